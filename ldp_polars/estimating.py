@@ -218,7 +218,9 @@ def heavy_hitters(
         expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them; not needed for typed reports, ``heavy_hitters("word", k=10)``.
         k: the most values to return.
-        confidence, threshold: see `HeavyHitters.find`.
+        confidence, threshold: see `HeavyHitters.find`. The confidence is each search's: where there are g groups or
+            windows, a value that nobody has is in one of the lists with a probability of up to ``1 - confidence**g``,
+            which is 34 % for 8 groups at 0.95. ``confidence=0.95 ** (1 / g)`` keeps it to 5 % for all of them.
         assume_reports: see `estimate`.
 
     Returns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
 from os import PathLike
@@ -17,7 +18,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ldp_core import HistogramEstimate, InputError, LdpError, LimitError, PlanError, PrivacyPlan
+from ldp_core import (
+    HistogramEstimate,
+    InputError,
+    LdpError,
+    LimitError,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    usual_question,
+)
 from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, text_of, utc, view_of
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
@@ -95,6 +106,7 @@ class Results:
         windows = sorted(window for window in found if window is not None)
         place: dict[Any, int | None] = {None: None, **{window: k for k, window in enumerate(windows)}}
         columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
+        self._say_of_searches(columns)
         sizes = [[group["n"] or 0 for group in column["groups"]] for column in columns]
         summed = max(map(sum, sizes), default=0)
         each = median_low([n for column in sizes for n in column] or [0])
@@ -113,6 +125,23 @@ class Results:
             "dead": None if letters is None else self._lost(letters, late=False),
             "plan": None if self.plan is None else _in_words(self.plan, each),
         }
+
+    def _say_of_searches(self, columns: Sequence[dict[str, Any]]) -> None:
+        """For columns in which values are searched for: how often anything on the page is what nobody has.
+
+        A search that found nothing has no rows. So of each such column there is one of each group on the page.
+        """
+        groups = {(group["window"], group["key"]) for column in columns for group in column["groups"]}
+        searched = [column for column in columns if column["searches"] is not None]
+        sure = math.prod((column["confidence"] or 0.0) ** len(groups) for column in searched)
+        for column in searched:
+            many = len(groups) * len(searched)
+            column["searches"] = (
+                ""
+                if many < 2 or not column["confidence"]
+                else f"One search shows a value that nobody has with a probability of {1 - column['confidence']:.2g} at "
+                f"most, and any of the {many} on this page with {1 - sure:.2g}."
+            )
 
     def _lost(self, letters: Iterable[Row], *, late: bool) -> int:
         """How many records were late, or could not be used."""
@@ -134,6 +163,7 @@ class Results:
         return {
             "name": name,
             "alone": view.counts,
+            "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": ("mean", "histogram", "distribution")[len(view.labels)],
             "mechanism": "" if mechanism is None else mechanism.title,
             "epsilon": spent if mechanism is None else mechanism.epsilon,
@@ -150,6 +180,13 @@ class Results:
                 )
             ],
         }
+
+
+def _searched(mechanism: Mechanism) -> bool:
+    """Whether values are searched for, and the most frequent shown."""
+    with suppress(ParameterError):  # there is no estimate of it
+        return usual_question(mechanism).view.ranked
+    return False
 
 
 # ---- rows

@@ -141,13 +141,12 @@ const Planner = (() => {
       const error = standardError(choice.key, d, epsilon, n, f);
       return { key: choice.key, name: choice.name, variant: choice.variant, standardError: error, margin: margin(choice.key, d, epsilon, n, f), bytes: choice.bytes(d), operations: choice.operations(d) };
     });
-    const cost = (row) => [row.operations, row.bytes, row.standardError], rows = [];
+    const rows = [];
+    left.sort((a, b) => a.operations - b.operations || a.bytes - b.bytes || a.standardError - b.standardError);
     while (left.length) { // of those whose error is nearly the least, the one that costs the least
-      const nearly = 1.01 * Math.min(...left.map((row) => row.standardError));
-      const best = left.filter((row) => row.standardError <= nearly).reduce((a, b) => {
-        const [x, y] = [cost(a), cost(b)], k = x.findIndex((v, i) => v !== y[i]);
-        return k >= 0 && y[k] < x[k] ? b : a;
-      });
+      const least = Math.min(...left.map((row) => row.standardError));
+      const first = left.find((row) => row.standardError <= 1.01 * least);
+      const best = left.find((row) => row.standardError <= 1.02 * least && 100 * row.operations < first.operations) || first;
       rows.push(best);
       left.splice(left.indexOf(best), 1);
     }

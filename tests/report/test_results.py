@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import InputError, LdpError, LimitError, Limits, PrivacyPlan, RandomizedResponse
+from ldp_core import HeavyHitters, InputError, LdpError, LimitError, Limits, Prefixes, PrivacyPlan, RandomizedResponse
 from ldp_report import RESULTS, Results, about, read_results, report_page
 
 from .conftest import EVIL, EVIL_COLUMN, N
@@ -141,6 +141,19 @@ def test_parquet_is_read_once_and_reports_are_not(tmp_path):
     (tmp_path / "histograms.ndjson").write_text(json.dumps({"column_name": "os", **ROW}))
     pq.write_table(pa.table({"os": [1, 2, 3]}), tmp_path / "reports.parquet")
     assert [len(rows) for rows in read_results(tmp_path, most_rows=1).columns.values()] == [1]
+
+
+def test_searches_say_how_often_any_of_them_errs():
+    """Eight at 95 %: 1 - 0.95^8 is 0.34. A window in which nothing was found is one of them."""
+    plan = PrivacyPlan(
+        {"word": HeavyHitters(Prefixes("abc", 4), epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)}
+    )
+    windows = [{"window_start": f"2024-01-0{k}", "window_end": f"2024-01-0{k + 1}"} for k in range(1, 9)]
+    columns = {"word": [{**ROW, **windows[0]}], "crashed": [{**ROW, **window} for window in windows]}
+    word, crashed = Results(columns, plan=plan, confidence=0.95).to_json()["columns"]
+    assert "a probability of 0.05 at most, and any of the 8 on this page with 0.34." in word["searches"]
+    assert crashed["searches"] is None
+    assert Results({"word": [ROW]}, plan=plan, confidence=0.95).to_json()["columns"][0]["searches"] == ""
 
 
 def test_a_plan_that_is_nobodys_promise(tmp_path):
