@@ -134,14 +134,14 @@ class Results:
         groups = {(group["window"], group["key"]) for column in columns for group in column["groups"]}
         searched = [column for column in columns if column["searches"] is not None]
         sure = math.prod((column["confidence"] or 0.0) ** len(groups) for column in searched)
+        many = len(groups) * len(searched)
         for column in searched:
-            many = len(groups) * len(searched)
-            column["searches"] = (
-                ""
-                if many < 2 or not column["confidence"]
-                else f"One search shows a value that nobody has with a probability of {1 - column['confidence']:.2g} at "
-                f"most, and any of the {many} on this page with {1 - sure:.2g}."
-            )
+            one = 1 - (column["confidence"] or 0.0)
+            if many > 1 and one < 1:
+                column["searches"] = (
+                    f"One search shows a value that nobody has with a probability of {one:.2g} at most, and any of the "
+                    f"{many} on this page with {1 - sure:.2g}."
+                )
 
     def _lost(self, letters: Iterable[Row], *, late: bool) -> int:
         """How many records were late, or could not be used."""

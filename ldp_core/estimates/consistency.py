@@ -103,14 +103,18 @@ def consistent(
     ``norm-cut``  yes   <= n  the largest are kept as they are until n is used up, the rest become 0
     ``norm-sub``  yes   n     max(e + x, 0): the nearest histogram, in the Euclidean distance
     ``mle-apx``   yes   n     the nearest histogram, in the standard errors that its counts have with this mechanism
-    ``mle``       yes   n     the most likely histogram, support counts being multinomial
+    ``mle``       yes   n     the most likely histogram if each support were a report of its own
     ``power``     >= 1        the posterior mean, a priori counts having the density x^-alpha in [1, n]
     ``power-ns``  yes   n     norm-sub of ``power``
     ============  ====  ====  ==================================================================================
 
-    ``mle`` is exact for randomized response, where a report supports one value. It is the limit of the iterative
-    Bayesian update (EM) with Pr[v | u] = p if u = v and q otherwise, in closed form. Where a report supports several
-    values it takes each support for a sample of its own (a composite likelihood), as the update does.
+    ``mle`` is the maximum of the likelihood for randomized response only, where a report supports one value: there it
+    is the limit of the iterative Bayesian update (EM), in closed form. Where a report supports several values it takes
+    each support for a sample of its own (a composite likelihood), which is neither: the most likely histogram given
+    whole reports, which a tally no longer has, had 3 to 27 % less mean squared error for unary encoding.
+
+    ``power-ns`` helps where many counts are lost in the noise. Where they are not, its prior hurts: its squared error
+    was up to 1.6 times that of the unbiased estimate, and for the largest values it is more often worse than not.
 
     ``norm-cut`` gives the value that crosses n the remainder; making it 0 too would make the whole histogram 0 where
     the largest estimate alone exceeds n. Values that tie for that place share it. (The authors scale.)
