@@ -152,7 +152,7 @@ class Numeric(Mechanism):
 
     @property
     def tells_squares(self) -> bool:
-        """Whether `squares` can be estimated: not where numbers are rounded to so few points that it would be felt."""
+        """Whether `squares` can be estimated: not where second moments are no polynomial, or the points too few."""
         return self.points >= _POINTS
 
     def squares(self, reports: Any, *, column: str = "reports") -> F64:
@@ -176,8 +176,8 @@ class Numeric(Mechanism):
         """
         if not self.tells_squares:
             raise ParameterError(
-                f"reports of {self.name} do not tell the squares of numbers, as they know {self.points} points: "
-                "take Hybrid or Piecewise"
+                f"reports of {self.name} do not tell the squares of numbers, at this epsilon or of so few points: take "
+                "Hybrid or Piecewise, and no sampled column"
             )
         c, b, a = np.polyfit(self.places, self.point_variances() + self.places**2, 2)
         share = self.report_shares(self._checked(reports, column))

@@ -501,6 +501,13 @@ class NOutput(Window):
         w = _OUTPUTS // min(range(2, _MOST_WINDOWS + 1), key=worst)
         return _OUTPUTS // w * w, w
 
+    @property
+    @override
+    def tells_squares(self) -> bool:
+        """For two windows side by side: of more the second moment is not quadratic in the number."""
+        m, w = self.cells
+        return m == 2 * w
+
     @override
     def symbol_values(self) -> list[Fraction]:
         """The docstring's v, as shares of the way from low to high."""

@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import Hybrid, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
+from ldp_core import Hybrid, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
 
 from ...cases import case, each
 
 
 def test_squares_are_unbiased_by_the_channel():
     """E[square | point] over all symbols, exactly, is the point's square; less what rounding adds on average."""
-    for m in (Hybrid((0, 1), epsilon=1.0), Piecewise((-5, 5), epsilon=2.0)):
+    for m in (Hybrid((0, 1), epsilon=1.0), Piecewise((-5, 5), epsilon=2.0), NOutput((-5, 5), epsilon=1.0)):
         with case(m):
             every = m.squares(np.arange(m.symbols, dtype=m.reports.dtype))
             channel = np.array([m.channel(k) for k in range(m.points)], float)
@@ -82,6 +82,8 @@ def test_what_reports_do_not_tell():
     with pytest.raises(ParameterError, match="one_bit_mean do not tell the squares of numbers"):
         linear_fit((bits, reports), other)
     assert linear_fit(other, (bits, reports)).names == ("variance x", "covariance", "slope", "intercept")
+    with pytest.raises(ParameterError, match="n_output do not tell"):
+        NOutput((0, 1), epsilon=3.0).squares(reports)
     with pytest.raises(ParameterError, match="value must be one of"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1"):

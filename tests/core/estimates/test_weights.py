@@ -9,6 +9,7 @@ from ldp_core import (
     CountMeanSketch,
     FrequencyOracle,
     InputError,
+    Interval,
     Numeric,
     ParameterError,
     PrivacyPlan,
@@ -57,6 +58,14 @@ def test_weights_of_drawn_columns_are_unbiased(method):
     w = m.weights(reports["a"], "x")
     assert abs(w.sum() - 0.75 * n) < 5 * np.std(w) * n**0.5
     assert abs(m.weights(reports["a"], "y").sum() - 0.25 * n) < 5 * np.std(w) * n**0.5
+
+
+def test_weights_of_drawn_numbers_are_unbiased():
+    n = 20_000
+    plan = PrivacyPlan.sampled({"a": Interval(-1, 1), "b": range(5)}, epsilon=3.0)
+    reports = plan.perturb(pa.table({"a": np.resize([-1.0, 0.2, 1.0, 1.0], n), "b": np.arange(n) % 5}))
+    w = plan["a"].weights(reports["a"])
+    assert abs(w.mean() - 0.3) < 5 * np.std(w) / n**0.5
 
 
 def test_what_has_no_weights():
