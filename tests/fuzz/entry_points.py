@@ -443,7 +443,7 @@ def typed_columns_of_polars(text: str) -> None:
     frame = pl.DataFrame(pa.table([pa.array([True, False])], schema=schema))
     str(frame), frame.schema
     quiet(lambda: frame.select(pl.col("v").ldp.tally()))
-    quiet(lambda: frame.select(pl.col("v").ldp.tally(RR)))
+    quiet(lambda: frame.select(pl.col("v").ldp.tally(RR, assume_reports=True)))
     quiet(lambda: frame.select(pl.col("v").ldp.perturb(RR)))
     quiet(lambda: ldp_polars.histograms(frame, PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)})))
 
@@ -480,7 +480,7 @@ def tables_of_tallies(table: Any) -> None:
 _TALLY_FRAME = (
     pl.DataFrame({"r": RR.perturb(np.array(["a", "b"] * 20)).tolist(), "k": [1, 2] * 20})
     .group_by("k")
-    .agg(ldp_polars.tally("r", RR))
+    .agg(ldp_polars.tally("r", RR, assume_reports=True))
 )
 
 
@@ -505,7 +505,7 @@ def a_tally_column(rng: random.Random) -> pl.Series:
 def tally_columns_of_polars(tallies: pl.Series) -> None:
     frame = pl.DataFrame({"r": tallies})
     quiet(lambda: frame.select(ldp_polars.merge("r", RR)))
-    quiet(lambda: frame.select(ldp_polars.histogram("r", RR)))
+    quiet(lambda: frame.select(ldp_polars.histogram("r", RR, assume_reports=True)))
 
 
 SEEN = [

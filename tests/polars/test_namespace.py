@@ -34,7 +34,7 @@ FRAMES = (
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
 
 
-ELSEWHERE = {"read_plan", "scan_csv", "window_start"}  # of a file, or of times
+ELSEWHERE = {"navigation_timing", "read_plan", "scan_csv", "window_start"}  # of two columns, of a file, of times
 
 
 ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}

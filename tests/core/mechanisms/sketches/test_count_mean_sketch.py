@@ -211,8 +211,8 @@ def test_one_candidate_is_estimated_as_among_others(kind):
 
 @each("kind", SKETCHES)
 def test_no_candidates_and_candidates_twice(kind):
-    for labels in ([], [3, 3]):
-        with pytest.raises(DomainError, match="labels"):
+    for labels, words in (([], "at least two values"), ([3, 3], "labels")):
+        with pytest.raises(DomainError, match=words):
             kind("int", epsilon=1.0).over(labels)
 
 
