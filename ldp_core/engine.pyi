@@ -26,7 +26,7 @@ from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
-from ldp_core.estimates.weights import QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, ratio_of, ratio_sums
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -79,13 +79,11 @@ __all__ = [
     "PLAN_WAYS",
     "PYTHON_TYPES",
     "QUANTILE_SCHEMA",
-    "RATIO_SCHEMA",
     "RECOMMENDED_KINDS",
     "RECORDS",
     "REPORT_TYPE",
     "RESULTS",
     "SHARE",
-    "TOTAL_SCHEMA",
     "U64",
     "About",
     "Ask",

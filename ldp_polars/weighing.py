@@ -11,12 +11,12 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import Mechanism, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, RATIO_SCHEMA, TOTAL_SCHEMA, Label, check_open
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
 
-_RATIO = dtype_of(pa.struct(list(RATIO_SCHEMA)))
-_TOTAL = dtype_of(pa.struct(list(TOTAL_SCHEMA)))
+_RATIO = dtype_of(pa.struct(list(core.Ratio.arrow_schema())))
+_TOTAL = dtype_of(pa.struct(list(core.Total.arrow_schema())))
 _FIT = pl.List(dtype_of(pa.struct(list(FIT_SCHEMA))))
 _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 

@@ -8,6 +8,7 @@ thing and know nothing more of.
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAli
 
 import numpy as np
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
@@ -259,6 +261,32 @@ class Result(ABC):
         import polars as pl  # noqa: PLC0415 (optional: the core does not depend on it)
 
         return pl.DataFrame(self.to_arrow())
+
+
+class SingleNumber(Result):
+    """Base of a result that is one number, in the field that the view names, with its standard error and interval."""
+
+    standard_error: float
+    low: float
+    high: float
+
+    def __repr__(self) -> str:
+        numbers = f"{getattr(self, self.view.estimate):.6g}, standard error {self.standard_error:.3g}"
+        ends = f"{self.low:.6g} to {self.high:.6g}" if math.isfinite(self.high - self.low) else "unbounded"
+        head = f"{type(self).__name__} of {self.n:,} {'records' if self.mechanism is None else 'reports'}"
+        return f"{head}: {numbers}, {self.confidence:.0%} interval {ends}"
+
+    @classmethod
+    def arrow_schema(cls) -> pa.Schema:
+        """Columns: the estimate, standard_error, low, high, n."""
+        floats = ((name, pa.float64()) for name in (cls.view.estimate, "standard_error", "low", "high"))
+        return pa.schema([*floats, ("n", pa.int64())])
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of the columns of `arrow_schema`; one row. Its metadata are as of `Histogram`."""
+        schema = self.arrow_schema()
+        return self._with_metadata(pa.Table.from_pylist([{name: getattr(self, name) for name in schema.names}], schema))
 
 
 OFFERS = (

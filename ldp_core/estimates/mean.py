@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.estimates.base import Question, Result, refuse_mechanism
+from ldp_core.estimates.base import Question, SingleNumber, refuse_mechanism
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -18,8 +18,8 @@ from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 
-@dataclass(frozen=True, eq=False)
-class Mean(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class Mean(SingleNumber):
     """An unbiased estimate of the mean of ``n`` numbers, in their own unit.
 
     Attributes:
@@ -32,7 +32,7 @@ class Mean(Result):
         mechanism: that made the reports; None if it is not known.
 
     >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95)
-    Mean of 10,000 reports: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
+    Mean of 10,000 records: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
     """
 
     view: ClassVar[View] = View("mean", unit="mean")
@@ -45,22 +45,6 @@ class Mean(Result):
     n: int
     confidence: float
     mechanism: Mechanism | None = None
-
-    def __repr__(self) -> str:
-        numbers = f"{self.mean:.6g}, standard error {self.standard_error:.3g}"
-        return (
-            f"Mean of {self.n:,} reports: {numbers}, {self.confidence:.0%} interval {self.low:.6g} to {self.high:.6g}"
-        )
-
-    @override
-    def to_arrow(self) -> pa.Table:
-        """Table of columns mean, standard_error, low, high, n; one row. Its metadata are as of `Histogram`."""
-        return self._with_metadata(
-            pa.Table.from_pylist([{name: getattr(self, name) for name in _SCHEMA.names}], _SCHEMA)
-        )
-
-
-_SCHEMA = pa.schema([*((name, pa.float64()) for name in ("mean", "standard_error", "low", "high")), ("n", pa.int64())])
 
 
 @runtime_checkable
@@ -100,7 +84,7 @@ class MeanEstimate(Question[Mean]):
 
     @override
     def schema(self, mechanism: Mechanism) -> pa.Schema:
-        return _SCHEMA
+        return Mean.arrow_schema()
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Mean:
@@ -114,4 +98,4 @@ class MeanEstimate(Question[Mean]):
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         watch(mechanism, n[:, None], counters)
         columns = (*mechanism.means(n, counters, confidence=self.confidence), n)
-        return pa.table([pa.array(column) for column in columns], _SCHEMA), np.ones(len(n), np.int64)
+        return pa.table([pa.array(column) for column in columns], Mean.arrow_schema()), np.ones(len(n), np.int64)

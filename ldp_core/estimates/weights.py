@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError
-from ldp_core.estimates.base import Result, z_score
+from ldp_core.estimates.base import Result, SingleNumber, z_score
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.reports import Native
@@ -67,8 +67,8 @@ def _in_blocks(mechanism: Mechanism, reports: Native, estimate: Callable[[I64], 
 # ---- ratios and totals
 
 
-@dataclass(frozen=True, eq=False)
-class Ratio(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class Ratio(SingleNumber):
     """The ratio of two sums of which both are estimated: a mean in a private group, a share of those who answered.
 
     Attributes:
@@ -79,7 +79,7 @@ class Ratio(Result):
         confidence: of the interval.
 
     >>> ratio([1.0, 3.0, 2.0, 2.0] * 25, [1.0] * 100)
-    Ratio of sums over 100 records: 2, standard error 0.0707, 95% interval 1.86 to 2.14
+    Ratio of 100 records: 2, standard error 0.0707, 95% interval 1.85867 to 2.14133
     """
 
     view: ClassVar[View] = View("ratio", unit="ratio")
@@ -91,21 +91,6 @@ class Ratio(Result):
     n: int
     confidence: float
     mechanism: Mechanism | None = None
-
-    def __repr__(self) -> str:
-        numbers = f"{self.ratio:.6g}, standard error {self.standard_error:.3g}"
-        ends = f"{self.low:.3g} to {self.high:.3g}" if np.isfinite(self.low) else "unbounded"
-        return f"Ratio of sums over {self.n:,} records: {numbers}, {self.confidence:.0%} interval {ends}"
-
-    @override
-    def to_arrow(self) -> pa.Table:
-        """Table of columns ratio, standard_error, low, high, n; one row."""
-        return pa.Table.from_pylist([{name: getattr(self, name) for name in RATIO_SCHEMA.names}], RATIO_SCHEMA)
-
-
-RATIO_SCHEMA = pa.schema(
-    [*((name, pa.float64()) for name in ("ratio", "standard_error", "low", "high")), ("n", pa.int64())]
-)
 
 
 def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
@@ -167,8 +152,8 @@ def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
     return m, error, low, high
 
 
-@dataclass(frozen=True, eq=False)
-class Total(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class Total(SingleNumber):
     """A sum of numbers, as of weights times a public number.
 
     Attributes:
@@ -179,7 +164,7 @@ class Total(Result):
         confidence: of the interval.
 
     >>> total([1.5, -0.5, 1.5])
-    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.701 to 5.7
+    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.700608 to 5.70061
     """
 
     view: ClassVar[View] = View("total", unit="total")
@@ -191,20 +176,6 @@ class Total(Result):
     n: int
     confidence: float
     mechanism: Mechanism | None = None
-
-    def __repr__(self) -> str:
-        numbers = f"{self.total:.6g}, standard error {self.standard_error:.3g}"
-        return (
-            f"Total of {self.n:,} records: {numbers}, {self.confidence:.0%} interval {self.low:.3g} to {self.high:.3g}"
-        )
-
-    @override
-    def to_arrow(self) -> pa.Table:
-        """Table of columns total, standard_error, low, high, n; one row."""
-        return pa.Table.from_pylist([{name: getattr(self, name) for name in TOTAL_SCHEMA.names}], TOTAL_SCHEMA)
-
-
-TOTAL_SCHEMA = pa.schema([pa.field("total", pa.float64()), *list(RATIO_SCHEMA)[1:]])
 
 
 def total(numbers: Any, *, confidence: float = 0.95) -> Total:
