@@ -174,8 +174,8 @@ def refuse_keys_in(columns: Iterable[str], who: str) -> None:
     if private := sorted(columns):
         raise MechanismMismatchError(
             f"columns {private} hold reports, says {who}: records of all values are in each group of equal reports, so "
-            "what is estimated in the groups is wrong. Group by columns that the plan keeps; ask about private groups by "
-            "weights, as docs/weights.md does"
+            "what is estimated in the groups is wrong. Group by columns that the plan keeps; weights answer questions "
+            "about private groups (docs/weights.md)"
         )
 
 
