@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core import Mechanism, Result
+from ldp_core import DtypeError, InputError, Mechanism, ParameterError, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
@@ -158,6 +158,8 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
+    if not isinstance(probabilities, Iterable):
+        raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {type(probabilities).__name__}")
     function = partial(_quantiles, probabilities=tuple(probabilities), confidence=confidence)
     function([pl.Series([], dtype=pl.Float64)] * 2)  # what is refused is refused now
     return _aggregated([expr, weights], function, _QUANTILES)
@@ -173,12 +175,21 @@ def _quantiles(
 
 
 def _aggregated(columns: Sequence[pl.Expr | str], function: Callable[..., pl.Series], dtype: pl.DataType) -> pl.Expr:
-    inputs = [as_expr(column).cast(pl.Float64) for column in columns]
+    inputs = [as_expr(column) for column in columns]
     return pl.map_batches(inputs, function, return_dtype=dtype, returns_scalar=True)
 
 
 def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
-    """The rows without a null in any, as numpy arrays."""
+    """The rows without a null in any, as numpy arrays.
+
+    Raises:
+        DtypeError: a column is none of numbers, as one of reports, which `weight` makes numbers.
+    """
+    for column in columns:
+        if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
+            came = "reports: take .ldp.weight(value) of them" if isinstance(column.dtype, Report) else column.dtype
+            raise DtypeError(f"column {column.name!r}: expected numbers, got {came}")
+    columns = [column.cast(pl.Float64) for column in columns]
     if any(column.null_count() for column in columns):
         columns = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(columns)]).drop_nulls().get_columns()
     return [column.to_numpy() for column in columns]
@@ -216,7 +227,7 @@ def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.9
 
 def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
     """Polars calls it back: two columns -> one list of estimates."""
-    x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else s.cast(pl.Float64).to_numpy() for s in inputs)
+    x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)
     return pl.Series(inputs[0].name, [core.linear_fit(x, y, confidence=confidence).to_arrow().to_pylist()], dtype=_FIT)
 
 
@@ -236,12 +247,20 @@ def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "ran
         Float64: (1[value is "low"] - rate / 2) / (1 - rate).
 
     Raises:
-        InvalidOperationError: when run, by Polars: a value that is neither.
+        InputError: when run: a value that is neither, or a rate that is none.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"value": ["high", "low"], "randomizedTriggerRate": [0.4994798, 0.4994798]})
     >>> df.select(ldp_polars.navigation_timing().round(4)).to_series().to_list()
     [-0.499, 1.499]
     """
-    low = as_expr(value).replace_strict({"high": 0.0, "low": 1.0}, return_dtype=pl.Float64)
-    return (low - as_expr(rate) / 2) / (1 - as_expr(rate))
+    both = [as_expr(value).cast(pl.String), as_expr(rate).cast(pl.Float64)]
+    return pl.map_batches(both, _of_browsers, return_dtype=pl.Float64, is_elementwise=True)
+
+
+def _of_browsers(inputs: Sequence[pl.Series]) -> pl.Series:
+    """Polars calls it back: "high" or "low", and rates -> weights."""
+    value, rate = inputs
+    if not (value.is_in(["high", "low"]) & rate.is_between(0, 1, closed="left")).fill_null(value=False).all():
+        raise InputError(f'column {value.name!r}: expected "high" or "low", and rates from 0 to below 1, without nulls')
+    return ((value == "low").cast(pl.Float64) - rate / 2) / (1 - rate)

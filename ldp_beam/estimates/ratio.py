@@ -9,7 +9,7 @@ import apache_beam as beam
 import numpy as np
 from typing_extensions import override
 
-from ldp_core import Ratio
+from ldp_core import InputError, Ratio
 from ldp_core.engine import F64, check_open, ratio_of, ratio_sums
 
 
@@ -53,7 +53,12 @@ class RatioCombineFn(beam.CombineFn):
 
     @override
     def add_inputs(self, accumulator: F64, elements: Iterable[Any]) -> F64:
-        above, below = zip(*elements, strict=True)
+        pairs = [element if isinstance(element, tuple) and len(element) == 2 else None for element in elements]
+        if None in [(pair and np.shape(pair[0]) == np.shape(pair[1])) or None for pair in pairs]:
+            raise InputError("expected pairs of numbers, or pairs of columns of as many finite numbers each")
+        if not pairs:
+            return accumulator
+        above, below = zip(*pairs, strict=True)
         return accumulator + ratio_sums(np.hstack(above), np.hstack(below))
 
     @override

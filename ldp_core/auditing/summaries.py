@@ -177,7 +177,8 @@ def _hashed_whole(samples: Sequence[Rows], least: int) -> Summary:
     """Whole reports, by a hash of all their places; those that were not ``least`` times in a first part are one."""
     counted = [np.unique(hashed(rows.columns), return_counts=True) for rows in samples]
     known = np.unique(np.concatenate([words[times >= least] for words, times in counted]))
-    return Summary("the whole report", len(known) + 1, lambda rows: _among(known, hashed(rows.columns)), whole=True)
+    keys = lambda rows: _among(known, hashed(rows.columns))  # noqa: E731
+    return Summary("the whole report", len(known) + 1, keys, whole=least == 1)
 
 
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)

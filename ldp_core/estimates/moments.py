@@ -25,12 +25,14 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64
-from ldp_core.errors import ParameterError
+from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
 from ldp_core.estimates.weights import columns_of, ratio
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
+
+_SAME = 1e-12  # of a number: so little is not told by floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +42,9 @@ class LinearFit(Result):
     Attributes:
         names: what the k estimates are: ``"variance x"``, ``"covariance"``, ``"slope"`` and ``"intercept"`` of y =
             intercept + slope x, and where the squares of y are known ``"variance y"`` and ``"correlation"``.
-        estimates, standard_errors, low, high: float64[k]; the slope's interval is -inf to inf where the variance of x
-            is not clearly different from 0.
+        estimates, standard_errors, low, high: float64[k]; the intervals of slope and intercept are -inf to inf where
+            the variance of x is not clearly different from 0. Where a variance is not clearly above 0 the correlation's
+            is -1 to 1; its estimate may be nan, or beyond these.
         n: number of records.
         confidence: of each interval.
 
@@ -101,13 +104,15 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
     >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
     2.0
     """
-    (u, s), (v, t) = _moments(x), _moments(y)
+    (u, s, of_u), (v, t, of_v) = _moments(x), _moments(y)
     if s is None:
         x[0].squares(x[1])  # says why
     u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
     n, z = len(u), z_score(check_open("confidence", confidence))
     if n < 2:
         raise ParameterError(f"a line needs two records at least, got {n}")
+    if isinstance(x, tuple) and isinstance(y, tuple) and np.array_equal(u, v):
+        raise InputError("x and y are the same reports, of which the noise is one: a line needs two columns")
     du, dv = u - u.mean(), v - v.mean()
     # Terms whose means are the estimates; less those means they are the linearized errors.
     of_x, both = s - 2 * u.mean() * u + u.mean() ** 2, du * dv
@@ -118,7 +123,10 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
             "variance x": (of_x.mean(), of_x),
             "covariance": (both.mean(), both),
             "slope": (slope.ratio, of_slope),
-            "intercept": (v.mean() - slope.ratio * u.mean(), dv - slope.ratio * du - u.mean() * of_slope),
+            "intercept": (
+                of_v + v.mean() - slope.ratio * (of_u + u.mean()),
+                dv - slope.ratio * du - (of_u + u.mean()) * of_slope,
+            ),
         }
         for of_square in of_y:
             terms = of_square - 2 * v.mean() * v + v.mean() ** 2
@@ -130,14 +138,31 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
     low, high = estimates - z * errors, estimates + z * errors
     at = list(found).index("slope")
     low[at], high[at] = slope.low, slope.high
+    names = list(found)
+    if np.isinf(low[at]):  # the intercept is as little known
+        low[names.index("intercept")], high[names.index("intercept")] = -np.inf, np.inf
+    if "correlation" in names:
+        last = names.index("correlation")
+        clear = all(low[names.index(name)] > 0 for name in ("variance x", "variance y"))
+        low[last], high[last] = (max(low[last], -1), min(high[last], 1)) if clear else (-1, 1)
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
 
 
-def _moments(numbers: Any) -> tuple[Any, Any]:
-    """Unbiased weights of numbers and of their squares; None for squares that reports do not tell."""
+def _moments(numbers: Any) -> tuple[Any, Any, float]:
+    """Unbiased weights of numbers and of their squares, about a number in their middle, which is the third.
+
+    (Sums of squares about a number far away would cancel.) None for squares that reports do not tell.
+    """
     if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
         mechanism: Any = numbers[0]
-        weights = mechanism.weights(numbers[1])
-        return weights, mechanism.squares(numbers[1]) if mechanism.tells_squares else None
-    made = np.asarray(numbers, float)
-    return made, made * made
+        if not hasattr(mechanism, "tells_squares"):
+            raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")
+        middle = float(mechanism.domain.decode(0.5))
+        squares = mechanism.squares(numbers[1], about=middle) if mechanism.tells_squares else None
+        return mechanism.weights(numbers[1]) - middle, squares, middle
+    [made] = columns_of(numbers=numbers)
+    middle = float(made.mean()) if len(made) else 0.0
+    about = made - middle
+    if len(made) and np.ptp(made) <= _SAME * abs(middle):
+        about = np.zeros(len(made))
+    return about, about * about, middle

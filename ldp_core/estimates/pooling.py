@@ -26,8 +26,9 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import MechanismMismatchError, ParameterError
-from ldp_core.estimates.base import Result, z_score
+from ldp_core.estimates.base import Result, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import Side, chi_square_tail, domain_of, side_of
+from ldp_core.estimates.mean import Averaging
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View, aligned
@@ -102,7 +103,8 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
 
     Args:
         groups: two or more mechanisms, each with the tally of its reports, of other people each. All are frequency
-            oracles, of which the values that all of them list are estimated, or all are for numbers.
+            oracles, of which the values that all of them list are estimated (``"other"`` only where all list the same),
+            or all are for numbers.
         confidence: of each interval, in (0, 1).
 
     Raises:
@@ -117,33 +119,49 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
     (['a', 'b'], True)
     """
     z, made = z_score(check_open("confidence", confidence)), list(groups)
-    if len(made) < 2:
-        raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(made)}")
-    for mechanism, tally in made:
-        mechanism.check_tally(tally)
-        if not tally.n:
-            raise ParameterError(f"a group of {mechanism.name} has no reports: leave it out")
-    domains = [domain_of(mechanism) for mechanism, _ in made]
+    _check(made)
     sides = [side_of(m, np.array([t.n]), t.counters[None], "population") for m, t in made]
+    domains = [domain for domain in (domain_of(mechanism) for mechanism, _ in made) if domain is not None]
     values: Any = pa.nulls(1)
-    known_values = [domain for domain in domains if domain is not None]
-    if known_values:
-        if len(known_values) < len(domains):
-            raise MechanismMismatchError("frequency oracles are pooled with frequency oracles, numbers with numbers")
-        lists: list[list[Any]] = [list(domain.values) for domain in known_values]
+    if domains:
+        # What is "other" depends on what is listed.
+        alike = len({domain.labels for domain in domains}) == 1
+        lists: list[list[Any]] = [list(domain.values if alike else domain.labels) for domain in domains]
         common = [value for value in lists[0] if all(value in others for others in lists[1:])]
         if not common:
             raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
         sides = [_of(side, [known.index(v) for v in common]) for side, known in zip(sides, lists, strict=True)]
-        values = known_values[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
-    elif len({mechanism.inputs for mechanism, _ in made}) > 1:
-        raise MechanismMismatchError("means are pooled of numbers of one interval: clip the numbers to the same one")
+        values = domains[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
     estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
     weights = sum(1 / side.variance(estimate) for side in sides)
     q: F64 = sum((side.estimates - estimate) ** 2 / side.variance(estimate) for side in sides)[0]  # type: ignore[index]
     p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
     arrays = (estimate[0], (weights**-0.5)[0], low[0], high[0], q, p_values)
     return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in made), confidence)
+
+
+def _check(groups: list[Any]) -> None:
+    """Raise what `pool` raises for groups that do not go together."""
+    if len(groups) < 2:
+        raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(groups)}")
+    for group in groups:
+        if not (isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], Mechanism)):
+            raise ParameterError(f"pool takes pairs of a mechanism and its tally, got {type(group).__name__}")
+    if len({id(tally) for _, tally in groups}) < len(groups):
+        raise ParameterError("a tally is there twice: people count once, so give each tally once")
+    for mechanism, tally in groups:
+        if domain_of(mechanism) is None and not isinstance(mechanism, Averaging):
+            raise refuse_mechanism("pooling", "frequency oracles or mechanisms for numbers", mechanism)
+        mechanism.check_tally(tally)
+        if not tally.n:
+            raise ParameterError(f"a group of {mechanism.name} has no reports: leave it out")
+    domains = [domain_of(mechanism) for mechanism, _ in groups]
+    if len({domain and domain.kind for domain in domains}) > 1:
+        raise MechanismMismatchError(
+            "frequency oracles are pooled with those for values of the same kind, numbers with numbers"
+        )
+    if None in domains and len({mechanism.inputs for mechanism, _ in groups}) > 1:
+        raise MechanismMismatchError("means are pooled of numbers of one interval: clip the numbers to the same one")
 
 
 def _of(side: Side, codes: list[int]) -> Side:

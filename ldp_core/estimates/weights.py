@@ -21,8 +21,8 @@ Woodruff, JASA 47(260), 1952).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -30,14 +30,16 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.errors import InputError
+from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, SingleNumber, z_score
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_open
+from ldp_core.parameters import check_open, shown
 from ldp_core.reports import Native
 from ldp_core.reports.numbers import Number
 from ldp_core.tables import View
 
+_HUGE = 1e100
+_DIGITS = 1e-12
 _COUNTERS = 1 << 20  # of tallies of one report each, at a time
 
 
@@ -115,7 +117,11 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     40.0
     """
     check_open("confidence", confidence)
-    return ratio_of(ratio_sums(above, below), confidence)
+    u, w = columns_of(above=above, below=below)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        near = float(np.nan_to_num(u.sum() / w.sum(), posinf=0, neginf=0))  # sums about it do not cancel
+    found = ratio_of(ratio_sums(u - near * w, w), confidence)
+    return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -125,8 +131,17 @@ def ratio_sums(above: Any, below: Any) -> F64:
 
 
 def ratio_of(sums: F64, confidence: float) -> Ratio:
-    """A `ratio` from `ratio_sums`."""
+    """A `ratio` from `ratio_sums`.
+
+    Raises:
+        InputError: so little is left of the sums of squares that their digits do not tell it.
+    """
     m, error, low, high = (float(x) for x in ratios(sums[1:], confidence))
+    if sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
+        raise InputError(
+            f"the numbers are so near to one ratio, {m:.6g}, that sums of their squares do not tell how near: take a "
+            "number near it off first, and add it again"
+        )
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
@@ -197,6 +212,8 @@ def total(numbers: Any, *, confidence: float = 0.95) -> Total:
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
     made, error = float(u.sum()), float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
+    if len(u) == 1:  # which does not tell how much another one would differ
+        error = np.inf
     return Total(made, error, made - z * error, made + z * error, len(u), confidence)
 
 
@@ -209,7 +226,7 @@ class Quantiles(Result):
 
     Attributes:
         probabilities: of the quantiles, float64[k]; the next four are float64[k], too.
-        quantiles: the estimates; nan without records.
+        quantiles: the estimates; nan where the weights do not add up to more than 0.
         low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
         n: number of records.
         confidence: of each interval.
@@ -269,6 +286,8 @@ def weighted_quantiles(
     [30.0]
     """
     y, w = columns_of(numbers=numbers, weights=weights)
+    if not isinstance(probabilities, Iterable):
+        raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {shown(probabilities)}")
     p = np.array([check_open("probabilities", q) for q in probabilities])
     z = z_score(check_open("confidence", confidence))
     order = np.argsort(y)
@@ -290,8 +309,24 @@ def weighted_quantiles(
 
 
 def columns_of(**columns: Any) -> list[F64]:
-    """Columns of as many finite numbers each."""
-    made = [np.asarray(column, float) for column in columns.values()]
-    if any(column.ndim != 1 or len(column) != len(made[0]) or not np.isfinite(column).all() for column in made):
-        raise InputError(f"{' and '.join(columns)} must be columns of as many finite numbers each")
+    """Columns of as many finite numbers each.
+
+    Raises:
+        InputError: they are not.
+    """
+    made: list[F64] = []
+    for name, column in columns.items():
+        try:
+            made.append(np.asarray(column, float))
+        except (TypeError, ValueError, OverflowError):
+            raise InputError(f"{name} must be a column of numbers, got other values: take a float for each") from None
+        if made[-1].ndim != 1 or len(made[-1]) != len(made[0]):
+            shapes = " and ".join(str(column.shape) for column in made)
+            raise InputError(f"{' and '.join(columns)} must be columns of as many finite numbers each, got {shapes}")
+        wrong = len(made[-1]) - int(np.count_nonzero(np.abs(made[-1]) < _HUGE))
+        if wrong:
+            raise InputError(
+                f"{' and '.join(columns)} must be columns of as many finite numbers each: {wrong} of {name} are null, "
+                f"nan, infinite or beyond {_HUGE:g}; leave these rows out"
+            )
     return made

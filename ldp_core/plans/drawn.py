@@ -89,6 +89,14 @@ class DrawnColumn(Wrapping):
         """The inner mechanism's, and that it is one column of several."""
         return f"{self.inner.title} (1 of {self.columns})"
 
+    @override
+    def code_of(self, value: Any) -> NoReturn:
+        """Raise `ParameterError`: weights of columns of which a record answers one are not independent."""
+        raise ParameterError(
+            f"a record answers one of {self.columns} columns, so that products of their weights would be wrong: "
+            "collect by PrivacyPlan.split for questions about private groups"
+        )
+
     # ---- alone it does not perturb
 
     def check_noise(self, *, keyed: bool) -> NoReturn:

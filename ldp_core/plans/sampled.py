@@ -120,13 +120,6 @@ class SampledColumn(Sampled, FrequencyOracle):
     exhaustive = of_inner("exhaustive")
     parts = of_inner("parts")
 
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        """An answer stands for D records, those that answer another column for none."""
-        at, weights = np.flatnonzero(reports["answered"]), np.zeros(len(reports))
-        weights[at] = self.columns * self.inner.weights_of(reports["report"][at], code)
-        return weights
-
     def support_probabilities(self) -> tuple[list[Any], list[Any]]:
         """Of an answer: the inner mechanism's."""
         return self.inner.support_probabilities()
@@ -290,13 +283,6 @@ class SampledNumber(Sampled, Numeric):
     @override
     def tells_squares(self) -> bool:
         return False
-
-    @override
-    def report_shares(self, reports: Native) -> F64:
-        """An answer stands for D records, those that answer another column for 0."""
-        at, shares = np.flatnonzero(reports["answered"]), np.zeros(len(reports))
-        shares[at] = self.columns * self.inner.report_shares(reports["report"][at])
-        return shares
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:

@@ -6,6 +6,7 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    DtypeError,
     Hybrid,
     InputError,
     MechanismMismatchError,
@@ -101,6 +102,16 @@ def test_no_rows():
     assert empty.select(pl.col("w").ldp.total()).unnest("w").row(0) == (0, 0, 0, 0, 0)
 
 
+def test_columns_that_are_none_of_numbers(reports):
+    for column, words in [("os", r"take \.ldp\.weight"), ("text", "expected numbers, got String"), ("day", "got Date")]:
+        frame = reports.with_columns(text=pl.lit("a"), day=pl.lit(1).cast(pl.Date))
+        for asked in (pl.col(column).ldp.total(), pl.col(column).ldp.ratio("minutes")):
+            with case(column), pytest.raises(DtypeError, match=words):
+                frame.select(asked)
+    with pytest.raises(ParameterError, match="must be a list"):
+        pl.col("minutes").ldp.quantiles(0.5, "minutes")
+
+
 def test_what_is_refused(reports):
     typed = pl.col("os")
     with pytest.raises(ParameterError, match="one of the domain's 3, got 'ipad'"):
@@ -127,5 +138,7 @@ def test_what_browsers_report():
     found = frame.select(share=w.mean(), mean=((1 - w) * pl.col("duration")).ldp.ratio(1 - w)).row(0, named=True)
     assert abs(found["share"] - 0.1) < 5 / n**0.5
     assert found["mean"]["low"] < 100 < found["mean"]["high"]
-    with pytest.raises(pl.exceptions.InvalidOperationError, match="incomplete mapping"):
-        pl.DataFrame({"value": ["medium"], "randomizedTriggerRate": [0.5]}).select(w)
+    for value, rate in [("medium", 0.5), ("low", 1.0), ("low", 49.9), ("high", None), (None, 0.5)]:
+        odd = pl.DataFrame({"value": [value], "randomizedTriggerRate": [rate]})
+        with case(value, rate), pytest.raises(InputError, match='expected "high" or "low"'):
+            odd.select(w)

@@ -155,11 +155,12 @@ class Numeric(Mechanism):
         """Whether `squares` can be estimated: not where second moments are no polynomial, or the points too few."""
         return self.points >= _POINTS
 
-    def squares(self, reports: Any, *, column: str = "reports") -> F64:
+    def squares(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> F64:
         """One unbiased weight of the square of each number: see `ldp_core.estimates.moments`.
 
         Args:
             reports: what `perturb` returned.
+            about: of the square of the difference to this number.
             column: what to call the reports in an error message.
 
         Returns:
@@ -182,7 +183,7 @@ class Numeric(Mechanism):
         c, b, a = np.polyfit(self.places, self.point_variances() + self.places**2, 2)
         share = self.report_shares(self._checked(reports, column))
         square = (share**2 - a - b * share) / c - 1 / (6 * (self.points - 1) ** 2)
-        low, length = self.domain.low, self.domain.high - self.domain.low
+        low, length = self.domain.low - about, self.domain.high - self.domain.low
         made: F64 = low**2 + 2 * low * length * share + length**2 * square
         return made
 

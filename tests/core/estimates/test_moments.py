@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import Hybrid, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
+from ldp_core import Hybrid, InputError, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
 
 from ...cases import case, each
 
@@ -84,9 +84,28 @@ def test_what_reports_do_not_tell():
     assert linear_fit(other, (bits, reports)).names == ("variance x", "covariance", "slope", "intercept")
     with pytest.raises(ParameterError, match="n_output do not tell"):
         NOutput((0, 1), epsilon=3.0).squares(reports)
-    with pytest.raises(ParameterError, match="value must be one of"):
+    with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1"):
         linear_fit([1.0], [1.0])
-    flat = linear_fit(np.ones(50), other[:50])
-    assert flat["slope"][1:] == (-np.inf, np.inf)
+    m = Piecewise((0, 1), epsilon=1.0)
+    twice = m.perturb(other)
+    with pytest.raises(InputError, match="the same reports"):
+        linear_fit((m, twice), (m, twice))
+    for constant in (1.0, 0.1, 1.7e9 + 0.1):
+        flat = linear_fit(np.full(50, constant), other[:50])
+        assert flat["slope"][1:] == flat["intercept"][1:] == (-np.inf, np.inf)
+        assert flat["correlation"][1:] == (-1, 1)
+
+
+def test_numbers_far_from_0_have_the_line_of_those_near_it():
+    rng = np.random.default_rng(2)
+    x = rng.normal(0, 1, 10_000)
+    y = 2 * x + rng.normal(0, 1, 10_000)
+    near = linear_fit(x, y)
+    for moved in (linear_fit(x + 1.7e9, y), linear_fit(x, y + 1.7e9)):
+        for name in ("slope", "correlation", "variance x", "variance y"):
+            np.testing.assert_allclose(moved[name], near[name], rtol=1e-5)
+    m, far = Piecewise((-1, 1), epsilon=4.0), Piecewise((1e9 - 1, 1e9 + 1), epsilon=4.0)
+    reports = m.perturb(np.clip(x / 4, -1, 1))
+    np.testing.assert_allclose(linear_fit((far, reports), y)["slope"], linear_fit((m, reports), y)["slope"], rtol=1e-5)

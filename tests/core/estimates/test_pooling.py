@@ -6,6 +6,8 @@ from scipy import optimize, stats
 
 from ldp_core import (
     BlockHadamardResponse,
+    CountMeanSketch,
+    Domain,
     Hybrid,
     MechanismMismatchError,
     ParameterError,
@@ -86,6 +88,14 @@ def test_what_is_known_to_all_is_pooled():
     assert repr(found).startswith("2 groups, 2,000 reports, 95% intervals\n")
 
 
+def test_other_is_pooled_only_where_the_same_is_listed():
+    """In one domain it holds what another one lists."""
+    few, more = (UnaryEncoding(Domain(labels, unmatched="other"), epsilon=3.0) for labels in (["a"], ["a", "b"]))
+    made = [(few, few.simulate([50, 50], seed=1)), (more, more.simulate([50, 45, 5], seed=2))]
+    assert pool(made).values.to_pylist() == ["a"]
+    assert pool([made[0], (few, few.simulate([50, 50], seed=3))]).values.to_pylist() == ["a", "other"]
+
+
 def test_means_are_weighted_by_what_they_are_worth():
     coarse, fine = Hybrid((0, 10), epsilon=0.5), Piecewise((0, 10), epsilon=4.0)
     x = np.random.default_rng(3).uniform(2, 6, 2000)
@@ -100,17 +110,31 @@ def test_means_are_weighted_by_what_they_are_worth():
 def test_what_is_refused():
     a, b = GROUPS[0][0], RandomizedResponse(["x", "y"], epsilon=1.0)
     numbers, others = Hybrid((0, 1), epsilon=1.0), Hybrid((0, 2), epsilon=1.0)
-    some = {m: m.simulate([5] * m.domain.size, seed=1) for m in (a, b)}
+    c = RandomizedResponse([88, 99], epsilon=1.0)
+    some = {m: m.simulate([5] * m.domain.size, seed=1) for m in (a, b, c)}
     some |= {m: m.tally(m.perturb([0.5])) for m in (numbers, others)}
     cases = [
         ([a], ParameterError, "two groups or more"),
-        ([a, b], ParameterError, "no value in common"),
+        ([a, b], MechanismMismatchError, "of the same kind"),
+        ([a, c], ParameterError, "no value in common"),
         ([a, numbers], MechanismMismatchError, "numbers with numbers"),
         ([numbers, others], MechanismMismatchError, "one interval"),
     ]
     for mechanisms, error, words in cases:
         with case(words), pytest.raises(error, match=words):
             pool([(m, some[m]) for m in mechanisms])
+    sketch = CountMeanSketch("int", epsilon=1.0, width=16, hashes=4)
+    for groups, words in [
+        ([(a, some[a]), (a, some[a])], "there twice"),
+        ([(some[a], a), (some[a], a)], "pairs of a mechanism and its tally"),
+        ([a, some[a]], "pairs of a mechanism and its tally"),
+        ([(a, some[a]), (sketch, sketch.empty_tally())], "pooling needs frequency oracles"),
+    ]:
+        with case(words), pytest.raises(ParameterError, match=words):
+            pool(groups)
+    flags, digits = RandomizedResponse([False, True], epsilon=1.0), RandomizedResponse([0, 1], epsilon=1.0)
+    with pytest.raises(MechanismMismatchError, match="of the same kind"):
+        pool([(m, m.simulate([5, 5], seed=1)) for m in (flags, digits)])
     with pytest.raises(ParameterError, match="no reports"):
         pool([(a, some[a]), (a, a.empty_tally())])
     with pytest.raises(MechanismMismatchError):
