@@ -298,6 +298,8 @@ def compare(
     """
     ldp_polars = files.our_polars()
     made = _plan_of(ldp_polars, source)
+    if after == source:
+        raise PlanError(f"{source!r} is on both sides: only reports of other people are compared")
     if after is not None and _plan_of(ldp_polars, after) != made:
         raise PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     unknown = sorted({*(column or ())} - made.columns.keys())
@@ -321,10 +323,11 @@ def compare(
         rows = [row for row in found if row["column_name"] == name]
         shown = [_compared(row, keys, numbers=row["value"] is None) for row in rows]
         show(shown, title=f"{name}: {made[name].title}, epsilon {made[name].epsilon:g}")
+    seeded = [] if made.seed is None else ["; ".join(seed_warning(made))]
     words = (
         f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
     )
-    show([], notes=[words + "p of all: of one test of all values of a column together"])
+    show([], notes=[words + "p of all: of one test of all values of a column together", *seeded])
 
 
 def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[str, str]:

@@ -408,6 +408,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
     assert "compare with what" in ldp("compare reports.parquet", code=2).err
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
+    assert "on both sides" in ldp("compare reports.parquet reports.parquet", code=1).err
+    seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
+    for name in ("one", "two"):
+        records.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
+    assert "NOT private" in ldp("compare one.parquet two.parquet").out
 
 
 EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
