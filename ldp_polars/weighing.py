@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core import DtypeError, InputError, Mechanism, ParameterError, Result
+from ldp_core import DtypeError, InputError, Mechanism, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
@@ -158,10 +158,8 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
-    if not isinstance(probabilities, Iterable):
-        raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {type(probabilities).__name__}")
-    function = partial(_quantiles, probabilities=tuple(probabilities), confidence=confidence)
-    function([pl.Series([], dtype=pl.Float64)] * 2)  # what is refused is refused now
+    checked = core.weighted_quantiles([], [], probabilities, confidence=confidence)  # what is refused is refused now
+    function = partial(_quantiles, probabilities=tuple(checked.probabilities.tolist()), confidence=confidence)
     return _aggregated([expr, weights], function, _QUANTILES)
 
 

@@ -120,13 +120,16 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     u, w = columns_of(above=above, below=below)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(u.sum() / w.sum(), posinf=0, neginf=0))  # sums about it do not cancel
-    found = ratio_of(ratio_sums(u - near * w, w), confidence)
+    found = ratio_of(_sums(u - near * w, w), confidence)
     return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
     """float64[6], which add up: the number of records, and what `ratios` needs; see `ratio`."""
-    u, w = columns_of(above=above, below=below)
+    return _sums(*columns_of(above=above, below=below))
+
+
+def _sums(u: F64, w: F64) -> F64:
     return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
 
 

@@ -279,11 +279,6 @@ class SampledNumber(Sampled, Numeric):
         low, high = self.inner.value_bounds()
         return self.columns * low - (self.columns - 1), self.columns * high
 
-    @property
-    @override
-    def tells_squares(self) -> bool:
-        return False
-
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """How many answer, one in D; and the inner mechanism's, of those who do."""

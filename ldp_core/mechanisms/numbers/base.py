@@ -175,10 +175,11 @@ class Numeric(Mechanism):
         >>> print(m.squares(m.perturb(np.full(1000, 5.0))).mean().round(1))
         25.0
         """
+        self.code_of(None)  # what has no weights has no squares
         if not self.tells_squares:
             raise ParameterError(
                 f"reports of {self.name} do not tell the squares of numbers, at this epsilon or of so few points: take "
-                "Hybrid or Piecewise, and no sampled column"
+                "Hybrid or Piecewise"
             )
         c, b, a = np.polyfit(self.places, self.point_variances() + self.places**2, 2)
         share = self.report_shares(self._checked(reports, column))
