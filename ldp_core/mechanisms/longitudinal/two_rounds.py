@@ -218,9 +218,15 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         So the least q2 is found by bisection, over multiples of 2^-53: both probabilities are floats, exactly.
         """
         limit = exp_below(self.epsilon_1)
+        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
+        parts = math.lcm(p1.denominator, q1.denominator)
+        permanent, every = [int(rate * parts) for rate in (p1, q1)], parts * _STEPS
 
         def is_private(k: int) -> bool:
-            return self._ratio_with(*self._second(k)) <= limit
+            """`_ratio_with` is at most the limit: in integers, as fractions would take ten times as long."""
+            kept = int(self._second(k)[0] * _STEPS)
+            p, q = (ones * kept + (parts - ones) * k for ones in permanent)
+            return p * (every - q) * limit.denominator <= limit.numerator * (every - p) * q
 
         half = _STEPS // 2
         if is_private(0):
