@@ -149,6 +149,7 @@ def histograms(
     simultaneous: bool = False,
     consistency: Consistency | None = None,
     population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
@@ -168,6 +169,8 @@ def histograms(
         simultaneous: see `histogram`.
         consistency: see `histogram`.
         population: see `histogram`.
+        person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
+            window are taken together.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
             warning. Raw Booleans look like reports of randomized response.
 
@@ -199,7 +202,7 @@ def histograms(
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
-        groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
+        groups.entries(name, mechanism, ask, person).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
     ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
@@ -215,6 +218,7 @@ def estimates(
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
     population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
@@ -227,6 +231,7 @@ def estimates(
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
         population: of histograms and means, unless ``ask`` says it: see `histogram`.
+        person: see `histograms`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -250,7 +255,7 @@ def estimates(
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
-        table = groups.entries(name, mechanism, asked[name])
+        table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
@@ -288,9 +293,10 @@ class Groups:
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
-    def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
+    def entries(self, name: str, mechanism: Mechanism, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
-        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how))
+        whose = None if person is None else cs.by_name(person)
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
