@@ -21,17 +21,18 @@ from ldp_core import (
     MeanEstimate,
     Mechanism,
     Numeric,
+    ParameterError,
     Question,
     question_of,
     usual_question,
 )
 from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, unnamed
+from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
-    from ldp_core.engine import Consistency
+    from ldp_core.engine import Consistency, Population
     from ldp_core.engine import SquareWaveMethod as Method
 
 
@@ -41,6 +42,7 @@ def estimate(
     mechanism: Mechanism | None = None,
     *,
     confidence: float = 0.95,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the answer to a question, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -54,6 +56,10 @@ def estimate(
             (`ldp_core.question_of`); default: what tells the most (`ldp_core.usual_question`).
         mechanism: that made the reports; not needed for typed reports, as `perturb` makes them.
         confidence: of the intervals, where ``question`` does not say it.
+        person: a column (or its name) that says whose report it is, where several are of one person: integers, String
+            or Binary. Errors and intervals of histograms and means are then those of independent people, whatever the
+            noise; see `ldp_core.Question.of_persons`. All reports of a person must be in the same group. It is not for
+            tallies, in which nobody is told apart: for these the question has ``repeats=``.
         assume_reports: take your word for it that a column of another dtype than `Report` holds reports of
             ``mechanism``; with a warning. Raw Booleans look like reports of randomized response.
 
@@ -81,10 +87,8 @@ def estimate(
     if mechanism is not None:
         question = question or usual_question(check_mechanism(mechanism), confidence)
         question.check(check_mechanism(mechanism))
-    how = partial(
-        _estimated, mechanism=mechanism, question=question, confidence=confidence, assume_reports=assume_reports
-    )
-    return at_plan_time(as_expr(expr), how)
+    options: dict[str, Any] = {"confidence": confidence, "person": person, "assume_reports": assume_reports}
+    return at_plan_time(as_expr(expr), partial(_estimated, mechanism=mechanism, question=question, **options))
 
 
 def histogram(
@@ -94,6 +98,9 @@ def histogram(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    population: Population = None,
+    repeats: int | None = None,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -106,6 +113,10 @@ def histogram(
         consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
             ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
             the unbiased estimate, which is the default.
+        population: whom the intervals are about: None, the people who reported; ``"many"``, a large population of which
+            they are a random sample; N, one of N people. See `ldp_core.HistogramEstimate`.
+        repeats: the most reports of one person, where some have several and ``person`` is not known.
+        person: see `estimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -113,9 +124,7 @@ def histogram(
         frequency_high, n})`` a group, one entry per value of the domain: ``.explode(name).unnest(name)`` makes it a
         table. ``value`` is of the domain's own type. ``standard_error``, ``low`` and ``high`` are in records, as
         ``count`` is. ``frequency`` is the share of the group's ``n`` reports, ``count / n``, with an error bar of its
-        own; nan without reports. n is known, and all reports are in it, whatever their value was. The error bars are
-        about the people who reported, and not about a larger population of which they are a sample; for that see
-        `ldp_core.Histogram`.
+        own; nan without reports. n is known, and all reports are in it, whatever their value was.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -125,9 +134,8 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    return estimate(
-        expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism, assume_reports=assume_reports
-    )
+    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def mean(
@@ -135,6 +143,9 @@ def mean(
     mechanism: Numeric | None = None,
     *,
     confidence: float = 0.95,
+    population: Population = None,
+    repeats: int | None = None,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -143,6 +154,8 @@ def mean(
         expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
         confidence: of the interval, in (0, 1).
+        population, repeats: see `histogram`, and `ldp_core.MeanEstimate`.
+        person: see `estimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -160,7 +173,8 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return estimate(expr, MeanEstimate(confidence), mechanism, assume_reports=assume_reports)
+    question = MeanEstimate(confidence, population, repeats)
+    return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def distribution(
@@ -241,9 +255,15 @@ def heavy_hitters(
     return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
 
 
-def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def aggregate(
+    expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any], person: pl.Expr | str | None = None
+) -> pl.Expr:
     """`estimate` of a column that is known to hold reports, and not tallies."""
     question.check(check_mechanism(mechanism))
+    if person is not None:
+        of_persons = partial(_of_persons, mechanism=mechanism, question=question)
+        dtype = _dtype(mechanism, question)
+        return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
     return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
@@ -254,19 +274,47 @@ def _estimated(
     mechanism: Mechanism | None,
     question: Question[Any] | None,
     confidence: float,
+    person: pl.Expr | str | None,
     assume_reports: bool,
 ) -> pl.Expr:
     """What the dtype asks for: no reports are Structs with a fingerprint."""
     if mechanism is not None and question is not None and is_tally(dtype):
+        if person is not None:
+            raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
         return _of_tallies(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
-    return aggregate(expr, made_by, question or usual_question(made_by, confidence))
+    return aggregate(expr, made_by, question or usual_question(made_by, confidence), person)
 
 
 def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
-    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     answered = partial(_answered, mechanism=mechanism, question=question)
-    return pl.map_batches([expr], answered, return_dtype=row if question.single else pl.List(row), is_elementwise=True)
+    return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
+
+
+def _dtype(mechanism: Mechanism, question: Question[Any]) -> pl.DataType:
+    """Of an answer: a Struct, or a List of them."""
+    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
+    return row if question.single else pl.List(row)
+
+
+def _of_persons(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, question: Question[Any]
+) -> pl.Series:
+    """Polars calls it back: reports and whose they are -> one answer."""
+    reports, persons = inputs
+    with collecting() as implausible:
+        arrow = to_arrow(untyped(reports, mechanism))
+        found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)
+    _warn(reports.name, implausible)
+    rows = found.to_arrow().to_struct_array().combine_chunks()
+    if not question.single:
+        rows = pa.LargeListArray.from_arrays(pa.array([0, len(rows)]), rows)
+    return pl.Series(reports.name, rows).cast(return_dtype)
+
+
+def _warn(name: str, implausible: Sequence[str]) -> None:
+    if implausible:  # once a call
+        warnings.warn(f"column {name!r}: {implausible[0]}", LdpWarning, 3)
 
 
 def _answered(
@@ -278,8 +326,7 @@ def _answered(
     with collecting() as implausible:
         known = unnamed(tallies).drop_nulls().alias(tallies.name)
         table, lengths = question.rows(mechanism, *counts(known, question.tallier(mechanism)))
-    if implausible:  # once a call
-        warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
+    _warn(tallies.name, implausible)
     rows = table.to_struct_array().combine_chunks()
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))

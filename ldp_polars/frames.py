@@ -51,7 +51,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 
 if TYPE_CHECKING:
-    from ldp_core.engine import Consistency
+    from ldp_core.engine import Consistency, Population
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -148,6 +148,8 @@ def histograms(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
@@ -166,6 +168,9 @@ def histograms(
         confidence: see `histogram`.
         simultaneous: see `histogram`.
         consistency: see `histogram`.
+        population: see `histogram`.
+        person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
+            window are taken together.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
             warning. Raw Booleans look like reports of randomized response.
 
@@ -193,11 +198,11 @@ def histograms(
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
-    ask = HistogramEstimate(confidence, simultaneous, consistency)
+    ask = HistogramEstimate(confidence, simultaneous, consistency, population)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
-        groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
+        groups.entries(name, mechanism, ask, person).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
     ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
@@ -212,6 +217,8 @@ def estimates(
     event_time: str | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
+    population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
@@ -223,6 +230,8 @@ def estimates(
         confidence: of the intervals, in (0, 1).
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
+        population: of histograms and means, unless ``ask`` says it: see `histogram`.
+        person: see `histograms`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -241,12 +250,12 @@ def estimates(
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    asked = questions_of(checked_plan(plan).columns, ask, confidence)
+    asked = questions_of(checked_plan(plan).columns, ask, confidence, population=population)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
-        table = groups.entries(name, mechanism, asked[name])
+        table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
@@ -284,9 +293,10 @@ class Groups:
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
-    def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
+    def entries(self, name: str, mechanism: Mechanism, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
-        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how))
+        whose = None if person is None else cs.by_name(person)
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
