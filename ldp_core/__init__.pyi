@@ -58,6 +58,7 @@ from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.base import Candidates as Candidates
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
@@ -94,6 +95,7 @@ __all__ = [
     "HadamardResponse",
     "HeavyHitters",
     "HeavyHittersEstimate",
+    "HierarchicalHistogram",
     "Histogram",
     "HistogramEstimate",
     "Hybrid",
