@@ -33,6 +33,7 @@ from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -82,6 +83,7 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Cells",
     "Comparison",
     "CountMeanSketch",
     "DBitFlip",

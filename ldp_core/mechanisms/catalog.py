@@ -17,6 +17,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import best_symbols
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -258,6 +259,7 @@ def examples() -> dict[str, Mechanism]:
         "square wave": SquareWave((0, 1), epsilon=1.0),
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
         "hierarchical": HierarchicalHistogram(range(11), epsilon=1.0),
+        "hierarchical, cells": HierarchicalHistogram(Cells([0, 1, 5, 20]), epsilon=2.0, workload="prefixes"),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),

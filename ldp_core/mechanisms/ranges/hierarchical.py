@@ -43,25 +43,24 @@ from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.exact.probability import check_resolved
 from ldp_core.exact.transforms import cell_counts
-from ldp_core.inputs.domain import Domain, Label
+from ldp_core.inputs.cells import MOST_CELLS, Cells
+from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.mechanisms.oracles.base import check_reported
 from ldp_core.mechanisms.ranges._levels import PARTS, Level, best_level, best_shares
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_open, parameter
+from ldp_core.poisoning import Influence, check_fake
 from ldp_core.reports import Native, Word
 from ldp_core.simulated_counts import Generator, by_code, multinomials
 from ldp_core.tally import Tally
 
 Workload: TypeAlias = Literal["ranges", "prefixes"]
 
-MOST_CELLS = 1 << 16
-"""The most values."""
 
-
-def check_ordered(name: str, value: Any) -> Domain:
-    """A domain of which the labels are in order, of at most 65,536 values."""
-    made = check_reported(name, value, "a hierarchical histogram")
+def check_ordered(name: str, value: Any) -> Domain | Cells:
+    """Cells, or a domain of which the labels are in order, of at most 65,536 values."""
+    made = value if isinstance(value, Cells) else check_reported(name, value, "a hierarchical histogram")
     if made.size > MOST_CELLS:
         raise DomainError(
             f"a hierarchical histogram has at most {MOST_CELLS} values, got {made.size}: take coarser ones"
@@ -88,6 +87,7 @@ class HierarchicalHistogram(Mechanism):
         domain: a `Domain` or a list of labels **in their order**, or `Cells` of numbers; 2 to 65,536 of them. Their
             number need not be a power of two: what is beyond the last one holds nobody. With ``unmatched="other"``
             what is none of them is one more value, after the last one.
+        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: of a report, whatever its level; finite, > 0.
         workload: for what the shares of the levels are best: ``"ranges"``, all of them, or ``"prefixes"``, ranges
             from the first value, as quantiles and curves need.
@@ -113,7 +113,7 @@ class HierarchicalHistogram(Mechanism):
 
     name: ClassVar[str] = "hierarchical_histogram"
 
-    domain: Domain = parameter(check_ordered)
+    domain: Any = parameter(check_ordered)
     epsilon: float = parameter(check_epsilon)
     workload: Workload = parameter(check_choice, among=get_args(Workload))
     shares: tuple[int, ...] = parameter(check_shares, levels=lambda self: len(self.levels))
@@ -123,13 +123,17 @@ class HierarchicalHistogram(Mechanism):
 
     def __init__(
         self,
-        domain: Domain | Iterable[Label],
+        domain: Domain | Cells | Iterable[Label],
         *,
         epsilon: float,
         workload: Workload = "ranges",
         shares: Sequence[int] | None = None,
+        unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=domain, epsilon=epsilon, workload=workload)
+        if isinstance(domain, Cells) and unmatched != "error":
+            raise ParameterError("pass Cells, which have their own unmatched, or unmatched=, not both")
+        made = domain if isinstance(domain, Cells) else Domain.of(domain, unmatched)
+        self._declare(domain=made, epsilon=epsilon, workload=workload)
         for level in self.levels:
             check_resolved(*level.pair, " * d")
         self._declare(shares=best_shares(self.levels, self.workload) if shares is None else shares)
@@ -226,31 +230,69 @@ class HierarchicalHistogram(Mechanism):
         made: Bools = possible & (left == 0)
         return made
 
+    # ---- what crafted reports can do
+
+    @cached_property
+    def _most(self) -> float:
+        """The most that a report adds to an estimated count of a value, of as many reports at each level as on average.
+
+        A path from the root to a leaf: each node beside it has one weight in all of its nodes of a level, and a report
+        supports at most k nodes: those of the greatest weights, or of the least.
+        """
+        gains, most, h = self._gains.tolist(), 0.0, len(self.levels)
+        information = np.cumsum((self._gains * self.shares)[::-1])[::-1] / PARTS
+        steps = 0.5 ** (h - np.arange(h)) / information
+        after = np.cumsum(steps)
+        for number, (level, gain) in enumerate(zip(self.levels, gains, strict=True)):
+            beside = after[: number + 1] - 2 * steps[: number + 1]
+            weights = np.repeat([*beside, after[number]], [*(1 << np.arange(number, -1, -1)), 1])
+            ordered, (p, q) = np.sort(weights), level.pair
+            ends = ordered[-level.support :].sum(), -ordered[: level.support].sum()
+            most = max(most, gain * max(ends) / float(p - q))
+        return most + 1 / self.leaves
+
+    @override
+    def influence(self) -> Influence:
+        """Of any one value, an upper bound, where each level has as many reports as on average; of all, d times that.
+
+        Under the same condition a range of many values may move by more.
+        """
+        return Influence(self._most, self.domain.size * self._most)
+
+    @override
+    def worst_gain(self, *, fake: int, targets: int = 1) -> float:
+        """An upper bound: see `influence`."""
+        return check_fake(fake) * check_integer("targets", targets, 1, self.domain.size) * self._most
+
     # ---- estimates
 
-    def _tree(self, counters: I64) -> tuple[list[F64], F64, F64]:
-        """Estimated differences of halves, and how certain they are.
+    @cached_property
+    def _gains(self) -> F64:
+        """float64[h]: ``W_l / n_l``."""
+        return np.array([(self.leaves >> level.bits) / level.variances[2] for level in self.levels])
+
+    def _tree(self, counters: I64) -> tuple[list[F64], F64]:
+        """Estimated differences of halves, and how many reports tell them.
 
         Returns:
-            diff_j, float64[k, 2^j] for each depth j from 0 on; W_l / n_l, float64[h]; and n_l, float64[h, k].
+            diff_j, float64[k, 2^j] for each depth j from 0 on; and n_l, float64[h, k].
         """
-        sums, gains, reports = [], [], []
-        for level, mine in zip(self.levels, self._by_level(counters), strict=True):
-            (p, q), gain = level.pair, (self.leaves >> level.bits) / level.variances[2]
+        sums, reports = [], []
+        for level, mine, gain in zip(self.levels, self._by_level(counters), self._gains, strict=True):
+            p, q = level.pair
             of_level = mine.sum(axis=1) / level.support
             sums.append((mine - of_level[:, None] * float(q)) * (gain / float(p - q)))
-            gains.append(gain)
             reports.append(of_level)
         information, below = np.zeros(len(counters)), np.zeros((len(counters), self.leaves))
         differences: list[F64] = []
-        for level_sums, gain, of_level in reversed(list(zip(sums, gains, reports, strict=True))):
+        for level_sums, gain, of_level in reversed(list(zip(sums, self._gains, reports, strict=True))):
             below = below + level_sums
             information = information + gain * of_level
             left, right = below[:, ::2], below[:, 1::2]
             with np.errstate(invalid="ignore"):
                 differences.append((left - right) / information[:, None])  # nan where no report tells
             below = left + right
-        return differences[::-1], np.array(gains), np.array(reports)
+        return differences[::-1], np.array(reports)
 
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of the records with low <= code < high, and their variances about these people.
@@ -266,7 +308,7 @@ class HierarchicalHistogram(Mechanism):
             float64[k, r] twice. Where all reports of a tally are of levels that are too coarse to tell, the
             variance is infinite.
         """
-        differences, gains, reports = self._tree(counters)
+        differences, reports = self._tree(counters)
         high = np.where(high >= self.domain.size, self.leaves, high)  # beyond the last value there is nobody
         shares, masses = np.ones((len(n), 1)), [np.ones((len(n), 1))]
         for difference in differences:
@@ -275,13 +317,15 @@ class HierarchicalHistogram(Mechanism):
             masses.append(_halves(masses[-1], np.clip(known, -masses[-1], masses[-1])))
         before = _cumulated(shares)
         counts = n[:, None] * (before[:, high] - before[:, low])
-        variances = self._variances(gains, reports, masses, low, high)
+        variances = self._variances(reports, masses, low, high)
         inside = _cumulated(masses[-1])
         share = np.clip(inside[:, high] - inside[:, low], 0, 1)
         people = n[:, None].astype(float)
-        return counts, np.maximum(people * people * variances - people * share * (1 - share), 0)
+        with np.errstate(invalid="ignore"):
+            noise = people * people * variances - people * share * (1 - share)
+        return counts, np.where(people > 0, np.maximum(noise, 0), 0.0)  # (of no records there are none anywhere)
 
-    def _variances(self, gains: F64, reports: F64, masses: list[F64], low: I64, high: I64) -> F64:
+    def _variances(self, reports: F64, masses: list[F64], low: I64, high: I64) -> F64:
         """float64[k, r]: of the shares of ranges in a population with (non-negative) shares ``masses``, given n_l.
 
         Down the tree with the two nodes that the ends of a range cut; as long as it is one node, with one. The weight
@@ -290,7 +334,7 @@ class HierarchicalHistogram(Mechanism):
         over f a and f a^2 is settled once, at its root.
         """
         h, people = len(self.levels), reports.shape[1]
-        information = np.cumsum((gains[:, None] * reports)[::-1], axis=0)[::-1]
+        information = np.cumsum((self._gains[:, None] * reports)[::-1], axis=0)[::-1]
         shape = people, len(low)
         firsts, seconds, squares, total = (np.zeros(shape) for _ in range(4))
         paths = [(np.zeros(shape), low, -1.0), (np.zeros(shape), high, 1.0)]
@@ -320,7 +364,7 @@ class HierarchicalHistogram(Mechanism):
                 first, second = first + own * weight, second + own * weight * weight
                 paths[i] = weight, end, sign
             a, f, _ = level.variances
-            total += (reports[j] * gains[j] ** 2)[:, None] * (
+            total += (reports[j] * self._gains[j] ** 2)[:, None] * (
                 a * squares + f * (seconds + second) - (firsts + first) ** 2
             )
         total[lost] = np.inf
@@ -335,11 +379,10 @@ class HierarchicalHistogram(Mechanism):
         return float(made[0])
 
     def _even(self, low: I64, high: I64) -> F64:
-        gains = np.array([(self.leaves >> level.bits) / level.variances[2] for level in self.levels])
         reports = np.array(self.shares, float)[:, None] / PARTS
         masses = [np.full((1, 1 << j), 0.5**j) for j in range(len(self.levels) + 1)]
         share = (high - low) / self.leaves
-        made: F64 = self._variances(gains, reports, masses, low, high)[0] - share * (1 - share)
+        made: F64 = self._variances(reports, masses, low, high)[0] - share * (1 - share)
         return made
 
     # ---- a histogram of the values
