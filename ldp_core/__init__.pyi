@@ -33,6 +33,7 @@ from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -58,6 +59,7 @@ from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.base import Candidates as Candidates
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
@@ -81,6 +83,7 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Cells",
     "Comparison",
     "CountMeanSketch",
     "DBitFlip",
@@ -94,6 +97,7 @@ __all__ = [
     "HadamardResponse",
     "HeavyHitters",
     "HeavyHittersEstimate",
+    "HierarchicalHistogram",
     "Histogram",
     "HistogramEstimate",
     "Hybrid",
