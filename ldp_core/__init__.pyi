@@ -31,6 +31,8 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
+from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
+from ldp_core.estimates.ranges import RangeEstimate, Ranges, RangesEstimate
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
@@ -81,6 +83,8 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Cdf",
+    "CdfEstimate",
     "Comparison",
     "CountMeanSketch",
     "DBitFlip",
@@ -115,6 +119,8 @@ __all__ = [
     "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
+    "Median",
+    "MedianEstimate",
     "NOutput",
     "Numeric",
     "OneBitMean",
@@ -127,8 +133,12 @@ __all__ = [
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
     "Quantiles",
+    "QuantilesEstimate",
     "Question",
     "RandomizedResponse",
+    "RangeEstimate",
+    "Ranges",
+    "RangesEstimate",
     "Rappor",
     "Ratio",
     "ReportError",

@@ -12,7 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import pyarrow as pa
+
 from ldp_core.arrays.types import Codes
+from ldp_core.errors import ParameterError
 
 
 class Inputs(ABC):
@@ -60,6 +63,26 @@ class Inputs(ABC):
         """Bool[n]: which values `encode` would refuse; errors as of `outside`."""
         outside = self.outside(values, column=column)
         return outside if self.unmatched == "error" else np.zeros_like(outside)
+
+    @property
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.
+
+        Raises:
+            ParameterError: there is no order that is declared.
+        """
+        raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
+
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        """The codes of the values from ``low`` to ``high``: of the first one, and one beyond the last.
+
+        Args:
+            low, high: labels, which both belong to the range, or edges of cells; None: no end.
+
+        Raises:
+            ParameterError: no such values, or not in this order; see `ends`.
+        """
+        raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
