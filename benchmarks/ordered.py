@@ -1,4 +1,4 @@
-"""How often intervals of ranges, quantiles and curves hold. ``python -m benchmarks.ordered`` prints docs/ordered.md's table.
+"""How often intervals of ranges, quantiles and curves hold: ``python -m benchmarks.ordered``, for docs/ordered.md.
 
 Populations are fixed shares of the values, rounded to whole people; intervals are about these people, and noise is the
 only error. Each cell is the share of RUNS tallies whose interval holds the true number, in percent: the mean over 12
@@ -17,7 +17,7 @@ from ldp_core import (
     CdfEstimate,
     Mechanism,
     QuantilesEstimate,
-    RangesEstimate,
+    RangeEstimate,
     SubsetSelection,
     UnaryEncoding,
 )
@@ -64,7 +64,7 @@ def coverage(m: Mechanism, people: I64, runs: int, seed: int) -> tuple[float, fl
         return (low - slack <= true) & (true <= high + slack)
 
     quantiles = np.array([np.searchsorted(sums[1:], p * n - 1e-9) for p in PROBABILITIES])
-    of_ranges = held(RangesEstimate(ranges), truths, 1e-6 * n).mean()
+    of_ranges = held(RangeEstimate(ranges=ranges), truths, 1e-6 * n).mean()
     of_quantiles = held(QuantilesEstimate(PROBABILITIES), quantiles).mean()
     bands = held(CdfEstimate(), sums[1:] / n, 1e-9).all(axis=1).mean()
     return 100 * of_ranges, 100 * of_quantiles, 100 * bands

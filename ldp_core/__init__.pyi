@@ -32,7 +32,7 @@ from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
-from ldp_core.estimates.ranges import RangeEstimate, Ranges, RangesEstimate
+from ldp_core.estimates.ranges import RangeEstimate, Ranges
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.domain import Domain
@@ -138,7 +138,6 @@ __all__ = [
     "RandomizedResponse",
     "RangeEstimate",
     "Ranges",
-    "RangesEstimate",
     "Rappor",
     "Ratio",
     "ReportError",

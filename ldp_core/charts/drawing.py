@@ -73,6 +73,10 @@ def draw(
     about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
+    if view.curve:
+        if truth is not None:
+            raise ParameterError("truth= is for values and for single numbers: a picture of a curve has none")
+        return themed(_curve(rows, n=n, width=width, **about), theme)
     if len(view.labels) == 1:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
@@ -215,6 +219,35 @@ def draw_means(
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
         notes.append("diamonds: the truth")
     return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
+
+
+def _curve(
+    rows: Sequence[Row],
+    *,
+    n: int | None,
+    confidence: float | None,
+    name: str,
+    title: str,
+    width: int,
+    population: str | int | None,
+) -> Chart:
+    """Cumulative shares as a line of steps, with a band; ``rows`` have value, count (the share), low, high."""
+    alt = altair()
+    numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
+    shown = [
+        {"value": row["value"] if numbers else text_of(row["value"]), **{end: finite(row[end]) for end in _ENDS}}
+        for row in rows
+    ]
+    kind, scale = ("Q", {"scale": alt.Scale(zero=False, nice=False)}) if numbers else ("N", {"sort": None})
+    x = alt.X(f"value:{kind}", title=name or ("number" if numbers else "value"), axis=alt.Axis(grid=False), **scale)
+    base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
+    y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
+    step = {"interpolate": "step-after"} if numbers else {}
+    tooltip = [alt.Tooltip(f"value:{kind}"), *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
+    band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
+    line = base.mark_line(**step).encode(y=y, tooltip=tooltip)
+    notes = [_about(n, confidence, population)]
+    return alt.layer(band, line).properties(width=width, height=240, title=heading(title, notes))
 
 
 def _areas(

@@ -1,4 +1,4 @@
-"""Quantiles, the median, and the whole curve of cumulative shares, of ordered values; see `ldp_core.estimates.ordered`."""
+"""Quantiles, the median, and the whole curve of cumulative shares, of ordered values: see `ordered` in this room."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, Question, Result, check_population, z_score
-from ldp_core.estimates.ordered import Reader, reader_of
+from ldp_core.estimates.ordered import Reader, answer_type, reader_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, Quantiles, word
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter, shown
-from ldp_core.tables import SHARE, View, aligned
+from ldp_core.tables import SHARE, View, about_whom, aligned, text_of
 from ldp_core.tally import Tally
 
 
@@ -69,9 +70,8 @@ class QuantilesEstimate(Question[Quantiles]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Quantiles:
-        mechanism.check_tally(tally)
-        table, _ = self.rows(mechanism, np.array([tally.n]), tally.counters[None])
-        return Quantiles.of_table(table, tally.n, self.confidence, mechanism, self.population)
+        columns = _columns(self, mechanism, tally)
+        return Quantiles(*columns, tally.n, self.confidence, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -83,8 +83,22 @@ class QuantilesEstimate(Question[Quantiles]):
 
 
 def _schema(reader: Reader) -> pa.Schema:
-    kinds = (pa.float64(), *[reader.quantile_type] * 3, pa.int64())
+    kinds = (pa.float64(), *[answer_type(reader.ends[0])] * 3, pa.int64())
     return pa.schema(list(zip(QUANTILE_SCHEMA.names, kinds, strict=True)))
+
+
+def _columns(question: Question[Any], mechanism: Any, tally: Tally) -> list[Any]:
+    """All columns of the rows of one tally but n: numbers as arrays, all else as tuples."""
+    question.check(mechanism)
+    mechanism.check_tally(tally)
+    table, _ = question.rows(mechanism, np.array([tally.n]), tally.counters[None])
+    columns = [column.combine_chunks() for column in table.columns[:-1]]
+    return [
+        np.array(column)
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+        else tuple(column.to_pylist())
+        for column in columns
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +179,10 @@ class MedianEstimate(Question[Median]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:
-        mechanism.check_tally(tally)
-        [row] = self.rows(mechanism, np.array([tally.n]), tally.counters[None])[0].to_pylist()
-        return Median(**row, confidence=self.confidence, mechanism=mechanism, population=self.population)
+        numbers = [
+            column[0] if isinstance(column, tuple) else float(column[0]) for column in _columns(self, mechanism, tally)
+        ]
+        return Median(*numbers, tally.n, self.confidence, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -180,7 +195,7 @@ class Cdf(Result):
     """The curve of cumulative shares, with a band that holds everywhere together. Arrays are float64[k].
 
     Attributes:
-        values: labels, or upper edges of cells: numbers, or text.
+        values: labels, or upper edges of cells: an array of numbers, or else a tuple.
         shares: estimated shares of the records with this value or a lower one; not monotone, as noise is not.
         standard_errors: of ``shares``.
         low, high: ends of the band, in [0, 1].
@@ -194,7 +209,7 @@ class Cdf(Result):
     view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True)
     question: ClassVar[str] = "cdf"
 
-    values: tuple[Any, ...]
+    values: npt.NDArray[Any] | tuple[Any, ...]
     shares: F64
     standard_errors: F64
     low: F64
@@ -213,11 +228,10 @@ class Cdf(Result):
         rows = [("value", "share", "std.error", "low", "high")]
         for i in range(step - 1, len(self), step):
             numbers = (array[i] for array in (self.shares, self.standard_errors, self.low, self.high))
-            value = self.values[i]
-            rows.append((f"{value:.6g}" if isinstance(value, float) else str(value), *(f"{100 * x:.2f} %" for x in numbers)))
+            rows.append((text_of(self.values[i]), *(f"{100 * x:.2f} %" for x in numbers)))
         kind = "band" if self.simultaneous else "intervals"
         head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {self.confidence:.0%} {kind}"
-        return "\n".join([head, *aligned(rows, numbers=range(1, 5))])
+        return "\n".join([head + about_whom(self.population), *aligned(rows, numbers=range(1, 5))])
 
     @override
     def to_arrow(self) -> pa.Table:
@@ -270,12 +284,8 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Cdf:
-        mechanism.check_tally(tally)
-        table, _ = self.rows(mechanism, np.array([tally.n]), tally.counters[None])
-        values, *columns = (column.combine_chunks() for column in table.columns[:-1])
-        arrays = [np.array(column) for column in columns]
-        asked = (self.confidence, self.simultaneous)
-        return Cdf(tuple(values.to_pylist()), *arrays, tally.n, *asked, mechanism, self.population)
+        columns = _columns(self, mechanism, tally)
+        return Cdf(*columns, tally.n, self.confidence, self.simultaneous, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:

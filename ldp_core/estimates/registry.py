@@ -15,7 +15,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.quantiles import CdfEstimate, MedianEstimate, QuantilesEstimate
-from ldp_core.estimates.ranges import RangeEstimate as RangeEstimate  # (known by its name once it is imported)
+from ldp_core.estimates.ranges import RangeEstimate
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.tables import View
@@ -31,8 +31,9 @@ QUESTIONS: tuple[type[Question[Any]], ...] = (
     CdfEstimate,
     QuantilesEstimate,
     MedianEstimate,
+    RangeEstimate,
 )
-"""What tells the most comes first. Others have options that must be said: `RangeEstimate`, `RangesEstimate`."""
+"""What tells the most comes first."""
 
 
 def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[Any]:
@@ -53,10 +54,10 @@ def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[A
 
 def _usual(mechanism: Mechanism, confidence: float) -> Question[Any] | None:
     for kind in QUESTIONS:
-        question = kind(confidence=confidence)  # type: ignore[call-arg]
         try:
+            question = kind(confidence=confidence)  # type: ignore[call-arg]
             question.check(mechanism)
-        except ParameterError:
+        except ParameterError:  # (or it has options that must be said)
             continue
         return question
     return None

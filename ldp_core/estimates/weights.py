@@ -253,15 +253,6 @@ class Quantiles(Result):
     mechanism: Mechanism | None = None
     population: Population = None
 
-    @classmethod
-    def of_table(cls, table: pa.Table, n: int, *about: Any) -> Quantiles:
-        """From rows as of `to_arrow`, and the last attributes."""
-        arrays = [
-            tuple(column.to_pylist()) if column.type == pa.string() else np.array(column.combine_chunks())
-            for column in table.columns[:-1]
-        ]
-        return cls(*arrays, n, *about)  # type: ignore[arg-type]
-
     def __repr__(self) -> str:
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
         lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]

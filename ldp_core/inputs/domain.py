@@ -197,7 +197,7 @@ class Domain(Declared, Inputs):
         last = len(self.labels) if high is None else self._code_of_end("high", high) + 1
         if not first < last:
             raise ParameterError(
-                f"a range goes from low to high in the order of the domain, got {shown(low)} to {shown(high)}: swap them"
+                f"a range goes from low to high in the domain's order, got {shown(low)} to {shown(high)}: swap them"
             )
         return first, last
 

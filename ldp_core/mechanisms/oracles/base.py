@@ -278,7 +278,10 @@ class FrequencyOracle(Mechanism):
                 means = people[:, :d] @ weights.T / m
                 squares = people[:, :d] @ (weights**2).T / m
                 left_out = (n[:, None] - m) / np.maximum(n[:, None] - 1, 1)
-                sums, variances = sums * scale, scale**2 * (variances + m * left_out * np.maximum(squares - means**2, 0))
+                sums, variances = (
+                    sums * scale,
+                    scale**2 * (variances + m * left_out * np.maximum(squares - means**2, 0)),
+                )
             sums, variances = (np.where(n[:, None] == 0, 0.0, array) for array in (sums, variances))
         return sums, variances
 
