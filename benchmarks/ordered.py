@@ -15,11 +15,11 @@ import numpy as np
 
 from ldp_core import (
     CdfEstimate,
+    HierarchicalHistogram,
     Mechanism,
     QuantilesEstimate,
     RangeEstimate,
     SubsetSelection,
-    UnaryEncoding,
 )
 from ldp_core.engine import F64, I64, apportioned, generator_of
 from ldp_core.tables import aligned
@@ -74,19 +74,20 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--values", type=int, default=64)
     given = parser.parse_args()
-    d = given.values
-    kinds: dict[str, Any] = {"subset_selection": SubsetSelection, "unary_encoding": UnaryEncoding}
-    rows = [("mechanism", "population", "epsilon", "people", "ranges", "quantiles", "bands")]
-    for title, kind in kinds.items():
+    kinds: dict[str, tuple[Any, int]] = {
+        "subset_selection": (SubsetSelection, 32),
+        "hierarchical": (HierarchicalHistogram, 128),
+    }
+    rows = [("mechanism", "values", "population", "epsilon", "people", "ranges", "quantiles", "bands")]
+    for title, (kind, d) in kinds.items():
         for name, shares in populations(d).items():
             for epsilon in (0.5, 1.0, 2.0):
                 for n in (500, 20_000, 1_000_000):
                     people = apportioned(name, shares, n)
                     found = coverage(kind(range(d), epsilon=epsilon), people, given.runs, seed=1)
-                    rows.append((title, name, f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found)))
-    print("\n".join(aligned(rows, numbers=range(2, 7))))
+                    rows.append((title, str(d), name, f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found)))
+    print("\n".join(aligned(rows, numbers=[1, *range(3, 8)])))
 
 
 if __name__ == "__main__":

@@ -77,6 +77,9 @@ def draw(
         if truth is not None:
             raise ParameterError("truth= is for values and for single numbers: a picture of a curve has none")
         return themed(_curve(rows, n=n, width=width, **about), theme)
+    if len(view.labels) == 1 and not (view.counts or view.shares):  # numbers, of which bars from 0 would say nothing
+        of_label = [{"group": text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
+        return themed(draw_means(of_label, truth=truth, unit=view.unit, n=n, **about), theme)
     if len(view.labels) == 1:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
@@ -181,6 +184,7 @@ def draw_means(
     name: str,
     title: str,
     population: str | int | None = None,
+    n: int | None = None,
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
 
@@ -192,6 +196,7 @@ def draw_means(
         name: of the column, for its axis.
         title: what is shown above.
         population: whom the intervals are about.
+        n: the number of reports; default: the sum of those of the rows.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -213,7 +218,7 @@ def draw_means(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
     layers = [*_intervals(base, held=bool(known)), points]
-    total = None if any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
+    total = n if n is not None or any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
     notes = [_about(total, confidence, population)]
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
@@ -439,7 +444,13 @@ def of_column(what: str, name: str) -> str:
 
 
 def finite(x: Any) -> float | None:
-    """A number; None for what JSON has no number for."""
+    """A number; None for what JSON has no number for.
+
+    Raises:
+        ParameterError: a word, as a quantile may be.
+    """
+    if isinstance(x, str):
+        raise ParameterError("quantiles that are words have no picture: ask for the curve, which has (cdf)")
     return float(x) if x is not None and math.isfinite(x) else None
 
 

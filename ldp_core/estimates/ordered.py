@@ -73,7 +73,8 @@ class Reader:
 
     def name(self, first: int, beyond: int) -> str:
         """A range in words: its one value, or its two ends."""
-        lowest, highest = (text_of(end[at].as_py()) for end, at in zip(self.ends, (first, beyond - 1), strict=True))
+        ends = (end[at].as_py() for end, at in zip(self.ends, (first, beyond - 1), strict=True))
+        lowest, highest = (f"{end:.9g}" if isinstance(end, float) else text_of(end) for end in ends)
         return lowest if lowest == highest else f"{lowest} to {highest}"
 
     def watch(self, n: I64, counters: I64) -> None:
@@ -83,7 +84,12 @@ class Reader:
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
-        return self.with_ends(n, *self.mechanism.range_counts(n, counters, cells[:, 0], cells[:, 1]), z)
+        return self.with_ends(n, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z=z)
+
+    def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
+        """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
+        counts, variances = self.mechanism.range_counts(n, counters, low, high)
+        return counts, np.minimum(np.where(n[:, None] > 0, variances, 0.0), 1e6 * (n[:, None] + 1.0) ** 2)
 
     def with_ends(self, n: I64, counts: F64, variances: F64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise."""
@@ -95,7 +101,7 @@ class Reader:
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
         """Cumulative shares of k tallies, with intervals of so many standard errors."""
         size = len(self.ends[0])
-        places, count = np.arange(1, size + 1), self.mechanism.range_counts
+        places, count = np.arange(1, size + 1), self._counts
         upto, v_upto = count(n, counters, np.zeros(size, np.int64), places)
         whole, v_whole, v_above = upto[:, -1:], v_upto[:, -1:], v_upto
         if v_whole.any():  # else it is the same, as the number of all is known

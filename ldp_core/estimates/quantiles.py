@@ -70,8 +70,8 @@ class QuantilesEstimate(Question[Quantiles]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Quantiles:
-        columns = _columns(self, mechanism, tally)
-        return Quantiles(*columns, tally.n, self.confidence, mechanism, self.population)
+        made: Any = (*_columns(self, mechanism, tally), tally.n, self.confidence, mechanism, self.population)
+        return Quantiles(*made)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -179,10 +179,10 @@ class MedianEstimate(Question[Median]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:
-        numbers = [
-            column[0] if isinstance(column, tuple) else float(column[0]) for column in _columns(self, mechanism, tally)
-        ]
-        return Median(*numbers, tally.n, self.confidence, mechanism, self.population)
+        found = (column[0] for column in _columns(self, mechanism, tally))
+        numbers = [one if isinstance(one, str | None) else float(one) for one in found]
+        made: Any = (*numbers, tally.n, self.confidence, mechanism, self.population)
+        return Median(*made)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -225,10 +225,12 @@ class Cdf(Result):
 
     def __repr__(self) -> str:
         step = -(-len(self) // _SHOWN)
-        rows = [("value", "share", "std.error", "low", "high")]
+        rows: list[tuple[str, ...]] = [("value", "share", "std.error", "low", "high")]
         for i in range(step - 1, len(self), step):
             numbers = (array[i] for array in (self.shares, self.standard_errors, self.low, self.high))
-            rows.append((text_of(self.values[i]), *(f"{100 * x:.2f} %" for x in numbers)))
+            value = self.values[i]
+            name = f"{value:.9g}" if isinstance(value, float) else text_of(value)
+            rows.append((name, *(f"{100 * x:.2f} %" for x in numbers)))
         kind = "band" if self.simultaneous else "intervals"
         head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {self.confidence:.0%} {kind}"
         return "\n".join([head + about_whom(self.population), *aligned(rows, numbers=range(1, 5))])
@@ -284,8 +286,9 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Cdf:
-        columns = _columns(self, mechanism, tally)
-        return Cdf(*columns, tally.n, self.confidence, self.simultaneous, mechanism, self.population)
+        about = (tally.n, self.confidence, self.simultaneous, mechanism, self.population)
+        made: Any = (*_columns(self, mechanism, tally), *about)
+        return Cdf(*made)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:

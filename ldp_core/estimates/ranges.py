@@ -161,8 +161,9 @@ class RangeEstimate(Question[Ranges]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         names, arrays = self._arrays(mechanism, np.array([tally.n]), tally.counters[None])
+        counts, errors, low, high = (array[0] for array in arrays)
         about = (self.confidence, mechanism, self.population)
-        return Ranges(tuple(names), tally.n, *(array[0] for array in arrays), *about)
+        return Ranges(tuple(names), tally.n, counts, errors, low, high, *about)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -177,7 +178,8 @@ class RangeEstimate(Question[Ranges]):
         if self.values is None:
             return names, reader.ranges(n, counters, cells, z)
         weights = np.bincount(cells, minlength=mechanism.domain.size)[None] > 0
-        return names, reader.with_ends(n, *mechanism.sums(n, counters, weights.astype(float)), z)
+        counts, variances = mechanism.sums(n, counters, weights.astype(float))
+        return names, reader.with_ends(n, counts, variances, z)
 
 
 _LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}

@@ -295,7 +295,8 @@ class FrequencyOracle(Mechanism):
                 )
             shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
             covariances = (self.noise_covariance(one[None])[0] for one in shares)  # (of all k at once they are many)
-            return n * np.array([((weights @ one) * weights).sum(axis=1) for one in covariances]).clip(min=0)
+            made: F64 = n * np.array([((weights @ one) * weights).sum(axis=1) for one in covariances]).clip(min=0)
+            return made
         out, step = np.empty((len(people), len(weights))), max(_PRODUCTS // self.domain.size, 1)
         for start in range(0, len(weights), step):
             given = self.sum_variance(weights[start : start + step]) / self.rates.difference**2
