@@ -31,6 +31,8 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
+from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
+from ldp_core.estimates.ranges import RangeEstimate, Ranges
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
 from ldp_core.inputs.cells import Cells
@@ -83,6 +85,8 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Cdf",
+    "CdfEstimate",
     "Cells",
     "Comparison",
     "CountMeanSketch",
@@ -119,6 +123,8 @@ __all__ = [
     "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
+    "Median",
+    "MedianEstimate",
     "NOutput",
     "Numeric",
     "OneBitMean",
@@ -131,8 +137,11 @@ __all__ = [
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
     "Quantiles",
+    "QuantilesEstimate",
     "Question",
     "RandomizedResponse",
+    "RangeEstimate",
+    "Ranges",
     "Rappor",
     "Ratio",
     "ReportError",

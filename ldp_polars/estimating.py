@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import (
+    CdfEstimate,
     DistributionEstimate,
     FrequencyOracle,
     HeavyHitters,
@@ -20,9 +21,12 @@ from ldp_core import (
     LdpWarning,
     MeanEstimate,
     Mechanism,
+    MedianEstimate,
     Numeric,
     ParameterError,
+    QuantilesEstimate,
     Question,
+    RangeEstimate,
     question_of,
     usual_question,
 )
@@ -253,6 +257,133 @@ def heavy_hitters(
     ['rome', 'oslo']
     """
     return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
+
+
+def range(  # noqa: A001 (as a method it is .ldp.range)
+    expr: pl.Expr | str,
+    low: Any = None,
+    high: Any = None,
+    mechanism: Mechanism | None = None,
+    *,
+    ranges: Sequence[tuple[Any, Any]] | None = None,
+    edges: Sequence[Any] | None = None,
+    values: Sequence[Any] | None = None,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        low, high: of labels, as whole numbers, both belong to the range; of cells they are edges; None: no end.
+        mechanism: the one that made them; not needed for typed reports.
+        ranges: in their place several pairs (low, high).
+        edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
+        values: or a set of labels in any order, as ``["ios", "ipados"]``.
+        confidence, population, assume_reports: see `histogram`.
+
+    Returns:
+        A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
+        ``edges`` a List of these.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3, 4], epsilon=1.0)
+    >>> df = pl.DataFrame({"children": [0, 2, 1] * 1000}).select(ldp_polars.perturb("children", m))
+    >>> df.select(ldp_polars.range("children", 1, 3)).unnest("children")["value"].item()
+    '1 to 3'
+    """
+    question = RangeEstimate(low, high, ranges, edges, values, confidence, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+
+
+def quantiles(
+    expr: pl.Expr | str,
+    probabilities: Sequence[float] = (0.25, 0.5, 0.75),
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        probabilities: of the quantiles, each in (0, 1).
+        mechanism: the one that made them; not needed for typed reports.
+        confidence, population, assume_reports: see `histogram`, and `ldp_core.QuantilesEstimate`.
+
+    Returns:
+        A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
+    (0.5, 2.0, 2.0, 2.0, 3)
+    """
+    question = QuantilesEstimate(tuple(probabilities), confidence, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+
+
+def median(
+    expr: pl.Expr | str,
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        mechanism: the one that made them; not needed for typed reports.
+        confidence, population, assume_reports: see `quantiles`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.median("age")).unnest("age").row(0)
+    (2.0, 2.0, 2.0, 3)
+    """
+    return estimate(expr, MedianEstimate(confidence, population), mechanism, assume_reports=assume_reports)
+
+
+def cdf(
+    expr: pl.Expr | str,
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = True,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        mechanism: the one that made them; not needed for typed reports.
+        confidence: that the whole curve is in the band.
+        simultaneous: False: of each interval by itself.
+        population, assume_reports: see `quantiles`.
+
+    Returns:
+        A ``List(Struct{value, share, standard_error, low, high, n})`` a group.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.cdf("age")).explode("age").unnest("age")["share"].round(6).to_list()
+    [0.0, 0.25, 0.5, 1.0]
+    """
+    question = CdfEstimate(confidence, simultaneous, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def aggregate(

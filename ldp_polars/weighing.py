@@ -31,7 +31,7 @@ def weight(
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
-    product is a weight of both values. See `total`, `ratio` and `quantiles` for what sums of them estimate.
+    product is a weight of both values. See `total`, `ratio` and `weighted_quantiles` for what sums of them estimate.
 
     Args:
         expr: a column of reports (or its name).
@@ -134,7 +134,7 @@ def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence:
     return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
 
 
-def quantiles(
+def weighted_quantiles(
     expr: pl.Expr | str, probabilities: Sequence[float], weights: pl.Expr | str, *, confidence: float = 0.95
 ) -> pl.Expr:
     """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
@@ -155,7 +155,7 @@ def quantiles(
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"minutes": range(1, 101), "w": 1.0})
-    >>> df.select(ldp_polars.quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
+    >>> df.select(ldp_polars.weighted_quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
     checked = core.weighted_quantiles([], [], probabilities, confidence=confidence)  # what is refused is refused now
@@ -235,7 +235,7 @@ def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "ran
     Browsers say by randomized response whether a page's timing is representative ("high") or was measured while the
     browser started or the machine was busy ("low"): with the probability ``rate`` a fair coin decides, else it is true.
     The specification (W3C, Navigation Timing Level 2, PerformanceTimingConfidence) debiases by these weights; `total`,
-    `ratio` and `quantiles` add intervals, which it lacks. ``1 - weight`` is the weight of "high".
+    `ratio` and `weighted_quantiles` add intervals, which it lacks. ``1 - weight`` is the weight of "high".
 
     Args:
         value: column of "high" and "low".

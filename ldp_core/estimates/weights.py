@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
-from ldp_core.estimates.base import Result, SingleNumber, z_score
+from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.reports import Native
@@ -228,11 +228,13 @@ class Quantiles(Result):
     """Quantiles of numbers, with intervals.
 
     Attributes:
-        probabilities: of the quantiles, float64[k]; the next four are float64[k], too.
-        quantiles: the estimates; nan where the weights do not add up to more than 0.
+        probabilities: of the quantiles, float64[k]; the next three are float64[k], too, or of labels k texts.
+        quantiles: the estimates; nan or None where nothing is known.
         low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
         n: number of records.
         confidence: of each interval.
+        mechanism: that made the reports; None if it is not known.
+        population: whom the intervals are about, see `QuantilesEstimate`.
 
     >>> weighted_quantiles(range(1, 101), np.ones(100), [0.5])
     Quantiles of 100 records, 95% intervals
@@ -240,25 +242,33 @@ class Quantiles(Result):
     """
 
     view: ClassVar[View] = View("quantile", ("probability",), unit="quantile")
+    question: ClassVar[str] = "quantiles"
 
     probabilities: F64
-    quantiles: F64
-    low: F64
-    high: F64
+    quantiles: F64 | tuple[str | None, ...]
+    low: F64 | tuple[str, ...]
+    high: F64 | tuple[str, ...]
     n: int
     confidence: float
     mechanism: Mechanism | None = None
+    population: Population = None
 
     def __repr__(self) -> str:
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
-        lines = [f"{100 * p:.4g}%: {q:.6g} ({low:.6g} to {high:.6g})" for p, q, low, high in rows]
-        return "\n".join([f"Quantiles of {self.n:,} records, {self.confidence:.0%} intervals", *lines])
+        lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]
+        what = "records" if self.mechanism is None else "reports"
+        return "\n".join([f"Quantiles of {self.n:,} {what}, {self.confidence:.0%} intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:
         """Table of columns probability, quantile, low, high, n; a row per quantile."""
         arrays = (self.probabilities, self.quantiles, self.low, self.high, np.full(len(self.low), self.n))
-        return pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA)
+        return self._with_metadata(pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA.names))
+
+
+def word(value: float | str | None) -> str:
+    """A quantile for people."""
+    return f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else value
 
 
 QUANTILE_SCHEMA = pa.schema(

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from itertools import count
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
 
