@@ -100,8 +100,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Tally and estimate": (
             "beam numbers heavy_hitters",
             "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
-            "RatioCombineFn",
+            "RatioCombineFn PoolCombineFn",
         ),
+        "What differs": ("compare", "Compare"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",

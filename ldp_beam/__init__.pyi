@@ -10,6 +10,7 @@ from ldp_beam.elements.rows import (
     text_row,
 )
 from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.comparing import Compare
 from ldp_beam.estimates.ratio import RatioCombineFn
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
@@ -20,6 +21,7 @@ __all__ = [
     "AfterTallies",
     "BooleanHistogramRow",
     "BoundContributions",
+    "Compare",
     "DeadLetter",
     "Deduplicate",
     "DistributionRow",

@@ -54,6 +54,7 @@ from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import Declared, check_choice, check_flag, check_integer, check_open, parameter
+from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, aligned
 from ldp_core.tally import Tally
 
@@ -208,6 +209,8 @@ class Compare(Declared):
     ['value', 'before', 'after', 'difference', 'standard_error']
     """
 
+    name: ClassVar[str] = "comparison"
+
     confidence: float = parameter(check_open, default=0.95)
     simultaneous: bool = parameter(check_flag, default=False)
     anytime: bool | int | None = parameter(_check_anytime, default=None)
@@ -230,6 +233,11 @@ class Compare(Declared):
             raise ParameterError("anytime is for sides of different people: leave out same_people")
         if self.about == "people" and not isinstance(mechanism, Comparable):
             raise ParameterError("the standard error of a mean is about a population: about='people' is for histograms")
+
+    def tallier(self, mechanism: Any) -> Tallier:
+        """What makes the tallies of both sides: the mechanism, as of a `Question`."""
+        made: Tallier = mechanism
+        return made
 
     def schema(self, mechanism: Any) -> pa.Schema:
         """Columns of `rows`: ``value``, of the values' own type (null text of a mean), and those in `ANSWER`."""
