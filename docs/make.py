@@ -88,6 +88,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
         "Weights": ("weights", "weight ratio total quantiles linear_fit navigation_timing"),
+        "Several plans": ("compare", "pool"),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
@@ -100,9 +101,9 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Tally and estimate": (
             "beam numbers heavy_hitters",
             "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
-            "RatioCombineFn PoolCombineFn",
+            "RatioCombineFn",
         ),
-        "What differs": ("compare", "Compare"),
+        "What differs": ("compare", "Compare PoolCombineFn"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",

@@ -25,6 +25,7 @@ from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
+from ldp_core.estimates.pooling import common_values, pooled
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
@@ -136,6 +137,7 @@ __all__ = [
     "check_top",
     "chosen",
     "collecting",
+    "common_values",
     "count_numbers",
     "describe",
     "described_once",
@@ -158,6 +160,7 @@ __all__ = [
     "plain",
     "plan_contents",
     "plan_of",
+    "pooled",
     "promise",
     "question_names",
     "questions_of",

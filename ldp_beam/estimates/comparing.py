@@ -15,13 +15,12 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.combiners import TupleCombineFn
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Duration, Timestamp
 from typing_extensions import override
 
 from ldp_beam.estimates._partials import Key, KeyedTally
-from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
+from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
@@ -102,7 +101,7 @@ class Compare(Estimate):
         summed: PCollection[Any] = (
             partials
             | "Halves" >> beam.ParDo(halves).with_output_types(_KeyedSides)
-            | "Sum" >> beam.CombinePerKey(_SumOfSides(self._mechanism)).with_output_types(_KeyedSides)
+            | "Sum" >> beam.CombinePerKey(TalliesCombineFn([self._mechanism] * 2)).with_output_types(_KeyedSides)
         )
         return summed
 
@@ -141,17 +140,6 @@ class _Halves(beam.DoFn):
         key, tally = element
         is_before = at < window.start + self._length
         yield key, ((tally, self._empty) if is_before else (self._empty, tally))
-
-
-class _SumOfSides(TupleCombineFn):
-    """Tallies before and after to their sums."""
-
-    def __init__(self, mechanism: Mechanism) -> None:
-        super().__init__(TallyCombineFn(mechanism), TallyCombineFn(mechanism))  # type: ignore[no-untyped-call]
-
-    @override
-    def get_accumulator_coder(self) -> Any:
-        return beam.coders.TupleCoder((AccumulatorCoder(), AccumulatorCoder()))
 
 
 class _RowsOfSides(RowsOf):
