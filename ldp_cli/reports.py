@@ -312,10 +312,11 @@ def compare(
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     how = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime, "same_people": same_people}
-    groups = {"by": by or (), "baseline": baseline, "window": window, "event_time": event_time}
+    groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
-        other = None if after is None else files.scan(after)
-        made_of = ldp_polars.compare(files.scan(source), asked, other=other, **groups, **how, assume_reports=True)
+        other, before = None if after is None else files.scan(after), files.scan(source)
+        groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
+        made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = made_of.collect().to_dicts()
     if as_json:
         say_json(found)
@@ -332,6 +333,15 @@ def compare(
         f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
     )
     show([], notes=[words + "p of all: of one test of all values of a column together", *seeded])
+
+
+def _baseline(text: str | None, dtype: Any) -> Any:
+    """What a group is called, as its column has it."""
+    if text is None or dtype is None:
+        return text
+    if dtype.is_integer() and text.lstrip("-").isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text, text) if str(dtype) == "Boolean" else text
 
 
 def pool(

@@ -56,7 +56,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import Declared, check_choice, check_flag, check_integer, check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, aligned
-from ldp_core.tally import Tally
+from ldp_core.tally import MOST, Tally
 
 TIGHTEST = 10_000
 """Reports of each side at which intervals of ``anytime=True`` are tightest."""
@@ -193,7 +193,7 @@ _SHOWN = 20
 def _check_anytime(name: str, value: bool | int | None) -> int | None:
     if value is None or isinstance(value, bool):
         return TIGHTEST if value else None
-    return check_integer(name, value, 1)
+    return check_integer(name, value, 1, MOST)
 
 
 def _check_people(name: str, value: bool | None) -> bool | None:

@@ -404,6 +404,9 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "minutes" not in shown
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
+    days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
+    assert {row["compared_with"][:10] for row in days} == {"2024-01-03"}
+    assert "baseline" in ldp("compare reports.parquet --by day --baseline x", code=2).err
     ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
     ldp("perturb people.parquet other.parquet --plan other.toml")
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
