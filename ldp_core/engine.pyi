@@ -20,7 +20,7 @@ from ldp_core.compute import kernels
 from ldp_core.estimates.base import ESTIMATES_KEY, About, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
-from ldp_core.estimates.comparison import Compare
+from ldp_core.estimates.comparison import Compare, holm, p_values_of
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
@@ -148,6 +148,7 @@ __all__ = [
     "float_above",
     "folded",
     "generator_of",
+    "holm",
     "id_words",
     "is_cut_chart",
     "kernels",
@@ -157,6 +158,7 @@ __all__ = [
     "not_proved",
     "open_parquet",
     "over",
+    "p_values_of",
     "plain",
     "plan_contents",
     "plan_of",

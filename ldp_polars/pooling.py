@@ -82,9 +82,9 @@ def pool(
             table = groups.aggregated(tally_for(cs.by_name(name), m, m)).collect()
             places = table.select(keys)
             n, counters = counts(table["entry"], m)
-            for place, *counted in zip(places.rows() if keys else [()], n.tolist(), counters, strict=True):
+            for place, count, row in zip(places.rows() if keys else [()], n.tolist(), counters, strict=True):
                 there = found.setdefault(place, [one.empty_tally() for one in made])
-                there[k] = Tally(*counted, m.fingerprint)
+                there[k] = Tally(count, row, m.fingerprint)
         for place, tallies in found.items():
             answer = pl.DataFrame(pooled(list(zip(made, tallies, strict=True)), confidence).to_arrow())
             value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)

@@ -64,7 +64,7 @@ class PoolCombineFn(TalliesCombineFn):
 
     @override
     def extract_output(self, accumulator: Any) -> Pooled:
-        tallies = super().extract_output(accumulator)
+        tallies = super().extract_output(accumulator)  # type: ignore[no-untyped-call]
         return pooled(list(zip(self._mechanisms, tallies, strict=True)), self._confidence)
 
     def infer_output_type(self, input_type: Any) -> Any:
