@@ -88,6 +88,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
         "Weights": ("weights", "weight ratio total quantiles linear_fit navigation_timing"),
+        "Several plans": ("compare", "pool"),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
@@ -102,6 +103,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
             "RatioCombineFn",
         ),
+        "What differs": ("compare", "Compare PoolCombineFn"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",

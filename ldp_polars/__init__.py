@@ -33,6 +33,7 @@ from ldp_polars.frames import (
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
+from ldp_polars.pooling import pool
 from ldp_polars.tallying import merge, suspicious, tally
 from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_quantiles
 
@@ -56,6 +57,7 @@ __all__ = [
     "navigation_timing",
     "perturb",
     "perturb_frame",
+    "pool",
     "quantiles",
     "randomized_response",
     "range",

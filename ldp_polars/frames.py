@@ -82,12 +82,7 @@ def perturb_frame(
     >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
     ['crashed', 'day']
     """
-    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        raise ParameterError(
-            f"expected a Polars frame, got {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}: "
-            "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
-        )
-    schema = frame.collect_schema()
+    schema = _schema_of(frame)
     checked_plan(plan).check_columns(schema.names())
     refuse_reports({name: schema[name] for name in plan.columns})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
@@ -120,6 +115,16 @@ def perturb_frame(
         for name, m in plan.columns.items()
     ]
     return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*columns, *kept)
+
+
+def _schema_of(frame: Any) -> pl.Schema:
+    """The columns of a frame; a `ParameterError` if it is none."""
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        raise ParameterError(
+            f"expected a Polars frame, got {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}: "
+            "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
+        )
+    return frame.collect_schema()
 
 
 def _is_column(ids: pl.Expr | str | None) -> bool:
@@ -616,7 +621,7 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
     Raises:
         MechanismMismatchError: typed reports of another mechanism.
     """
-    schema = reports.collect_schema()
+    schema = _schema_of(reports)
     checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
         dtype = schema[name]

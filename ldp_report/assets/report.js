@@ -169,6 +169,7 @@
       const about = column.alone ? "The intervals are of the noise alone: they are about these reports, not about people of whom these are a sample."
         : "The intervals are of noise and sampling together.";
       const section = el("div", { class: "column off" }, el("h3", {}, column.name), el("p", { class: "quiet" }, `${column.mechanism ? `${column.mechanism}${spent}` : spent.slice(2)}. ${about} ${column.searches || ""}`.replace(/^\. /, "")));
+      if (column.changed) section.append(el("p", {}, column.changed));
       section.about = column;
       section.overTime = el("div", {});
       for (const key of keysOf(column)) {
