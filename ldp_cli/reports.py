@@ -206,6 +206,9 @@ def estimate(
         typer.Option("--ask", metavar="NAME=QUESTION", help="Of a column: age=mean, age=distribution:buckets=10."),
     ] = None,
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    population: Annotated[
+        str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
+    ] = None,
     top: Annotated[int, typer.Option(min=1, help="At most so many values: printed, drawn, found.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
     assume_reports: Annotated[
@@ -225,8 +228,8 @@ def estimate(
     """Estimate from reports: histograms, means and more, with error bars.
 
     The error bars of counts are of the noise alone. They say how near an estimate is to the truth of these records, not
-    how well these records stand for others: that error of sampling comes on top. Those of means and distributions are
-    of both together.
+    how well these records stand for others: that error of sampling comes on top, with --population many. Those of means
+    and distributions are of both together.
     """
     ldp_polars = files.our_polars()
     check_picture(plot)
@@ -239,7 +242,8 @@ def estimate(
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
     wanted = _wanted(made, column, candidates)
-    questions = _questions(wanted, ask or (), confidence, top)
+    whom = int(population) if population is not None and population.isdecimal() else population
+    questions = _questions(wanted, ask or (), confidence, top, whom)
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
@@ -341,10 +345,10 @@ def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[st
 
 
 def _questions(
-    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int
+    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int, population: Any
 ) -> dict[str, Question[Any]]:
     """What is asked of each column."""
-    questions = questions_of(wanted, asked_of(ask), confidence, k=top)
+    questions = questions_of(wanted, asked_of(ask), confidence, k=top, population=population)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions
@@ -416,7 +420,7 @@ class _Answers:
     def words(self) -> str:
         """What the numbers mean."""
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
-        of_noise = [self.questions[name].view.counts for name in self.frames]
+        of_noise = [self.questions[name].view.counts and self._whom(name) is None for name in self.frames]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
@@ -424,6 +428,16 @@ class _Answers:
         spent = f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
         spent = " ".join(f"The plan is {said}." for said in seed_warning(self.plan)) or spent
         return f"{100 * self.confidence:g} % intervals {of}. {spent}"
+
+    def _whom(self, name: str) -> str | int | None:
+        """The population that the intervals of a column are about; None: these people."""
+        found: str | int | None = getattr(self.questions[name], "population", None)
+        return found
+
+    def _of_all(self) -> str | int | None:
+        """The population of all columns of counts, if it is the same."""
+        whom = {self._whom(name) for name in self.frames if self.questions[name].view.counts}
+        return whom.pop() if len(whom) == 1 else None
 
     def json(self) -> dict[str, Any]:
         """All numbers, and what they mean."""
@@ -434,6 +448,7 @@ class _Answers:
         """What the numbers of a column mean."""
         m = self.mechanisms[name]
         found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
+        found |= {} if self._whom(name) is None else {"population": self._whom(name)}
         if self.covered is not None:
             windows = self.frames[name].unique(["window_start"]).sort("window_start").to_dicts()
             found["partial_windows"] = [str(row["window_start"]) for row in windows if self._is_cut(row)]
@@ -473,7 +488,7 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered)
+        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all())
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)
@@ -512,7 +527,7 @@ class _Answers:
         import ldp_plots as plots  # noqa: PLC0415 (only here)
 
         [(name, frame)] = self.frames.items()
-        same = {"column_name": name, "confidence": self.confidence}
+        same = {"column_name": name, "confidence": self.confidence, "population": self._whom(name)}
         rows = [{**same, **record} for record in frame.to_dicts()]
         if self.covered is not None:
             top = min(self.top, _LINES)

@@ -17,7 +17,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, About, z_score
+from ldp_core.estimates.base import ESTIMATES_KEY, About, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
 from ldp_core.estimates.comparison import Compare
@@ -101,6 +101,7 @@ __all__ = [
     "Native",
     "Nullable",
     "PlanTold",
+    "Population",
     "ReportFormat",
     "Simulation",
     "Spent",

@@ -213,3 +213,14 @@ class Table(Sequence[T_co], Generic[T_co]):
 
 
 _DIGITS = ("", *"0123456789-<")
+
+
+def about_whom(population: str | int | None) -> str:
+    """What is said beside intervals that are about more than these people.
+
+    >>> about_whom(40_000)
+    ', about a population of 40,000'
+    """
+    if population is None:
+        return ""
+    return ", about a population" + (f" of {population:,}" if isinstance(population, int) else "")

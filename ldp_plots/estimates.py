@@ -95,7 +95,12 @@ def estimate(
                 "them apart, column= one of several columns, and windows() draws them over time"
             )
         about: dict[str, Any] = {"n": panel.one("n"), "confidence": panel.one("confidence", confidence), "truth": truth}
-        about |= {"name": panel.column or title, "title": panel.titled(title), "width": width}
+        about |= {
+            "population": panel.one("population"),
+            "name": panel.column or title,
+            "title": panel.titled(title),
+            "width": width,
+        }
         view = replace(panel.view, ranked=panel.view.ranked or ranked)
         return draw(panel.records, view, theme=None, **about, **options)
 
@@ -109,6 +114,7 @@ def estimate(
             rows.append({"n": None, **panel.rows[0], "group": ", ".join(value for _, value in panel.group)})
         first = panels[0]
         about: dict[str, Any] = {"confidence": first.one("confidence", confidence), "unit": first.view.unit}
+        about |= {"population": first.one("population")}
         return draw_means(rows, truth=truth, name=first.column or title, title=title or first.column, **about)
 
     of_column: dict[str, list[Panel]] = {}
@@ -310,7 +316,7 @@ def _of_key(record: Mapping[str, Any], key: str) -> str:
 
 def _records(data: Any) -> list[Mapping[str, Any]]:
     if isinstance(data, Result):
-        about = {"n": data.n, "confidence": data.confidence}
+        about = {"n": data.n, "confidence": data.confidence, "population": getattr(data, "population", None)}
         return [{**about, **record} for record in data.to_arrow().to_pylist()]
     if isinstance(data, (pa.Table, pa.RecordBatch)):
         return _flat(data)
@@ -351,11 +357,12 @@ def _flat(table: Any) -> list[Mapping[str, Any]]:
 
 
 def _about(table: Any) -> dict[str, Any]:
-    """The confidence of a table's intervals, which its metadata say: see `ldp_core.estimates_metadata`."""
+    """What a table's metadata say of its intervals: see `ldp_core.estimates_metadata`."""
     text = (table.schema.metadata or {}).get(ESTIMATES_KEY.encode())
     how = read_json(text, "the metadata of the estimates", ParameterError) if text else []
-    said = {one.get("confidence") for one in how if isinstance(one, Mapping)} if isinstance(how, list) else set()
-    return {"confidence": said.pop()} if len(said) == 1 else {}
+    asked = [one for one in how if isinstance(one, Mapping)] if isinstance(how, list) else []
+    said = {name: {one.get(name) for one in asked} for name in ("confidence", "population")}
+    return {name: found.pop() for name, found in said.items() if len(found) == 1}
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -31,7 +31,7 @@ from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spr
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
-    from ldp_core.engine import Consistency
+    from ldp_core.engine import Consistency, Population
     from ldp_core.engine import SquareWaveMethod as Method
 
 
@@ -94,6 +94,7 @@ def histogram(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    population: Population = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -106,6 +107,8 @@ def histogram(
         consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
             ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
             the unbiased estimate, which is the default.
+        population: whom the intervals are about: None, the people who reported; ``"many"``, a large population of which
+            they are a random sample; N, one of N people. See `ldp_core.HistogramEstimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -113,9 +116,7 @@ def histogram(
         frequency_high, n})`` a group, one entry per value of the domain: ``.explode(name).unnest(name)`` makes it a
         table. ``value`` is of the domain's own type. ``standard_error``, ``low`` and ``high`` are in records, as
         ``count`` is. ``frequency`` is the share of the group's ``n`` reports, ``count / n``, with an error bar of its
-        own; nan without reports. n is known, and all reports are in it, whatever their value was. The error bars are
-        about the people who reported, and not about a larger population of which they are a sample; for that see
-        `ldp_core.Histogram`.
+        own; nan without reports. n is known, and all reports are in it, whatever their value was.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -125,9 +126,8 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    return estimate(
-        expr, HistogramEstimate(confidence, simultaneous, consistency), mechanism, assume_reports=assume_reports
-    )
+    question = HistogramEstimate(confidence, simultaneous, consistency, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def mean(
@@ -135,6 +135,7 @@ def mean(
     mechanism: Numeric | None = None,
     *,
     confidence: float = 0.95,
+    population: Population = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -143,6 +144,7 @@ def mean(
         expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
         confidence: of the interval, in (0, 1).
+        population: see `histogram`, and `ldp_core.MeanEstimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -160,7 +162,7 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return estimate(expr, MeanEstimate(confidence), mechanism, assume_reports=assume_reports)
+    return estimate(expr, MeanEstimate(confidence, population), mechanism, assume_reports=assume_reports)
 
 
 def distribution(

@@ -51,7 +51,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 
 if TYPE_CHECKING:
-    from ldp_core.engine import Consistency
+    from ldp_core.engine import Consistency, Population
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
@@ -148,6 +148,7 @@ def histograms(
     confidence: float = 0.95,
     simultaneous: bool = False,
     consistency: Consistency | None = None,
+    population: Population = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
@@ -166,6 +167,7 @@ def histograms(
         confidence: see `histogram`.
         simultaneous: see `histogram`.
         consistency: see `histogram`.
+        population: see `histogram`.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
             warning. Raw Booleans look like reports of randomized response.
 
@@ -193,7 +195,7 @@ def histograms(
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
-    ask = HistogramEstimate(confidence, simultaneous, consistency)
+    ask = HistogramEstimate(confidence, simultaneous, consistency, population)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
@@ -212,6 +214,7 @@ def estimates(
     event_time: str | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
+    population: Population = None,
     assume_reports: bool = False,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
@@ -223,6 +226,7 @@ def estimates(
         confidence: of the intervals, in (0, 1).
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
+        population: of histograms and means, unless ``ask`` says it: see `histogram`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -241,7 +245,7 @@ def estimates(
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    asked = questions_of(checked_plan(plan).columns, ask, confidence)
+    asked = questions_of(checked_plan(plan).columns, ask, confidence, population=population)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}

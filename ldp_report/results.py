@@ -78,6 +78,8 @@ class Results:
         name: what the page is called.
         counted: the reports that were counted; None: as many as the rows say.
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
+        population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
+            whom these are a sample.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -92,6 +94,7 @@ class Results:
     name: str = ""
     counted: int | None = None
     covered: tuple[Any, Any] | None = None
+    population: str | int | None = None
     per_column: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -162,7 +165,7 @@ class Results:
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
-            "alone": view.counts,
+            "alone": view.counts and self.population is None,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": ("mean", "histogram", "distribution")[len(view.labels)],
             "mechanism": "" if mechanism is None else mechanism.title,
@@ -365,6 +368,9 @@ def read_results(
         found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
+        found.population = (
+            said.get("population") if said.get("population") == "many" else _whole(said.get("population"))
+        )
     if plan is not None or found.plan is None:
         found.plan = plan or _plan_of_reports(root)
     left = most_rows

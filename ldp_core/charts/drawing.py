@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
-from ldp_core.tables import RECORDS, SHARE, View, text_of
+from ldp_core.tables import RECORDS, SHARE, View, about_whom, text_of
 
 _OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
 """What a chart calls labels and estimate, by the number of labels."""
@@ -45,6 +45,7 @@ def draw(
     *,
     n: int | None = None,
     confidence: float | None = None,
+    population: str | int | None = None,
     truth: Mapping[Any, float] | float | None = None,
     shares: bool = False,
     top: int = 20,
@@ -60,6 +61,7 @@ def draw(
         records: rows of one answer, with the columns of the view.
         view: which columns to draw.
         n, confidence, truth, shares, top, title, theme: see `Result.plot`.
+        population: whom the intervals are about, to be said beside them.
         least: an estimate to mark: what is below it is taken for noise.
         name: of the column, for its axis; by default the title.
         width: in pixels.
@@ -68,7 +70,7 @@ def draw(
         ParameterError: an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
-    about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title}
+    about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     if len(view.labels) == 1:
@@ -102,6 +104,7 @@ def _bars(
     name: str,
     title: str,
     width: int,
+    population: str | int | None,
 ) -> Chart:
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
@@ -112,7 +115,7 @@ def _bars(
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
     hidden, shown = len(shown) - top, shown[:top]
     held = [row["holds"] for row in shown if row.get("holds") is not None]
-    notes = [_about(n, confidence)]
+    notes = [_about(n, confidence, population)]
     if held:
         notes.append(f"{sum(held)} of {len(held)} intervals hold the truth (diamonds)")
     if hidden > 0:
@@ -173,6 +176,7 @@ def draw_means(
     unit: str,
     name: str,
     title: str,
+    population: str | int | None = None,
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
 
@@ -183,6 +187,7 @@ def draw_means(
         unit: of the numbers, or what they are.
         name: of the column, for its axis.
         title: what is shown above.
+        population: whom the intervals are about.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -205,14 +210,23 @@ def draw_means(
     )
     layers = [*_intervals(base, held=bool(known)), points]
     total = None if any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
-    notes = [_about(total, confidence)]
+    notes = [_about(total, confidence, population)]
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
         notes.append("diamonds: the truth")
     return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
 
 
-def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, name: str, title: str, width: int) -> Chart:
+def _areas(
+    rows: Sequence[Row],
+    *,
+    n: int | None,
+    confidence: float | None,
+    name: str,
+    title: str,
+    width: int,
+    population: str | int | None,
+) -> Chart:
     """Buckets with their shares and intervals; ``rows`` have left, right, share, low, high.
 
     Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
@@ -245,7 +259,9 @@ def _areas(rows: Sequence[Row], *, n: int | None, confidence: float | None, name
             spread.mark_tick(style="interval", orient="horizontal", size=size, thickness=1.5).encode(y=f"{end}:Q")
             for end in ("low", "high")
         ]
-    return alt.layer(*layers).properties(width=width, height=240, title=heading(title, [_about(n, confidence)]))
+    return alt.layer(*layers).properties(
+        width=width, height=240, title=heading(title, [_about(n, confidence, population)])
+    )
 
 
 def draw_windows(
@@ -451,8 +467,8 @@ def heading(title: str, notes: Iterable[str]) -> Any:
     return altair().TitleParams(text=lines[0] if lines else "", **({"subtitle": lines[1:]} if lines[1:] else {}))
 
 
-def _about(n: int | None, confidence: float | None) -> str:
+def _about(n: int | None, confidence: float | None, population: str | int | None = None) -> str:
     parts = [] if n is None else [f"{n:,} reports"]
     if confidence is not None:
-        parts.append(f"{100 * confidence:g} % intervals")
+        parts.append(f"{100 * confidence:g} % intervals{about_whom(population)}")
     return ", ".join(parts)

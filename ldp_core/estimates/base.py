@@ -22,7 +22,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
-from ldp_core.parameters import Declared
+from ldp_core.parameters import Declared, shown
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, preformatted
 from ldp_core.tally import Tally
@@ -37,6 +37,53 @@ R_co = TypeVar("R_co", covariant=True)
 About: TypeAlias = Literal["population", "people"]
 """Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
 the sample counts; or that of the people themselves who report, so that noise is the only error."""
+
+
+Population: TypeAlias = Literal["many"] | int | None
+"""Whom an interval is about.
+
+None: the people who reported, so that noise is the only error. ``"many"``: a population of which they are a random
+sample, so large that it does not matter how large. An integer N: a population of N people, of whom they are a random
+sample without replacement.
+"""
+
+
+def check_population(name: str, value: Population) -> Population:
+    """Return ``value``.
+
+    Raises:
+        ParameterError: unless it is None, "many" or an integer from 1 on.
+    """
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    if value is None or value == "many" or whole:
+        return int(value) if isinstance(value, np.integer) else value
+    raise ParameterError(
+        f'{name} must be None (these people), "many", or how many people there are, at least 1; got {shown(value)}'
+    )
+
+
+def sampled_part(population: Population, n: Any) -> Any:
+    """What part of its variance the mean of a random sample of ``n`` people has: Var = part * (variance of one) / n.
+
+    (N - n) / (N - 1) for a population of N people (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Theorem 3.2 for
+    shares; of means it is Theorem 2.2, whose S^2 is N / (N - 1) times the variance of one); 1 for many, 0 for the
+    sample itself.
+
+    Raises:
+        ParameterError: more people reported than there are.
+
+    >>> sampled_part("many", 100), sampled_part(None, 100), sampled_part(100, 100), sampled_part(199, 100)
+    (1.0, 0.0, 0.0, 0.5)
+    """
+    if population is None or population == "many":
+        return float(population is not None)
+    most = int(np.max(n, initial=0))
+    if most > population:
+        raise ParameterError(
+            f"population={population} is less than the {most} who reported: give the number of all people of whom "
+            'these are a sample, "many" if it is not known, or None for these people themselves'
+        )
+    return (population - n) / max(population - 1, 1)
 
 
 class Question(Declared, ABC, Generic[R_co]):
@@ -248,6 +295,7 @@ class Result(ABC):
 
         options: dict[str, Any] = {"truth": truth, "shares": shares, "top": top, "title": title, "theme": theme}
         about: dict[str, Any] = {"n": self.n, "confidence": self.confidence, "least": getattr(self, "threshold", None)}
+        about |= {"population": getattr(self, "population", None)}
         return draw(self.to_arrow().to_pylist(), self.view, **about, **options)
 
     def _with_metadata(self, table: pa.Table) -> pa.Table:

@@ -38,7 +38,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, ClassVar, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -48,7 +48,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import About, Result, refuse_mechanism
 from ldp_core.estimates.consistency import Rates
-from ldp_core.estimates.histogram import Counting
+from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain
@@ -367,29 +367,6 @@ _ENTRIES = 1 << 22
 """Covariances computed at a time."""
 
 
-class Side(NamedTuple):
-    """One side of k comparisons; the estimate of one report has variance a + b f + sampled f (1 - f)."""
-
-    n: F64  # [k, 1]
-    estimates: F64  # [k, d]
-    a: F64  # [k, d]
-    b: Any = 0.0
-    sampled: float = 0.0
-
-    def variance(self, f: F64) -> F64:
-        """Of the estimates, if the shares are ``f``."""
-        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
-        return of_one / np.maximum(self.n, 1)
-
-    def ends(self, z: F64) -> tuple[F64, F64]:
-        """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
-        square = z**2 / np.maximum(self.n, 1)
-        scale = 1 + self.sampled * square
-        middle = self.estimates + square * (self.b + self.sampled) / 2
-        half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
-        return (middle - half) / scale, (middle + half) / scale
-
-
 def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
     """The estimates of both sides together, and the variances of each if these are true."""
     pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
@@ -403,18 +380,11 @@ def side_of(mechanism: Any, n: I64, counters: I64, about: About) -> Side:
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
         return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
-    oracle, n, counters = mechanism.answers(n, counters)
-    people = np.maximum(n, 1)[:, None].astype(float)
-    counts, errors, *_ = oracle.debias(people, counters)
-    watch(oracle, people, counters, counts)
-    b, estimates = oracle.rates.b, counts / people
-    return Side(
-        n[:, None].astype(float),
-        estimates,
-        errors**2 / people - b * np.clip(estimates, 0, 1),  # (where it depends on more than f, the mechanism knows how)
-        b,
-        float(about == "population"),
-    )
+    side = counted_side(mechanism, n, counters, float(about == "population"))
+    oracle, answers, counters = mechanism.answers(n, counters)
+    people = np.maximum(answers, 1)[:, None].astype(float)
+    watch(oracle, people, counters, side.estimates * people)
+    return side
 
 
 def compare(

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.estimates.base import Question, Result, refuse_mechanism
+from ldp_core.estimates.base import (
+    Population,
+    Question,
+    Result,
+    check_population,
+    refuse_mechanism,
+    sampled_part,
+    z_score,
+)
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.tails import ends_together
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter
-from ldp_core.tables import View, aligned, html
+from ldp_core.tables import View, about_whom, aligned, html
 from ldp_core.tally import Tally
 
 
@@ -101,12 +111,9 @@ class Histogram(Counted):
     Attributes:
         n: number of reports, those included whose value is none of the domain's (``unmatched="none"``).
         counts: estimated number of records.
-        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n]. It is the error of
-            noise alone: how many of the n people who reported hold the value, and not of how many more. If they are a
-            random sample of a large population, a share ``f`` of the population has the standard error
-            ``sqrt(frequency_standard_error**2 + f * (1 - f) / n)``: the noise has mean 0 whoever is in the sample, so
-            that the variances add up (Cochran, Sampling Techniques, 3rd ed., 1977, section 3.2 has the second).
-        low, high: ends of the confidence interval of each count, of noise alone, too; see `Mechanism.debias`.
+        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n]. With no
+            ``population`` it is the error of noise alone: of how many of the n people who reported hold the value.
+        low, high: ends of the confidence interval of each count, of the same errors; see `Mechanism.debias`.
         frequencies, frequency_standard_errors, frequency_low, frequency_high: the same as shares: divided by ``n``,
             which is known, so that the intervals hold with the same confidence.
         confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
@@ -117,6 +124,8 @@ class Histogram(Counted):
             A consistent count may lie outside its interval. It has none of its own: its error depends on all
             the true counts.
         mechanism: that made the reports; None if it is not known.
+        population: whom standard errors and intervals are about, see `HistogramEstimate`. Of a population, counts are n
+            times its shares.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)  # so large that there is no noise
@@ -137,6 +146,7 @@ class Histogram(Counted):
     simultaneous: bool
     consistency: Consistency | None = None
     mechanism: Mechanism | None = None
+    population: Population = None
 
     @property
     def values(self) -> tuple[Label, ...]:
@@ -160,6 +170,7 @@ class Histogram(Counted):
     def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
         head = f"Histogram of {self.n:,} reports, {self.confidence:.0%} intervals ({kind})"
+        head += about_whom(self.population)
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
         return head
@@ -195,12 +206,19 @@ class HistogramEstimate(Question[Histogram]):
         simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
         consistency: make the counts non-negative and add up to n by a method of `consistent`;
             biased. Standard errors and intervals remain those of the unbiased estimate.
+        population: whom the intervals are about. None: the people who reported, and noise is the only error.
+            ``"many"``: a large population of which they are a random sample. N: a population of N people. With a true
+            share f a share has f (1 - f) / n times `sampled_part` more variance: the noise has mean 0 whoever is in the
+            sample. The interval is Wilson's score interval, of that variance; so it holds near shares of 0 and 1.
 
     Raises:
-        ParameterError: confidence outside (0, 1), or an unknown method.
+        ParameterError: confidence outside (0, 1), or an unknown method; when asked: more reports than people.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(epsilon=1.0)
+    >>> found = HistogramEstimate(population="many").result(m, m.tally([True] * 400 + [False] * 600))
+    >>> [round(float(x[1]), 4) for x in (found.frequencies, found.frequency_low, found.frequency_high)]
+    [0.2836, 0.2188, 0.35]
     >>> HistogramEstimate(consistency="norm-sub").result(m, m.tally([True, True])).counts.tolist()
     [0.0, 2.0]
     """
@@ -211,6 +229,7 @@ class HistogramEstimate(Question[Histogram]):
     confidence: float = parameter(check_open, default=0.95)
     simultaneous: bool = parameter(check_flag, default=False)
     consistency: Consistency | None = parameter(_check_consistency, default=None)
+    population: Population = parameter(check_population, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -229,7 +248,7 @@ class HistogramEstimate(Question[Histogram]):
         mechanism.check_tally(tally)
         arrays = self._arrays(mechanism, tally.n, tally.counters)
         asked = (self.confidence, self.simultaneous, self.consistency)
-        return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism)
+        return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -245,11 +264,77 @@ class HistogramEstimate(Question[Histogram]):
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
         watch(mechanism, n, counters, counts)
+        if self.population is not None:
+            errors, low, high = self._widened(mechanism, n, counters, errors, low, high)
         if self.consistency is not None:
             known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
             total = np.broadcast_to(n, (*known.shape, 1))[known]
             counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism)
         return counts, errors, low, high
+
+    def _widened(self, mechanism: Any, n: Any, counters: I64, *of_noise: F64) -> tuple[F64, F64, F64]:
+        """Errors and ends of intervals, given those of noise alone, with the error of the sample."""
+        n = np.broadcast_to(n, (*counters.shape[:-1], 1))
+        alone = counted_side(mechanism, n[..., 0], counters)
+        answers = alone.n
+        sampled_part(self.population, n)  # (who does not answer has reported, too)
+        # Those who answer one of several columns are a sample of those who reported.
+        sampled = [np.maximum(n - answers, 0) / np.maximum(n - 1, 1), sampled_part(self.population, answers)]
+        oracle, *_ = mechanism.answers(n[..., 0], counters)
+        before, after = (alone._replace(sampled=part) for part in sampled)
+        z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
+        errors = n * np.sqrt(after.variance(np.clip(after.estimates, 0, 1)))
+        tails = self.simultaneous and math.isfinite(oracle.parts[1])  # (of a regression they are normal)
+        both = [side.ends_together(z, oracle) if tails else side.ends(z) for side in (before, after)]
+        # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
+        (low, high) = (n * (wide - narrow) for narrow, wide in zip(*both, strict=True))
+        made = (errors, of_noise[1] + low, of_noise[2] + high)
+        return tuple(np.where(answers > 0, new, old) for new, old in zip(made, of_noise, strict=True))  # type: ignore[return-value]
+
+
+class Side(NamedTuple):
+    """Estimated shares of k tallies; the estimate of one report has variance a + b f + sampled f (1 - f)."""
+
+    n: F64  # [k, 1]
+    estimates: F64  # [k, d]
+    a: F64  # [k, d]
+    b: Any = 0.0
+    sampled: Any = 0.0
+
+    def variance(self, f: F64) -> F64:
+        """Of the estimates, if the shares are ``f``."""
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
+        return of_one / np.maximum(self.n, 1)
+
+    def ends(self, z: F64 | float) -> tuple[F64, F64]:
+        """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
+        square = z**2 / np.maximum(self.n, 1)
+        scale = 1 + self.sampled * square
+        middle = self.estimates + square * (self.b + self.sampled) / 2
+        half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
+        return (middle - half) / scale, (middle + half) / scale
+
+    def ends_together(self, z: float, oracle: Any) -> tuple[F64, F64]:
+        """`ends` where z is so great that the tails are not normal: see `ldp_core.estimates.tails`."""
+        people = np.broadcast_to(np.maximum(self.n, 1), self.estimates.shape)
+
+        def score(errors: F64, at: F64) -> F64:
+            found: F64 = oracle.error_score(errors * people, people, self.variance(at) * people**2)
+            return found
+
+        width = z * np.sqrt(self.variance(np.clip(self.estimates, 0, 1)))
+        return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
+
+
+def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) -> Side:
+    """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
+    oracle, n, counters = mechanism.answers(n, counters)
+    people = np.maximum(n, 1)[..., None].astype(float)
+    counts, errors, *_ = oracle.debias(people, counters)
+    b, estimates = oracle.rates.b, counts / people
+    # (Where a variance depends on more than f, the mechanism knows how.)
+    a = errors**2 / people - b * np.clip(estimates, 0, 1)
+    return Side(np.asarray(n)[..., None].astype(float), estimates, a, b, sampled)
 
 
 _SHOWN = 20

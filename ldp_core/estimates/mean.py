@@ -10,7 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.estimates.base import Question, SingleNumber, refuse_mechanism
+from ldp_core.estimates.base import Population, Question, SingleNumber, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -30,6 +30,7 @@ class Mean(SingleNumber):
         n: number of reports.
         confidence: of the interval.
         mechanism: that made the reports; None if it is not known.
+        population: see `MeanEstimate`.
 
     >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95)
     Mean of 10,000 records: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
@@ -45,6 +46,7 @@ class Mean(SingleNumber):
     n: int
     confidence: float
     mechanism: Mechanism | None = None
+    population: Population = None
 
 
 @runtime_checkable
@@ -62,9 +64,13 @@ class MeanEstimate(Question[Mean]):
 
     Args:
         confidence: of the interval, in (0, 1).
+        population: whom the interval is about. ``"many"``: a large population of which these people are a random
+            sample. None: these people, for whom the same interval is on the safe side, as noise and the numbers'
+            spread are not told apart. N: a population of N people. What exceeds the noise of the worst number is
+            spread for certain, and is there only in the part that `sampled_part` says.
 
     Raises:
-        ParameterError: confidence outside (0, 1).
+        ParameterError: confidence outside (0, 1); when asked: more reports than people.
 
     >>> from ldp_core import Hybrid
     >>> MeanEstimate(0.9).schema(Hybrid((0, 1), epsilon=1.0)).names
@@ -76,6 +82,7 @@ class MeanEstimate(Question[Mean]):
     single: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
+    population: Population = parameter(check_population, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -91,11 +98,21 @@ class MeanEstimate(Question[Mean]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         watch(mechanism, tally.n, tally.counters)
-        mean, error, low, high = mechanism.means(np.array(tally.n), tally.counters, confidence=self.confidence)
-        return Mean(float(mean), float(error), float(low), float(high), tally.n, self.confidence, mechanism)
+        mean, error, low, high = (float(x) for x in self._numbers(mechanism, np.array(tally.n), tally.counters))
+        return Mean(mean, error, low, high, tally.n, self.confidence, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         watch(mechanism, n[:, None], counters)
-        columns = (*mechanism.means(n, counters, confidence=self.confidence), n)
+        columns = (*self._numbers(mechanism, n, counters), n)
         return pa.table([pa.array(column) for column in columns], Mean.arrow_schema()), np.ones(len(n), np.int64)
+
+    def _numbers(self, mechanism: Any, n: I64, counters: I64) -> tuple[F64, F64, F64, F64]:
+        """Means, standard errors, and the ends of intervals, of many tallies."""
+        mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
+        if not isinstance(self.population, int):
+            return mean, error, low, high
+        part, some = sampled_part(self.population, n), np.maximum(n, 1)
+        spread = np.maximum(error**2 - mechanism.variance(1) / some, 0)
+        shorter = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
+        return mean, error * shorter, mean + (low - mean) * shorter, mean + (high - mean) * shorter

@@ -27,7 +27,8 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64
 from ldp_core.errors import MechanismMismatchError, ParameterError
 from ldp_core.estimates.base import Result, refuse_mechanism, z_score
-from ldp_core.estimates.comparison import Side, chi_square_tail, domain_of, side_of
+from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
+from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open

@@ -127,7 +127,7 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     >>> question_of("heavy_hitters:k=5")
     HeavyHittersEstimate(k=5, confidence=0.95, threshold=None)
     >>> question_of({"question": "mean"}, confidence=0.9)
-    MeanEstimate(confidence=0.9)
+    MeanEstimate(confidence=0.9, population=None)
     """
     if isinstance(asked, Question):
         return asked

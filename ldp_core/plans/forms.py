@@ -319,13 +319,19 @@ reports that were made elsewhere there is assume_reports
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 
 
-def about(plan: PlanForms, confidence: float | None = None, covered: tuple[Any, Any] | None = None) -> str:
+def about(
+    plan: PlanForms,
+    confidence: float | None = None,
+    covered: tuple[Any, Any] | None = None,
+    population: str | int | None = None,
+) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
     Args:
         plan: of the reports.
         confidence: of the intervals.
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
+        population: whom the intervals are about, if it is said of all columns.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
@@ -333,7 +339,8 @@ def about(plan: PlanForms, confidence: float | None = None, covered: tuple[Any, 
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
-    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends}, indent=1) + "\n"
+    whom = {} if population is None else {"population": population}
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **whom}, indent=1) + "\n"
 
 
 def _restored(

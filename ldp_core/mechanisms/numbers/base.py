@@ -27,7 +27,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import z_score
+from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.weights import one_by_one
@@ -107,18 +107,19 @@ class Numeric(Mechanism):
         """float64[K]: where the points are."""
         return np.array([self.place(point) for point in range(self.points)], float)
 
-    def mean(self, tally: Tally, *, confidence: float = 0.95) -> Mean:
+    def mean(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Mean:
         """Estimate the mean of the numbers, in their own unit.
 
         Args:
             tally: of reports of this mechanism.
             confidence: of the interval, in (0, 1).
+            population: whom the interval is about, see `MeanEstimate`.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1).
+            ParameterError: confidence outside (0, 1), or fewer people than reports.
         """
-        return MeanEstimate(confidence).result(self, tally)
+        return MeanEstimate(confidence, population).result(self, tally)
 
     def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies.

@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import DomainError, ParameterError, ReportError
-from ldp_core.estimates.base import About, z_score
+from ldp_core.estimates.base import About, Population, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
@@ -324,6 +324,7 @@ class FrequencyOracle(Mechanism):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
+        population: Population = None,
     ) -> Histogram:
         """Debias a tally.
 
@@ -333,12 +334,14 @@ class FrequencyOracle(Mechanism):
             simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
             consistency: make the counts non-negative and add up to n by a method of `consistent`;
                 biased. Standard errors and intervals remain those of the unbiased estimate.
+            population: whom the intervals are about, see `HistogramEstimate`; default: the people who reported.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow.
+            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow; fewer
+                people than reports.
         """
-        return HistogramEstimate(confidence, simultaneous, consistency).result(self, tally)
+        return HistogramEstimate(confidence, simultaneous, consistency, population).result(self, tally)
 
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False

@@ -1,0 +1,112 @@
+"""Whom an interval is about: these people, a large population, or one of N people."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    HistogramEstimate,
+    Hybrid,
+    MeanEstimate,
+    ParameterError,
+    RandomizedResponse,
+    Tally,
+    question_of,
+)
+from ldp_core.estimates.base import check_population
+from ldp_core.estimates.histogram import Counting
+from ldp_core.estimates.mean import Averaging
+
+from ..examples import EVERY, people_of
+
+RR = RandomizedResponse(epsilon=1.0)
+
+
+def test_a_share_of_many_people_has_the_score_interval_of_its_reports():
+    """A report is a coin of probability q + (p - q) f: Wilson's interval of its share, mapped, by scipy."""
+    for yes, n in ((400, 1000), (260, 1000), (0, 50), (50, 50), (1, 30)):
+        tally = Tally(n, np.array([n - yes, yes]), RR.fingerprint)
+        found = HistogramEstimate(population="many").result(RR, tally)
+        wilson = stats.binomtest(yes, n).proportion_ci(method="wilson")
+        expected = [(end - RR.q) / (RR.p - RR.q) for end in wilson]
+        np.testing.assert_allclose([found.frequency_low[1], found.frequency_high[1]], expected, atol=1e-12)
+    found = HistogramEstimate(population="many").result(RR, Tally(1000, np.array([600, 400]), RR.fingerprint))
+    # the vector of an independent computation: sqrt(pi (1 - pi) / n) / (p - q)
+    assert found.frequency_standard_errors[1] == pytest.approx(0.033524, abs=1e-6)
+
+
+def test_the_size_of_a_population_leads_from_these_people_to_many():
+    """Of all mechanisms, and of intervals that hold together: N = n is these people, and a great N is many."""
+    for name, m in EVERY.items():
+        kind = HistogramEstimate if isinstance(m, Counting) else MeanEstimate if isinstance(m, Averaging) else None
+        if kind is None:
+            continue
+        tally = m.simulate({value: 5 * n for value, n in people_of(m).items()}, seed=1)
+        for options in [{}, {"simultaneous": True}] if kind is HistogramEstimate else [{}]:
+            numbers = []
+            for population in (None, tally.n, 2 * tally.n, 10**12, "many"):
+                found = kind(population=population, **options).result(m, tally)
+                errors = getattr(found, "standard_errors", None)
+                numbers.append(np.atleast_1d(found.high - found.low if errors is None else errors))
+                assert np.all(np.atleast_1d(found.low <= found.high)), name
+                table, _ = kind(population=population, **options).rows(m, np.array([tally.n]), tally.counters[None])
+                np.testing.assert_allclose(table["low"].to_numpy(), np.atleast_1d(found.low), rtol=1e-9)
+            if kind is HistogramEstimate:  # of a mean it is not told apart what of the error is noise
+                np.testing.assert_allclose(numbers[0], numbers[1], rtol=1e-6, err_msg=name)
+            else:
+                np.testing.assert_array_equal(numbers[0], numbers[-1])
+            np.testing.assert_allclose(numbers[3], numbers[4], rtol=1e-6, err_msg=name)
+            assert np.all(numbers[1] <= numbers[2] * (1 + 1e-9)), name
+            assert np.all(numbers[2] <= numbers[3] * (1 + 1e-9)), name
+
+
+def test_intervals_hold_of_the_population_that_they_are_about():
+    """2,000 samples of N people, where noise is small and the sample is much of the population: 93 to 97 %."""
+    rng, n, m = np.random.default_rng(7), 400, RandomizedResponse(epsilon=4.0)
+    for population, share in ((800, 0.3), (800, 0.02), (4000, 0.97), ("many", 0.3), ("many", 0.01)):
+        size = 10**9 if population == "many" else population
+        yes = rng.hypergeometric(round(size * share), size - round(size * share), n, 2000)
+        ones = rng.binomial(yes, m.p) + rng.binomial(n - yes, m.q)
+        counters = np.stack([n - ones, ones], axis=1)
+        table, _ = HistogramEstimate(population=population).rows(m, np.full(2000, n), counters)
+        low, high = (table[name].to_numpy()[1::2] for name in ("frequency_low", "frequency_high"))
+        assert 0.93 <= np.mean((low <= share) & (share <= high)) <= 0.975, (population, share)
+
+
+def test_a_mean_of_n_people_is_not_narrower_than_its_error():
+    """The numbers' spread is told from the noise of the worst number only: the interval is on the safe side."""
+    rng, n, m = np.random.default_rng(3), 500, Hybrid((0, 1), epsilon=6.0)
+    numbers = rng.uniform(0, 1, 1000)
+    held = []
+    for seed in range(400):
+        tally = m.simulate_values(rng.permutation(numbers)[:n], np.ones(n, np.int64), np.random.default_rng(seed))
+        few, many = (MeanEstimate(population=population).result(m, tally) for population in (1000, "many"))
+        assert few.high - few.low < many.high - many.low
+        held.append(few.low <= numbers.mean() <= few.high)
+    assert np.mean(held) > 0.93
+
+
+def test_what_cannot_be_a_population():
+    for wrong in (0, -1, 1.5, True, "few", "Many"):
+        with pytest.raises(ParameterError, match='"many", or how many people'):
+            check_population("population", wrong)
+    for m, kind in ((RR, HistogramEstimate), (Hybrid((0, 1), epsilon=1.0), MeanEstimate)):
+        values = [True] * 20 if kind is HistogramEstimate else [0.5] * 20
+        with pytest.raises(ParameterError, match="population=19 is less than the 20 who reported"):
+            kind(population=19).result(m, m.tally(m.perturb(values)))
+
+
+def test_it_is_said_wherever_the_question_goes():
+    asked = question_of("histogram:population=many")
+    assert asked == HistogramEstimate(population="many")
+    assert question_of("mean:population=500").population == 500
+    assert asked.to_dict()["population"] == "many"
+    found = RR.estimate(RR.simulate([60, 40], seed=1), population=12_345)
+    assert "about a population of 12,345" in repr(found)
+    assert json.loads(found.to_arrow().schema.metadata[b"ldp.estimates"])[0]["population"] == 12_345
+    chart = found.plot(title="x").to_dict()
+    assert chart["title"]["subtitle"] == ["100 reports, 95 % intervals, about a population of 12,345"]
