@@ -37,10 +37,10 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.estimates.base import Question, z_score
-from ldp_core.estimates.comparison import Side, chi_square_tail, whitening
+from ldp_core.estimates.base import Population, Question, check_population, sampled_part, z_score
+from ldp_core.estimates.comparison import chi_square_tail, whitening
 from ldp_core.estimates.consistency import Consistency, consistent
-from ldp_core.estimates.histogram import ENTRY, Counted, Counting, entries
+from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.weights import ratios
 from ldp_core.exact.bits import counts_of_pairs
@@ -48,7 +48,7 @@ from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import check_open, parameter, shown
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.reports import Bits, Native, ReportFormat
-from ldp_core.tables import View
+from ldp_core.tables import View, about_whom
 from ldp_core.tally import Tally
 
 RATE = ("rate", "rate_standard_error", "rate_low", "rate_high")
@@ -245,9 +245,9 @@ class Pair(Tallier):
         both = counters[..., : first * second].reshape(*counters.shape[:-1], first, second)
         return both, counters[..., first * second : first * second + first], counters[..., -second:]
 
-    def estimate(self, tally: Tally, *, confidence: float = 0.95) -> Table:
+    def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
         """The table of a tally; see `TableEstimate`."""
-        return TableEstimate(confidence).result(self, tally)
+        return TableEstimate(confidence, population).result(self, tally)
 
 
 _ROWS = 1 << 15
@@ -287,17 +287,19 @@ class Table(Counted):
     Attributes:
         pair: the two columns.
         n: number of reports, of which each is of both columns.
-        counts, standard_errors, low, high: see `Histogram`: about the people who reported, noise being the only error.
+        counts, standard_errors, low, high: see `Histogram`; about the people who reported, unless there is a
+            ``population``.
         rates: of those who have the first column's value, the share who have the second's. Near 0 people it may be
             anything; the interval is then unbounded, -inf to inf.
         rate_standard_errors: by linearization.
         rate_low, rate_high: Fieller's intervals, see `ldp_core.ratio`.
-        margin, other_margin: estimated counts of each column by itself, float64[d1] and float64[d2], which are much nearer
-            to the truth than sums of ``counts``.
+        margin, other_margin: estimated counts of each column by itself, float64[d1] and float64[d2]; they are much
+            nearer to the truth than sums of ``counts``.
         statistic, degrees_of_freedom, p_value: of the chi-square test of independence in a population of which the
             people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
             shares of a mechanism hang together. It is right for large n: of about a hundred pairs for a cell at least.
         confidence: of each interval.
+        population: whom intervals are about, see `HistogramEstimate`.
     """
 
     question: ClassVar[str] = "table"
@@ -318,6 +320,7 @@ class Table(Counted):
     degrees_of_freedom: int
     p_value: float
     confidence: float
+    population: Population = None
     mechanism: Mechanism | None = None
 
     @property
@@ -363,11 +366,14 @@ class Table(Counted):
 
         names = self._texts()
         rows = [{**row, "value": names[i]} for i, row in enumerate(self.to_arrow().to_pylist())]
-        return draw(rows, View("count", ("value",)), n=self.n, confidence=self.confidence, **options)
+        return draw(
+            rows, View("count", ("value",)), n=self.n, confidence=self.confidence, population=self.population, **options
+        )
 
     @override
     def _head(self) -> str:
-        return f"Table of {' and '.join(self.names)} of {self.n:,} reports, {self.confidence:.0%} intervals (per cell)"
+        of = f"Table of {' and '.join(self.names)} of {self.n:,} reports"
+        return f"{of}, {self.confidence:.0%} intervals (per cell){about_whom(self.population)}"
 
     @override
     def _texts(self) -> Sequence[str]:
@@ -451,12 +457,8 @@ def _sum_of(powers: tuple[int, int], one: _Moments, two: _Moments, n: Any, sums:
     (yes, no), (of_yes, of_no) = ((side.yes**power, side.no**power) for side, power in ((one, i), (two, j)))
     both, first, second = sums[0], sums[1][..., :, None], sums[2][..., None, :]
     yes, no = yes[:, None], no[:, None]
-    return (
-        both * (yes - no) * (of_yes - of_no)
-        + first * (yes - no) * of_no
-        + second * no * (of_yes - of_no)
-        + (n * no * of_no)
-    )
+    found: F64 = (both * of_yes + (first - both) * of_no) * yes + ((second - both) * of_yes) * no
+    return found + (n - first - second + both) * no * of_no
 
 
 @dataclass(frozen=True)
@@ -467,6 +469,11 @@ class TableEstimate(Question[Table]):
 
     Args:
         confidence: of each interval, in (0, 1).
+        population: whom counts and rates are about, see `HistogramEstimate`.
+
+    Raises:
+        ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
+            people.
 
     >>> from ldp_core import RandomizedResponse
     >>> pair = Pair({"os": RandomizedResponse(["a", "b"], epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)})
@@ -478,6 +485,7 @@ class TableEstimate(Question[Table]):
     view: ClassVar[View] = View("count")
 
     confidence: float = parameter(check_open, default=0.95)
+    population: Population = parameter(check_population, default=None)
 
     @override
     def check(self, mechanism: Any) -> None:
@@ -499,9 +507,9 @@ class TableEstimate(Question[Table]):
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
         arrays, margins = self._arrays(mechanism, n, counters)
-        statistic, degrees, p_value = (array[0].item() for array in _independence(mechanism, n, arrays[0], margins))
-        numbers = [array[0] for array in (*arrays, *margins)]
-        return Table(mechanism, tally.n, *numbers, statistic, degrees, p_value, self.confidence)
+        of_test = (array[0].item() for array in _independence(mechanism, n, arrays[0], margins))
+        fields: list[Any] = [array[0] for array in (*arrays, *margins)]
+        return Table(mechanism, tally.n, *fields, *of_test, self.confidence, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
@@ -520,13 +528,15 @@ class TableEstimate(Question[Table]):
         within = [np.clip(margin, 0, n[:, None]) for margin in margins]
         a, b = _noise(one, two, people, *within)
         most = np.maximum(people, 1)
-        side = Side(people, counts / most, a / most, b)
+        sampled = sampled_part(self.population, people)
+        side = Side(people, counts / most, a / most, b, sampled)
         errors = most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
         z = np.full(1, z_score(self.confidence))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z))
 
-        first = within[0][:, :, None]
-        true = np.clip(counts, 0, first)  # what the people themselves add to the sums of squares
+        # What the people themselves add to the sums of squares, as far as they are no sample.
+        first = (1 - sampled) * within[0][:, :, None]
+        true = (1 - sampled) * np.clip(counts, 0, within[0][:, :, None])
         zero = np.zeros_like(counts)
         of_ratio = [
             counts,

@@ -26,6 +26,7 @@ from ldp_core import (
     TableEstimate,
     Tally,
     UnaryEncoding,
+    ratio,
     usual_question,
 )
 from ldp_core.estimates import joint
@@ -91,7 +92,9 @@ def test_counts_are_those_of_the_inverse_channels():
         expected = (inverse @ seen.ravel()).reshape(seen.shape)
         with case(*names):
             np.testing.assert_allclose(table.counts, expected[:-1, :-1], rtol=0, atol=1e-9 * n)
-            for margin, whole in zip((table.margin, table.other_margin), (expected[:-1, -1], expected[-1, :-1]), strict=True):
+            for margin, whole in zip(
+                (table.margin, table.other_margin), (expected[:-1, -1], expected[-1, :-1]), strict=True
+            ):
                 np.testing.assert_allclose(margin, whole, rtol=0, atol=1e-9 * n)
 
 
@@ -151,6 +154,28 @@ def test_without_noise_it_is_the_table_itself():
     assert "a, true" in table.plot().to_json()
 
 
+def test_of_a_population():
+    """Counts have B.2's variance, sums of squares of products of weights; rates are `ratio` of the products."""
+    pair = Pair({"x": PURE["randomized response"], "y": PURE["subset"]})
+    reports, n = drawn(pair, 2000), 2000
+    table = pair.estimate(pair.tally(reports), population="many")
+    finite = [pair.estimate(pair.tally(reports), population=population) for population in (None, 2000, 4000)]
+    assert finite[0].high.tolist() == finite[1].high.tolist()
+    assert (finite[1].high < finite[2].high).all()
+    assert (finite[2].high < table.high).all()
+    assert "about a population" in repr(table)
+    for a, v in enumerate(WIDE.values):
+        w = pair.mechanisms[0].weights(reports["x"], v)
+        for b, u in enumerate(NARROW.values):
+            product = w * pair.mechanisms[1].weights(reports["y"], u)
+            assert table.counts[a, b] == pytest.approx(product.sum())
+            if 0 < table.counts[a, b] < n:
+                assert table.standard_errors[a, b] == pytest.approx(np.sqrt(n) * product.std())
+            expected = ratio(product, w)
+            found = [x[a, b] for x in (table.rates, table.rate_standard_errors, table.rate_low, table.rate_high)]
+            assert found == pytest.approx([expected.ratio, expected.standard_error, expected.low, expected.high])
+
+
 def test_display():
     pair = Pair({"x": PURE["subset"], "y": PURE["hashing"]})
     table = pair.estimate(pair.tally(drawn(pair, 400)))
@@ -167,8 +192,9 @@ def test_display():
 
 def test_no_reports():
     pair = Pair({"x": PURE["unary"], "y": PURE["subset"]})
-    table = pair.estimate(pair.tally({"x": np.zeros((0, 4), bool), "y": np.zeros((0, 3), bool)}))
-    assert table == pair.estimate(pair.empty_tally())
+    tally = pair.tally({"x": np.zeros((0, 4), bool), "y": np.zeros((0, 3), bool)})
+    assert tally == pair.empty_tally()
+    table = pair.estimate(tally)
     assert not np.any([table.counts, table.standard_errors, table.low, table.high])
     assert np.isnan(table.rates).all()
     assert np.isinf([table.rate_low, table.rate_high]).all()
