@@ -207,24 +207,24 @@ class Pair(Tallier):
 
     @override
     def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        first, second = self.mechanisms
         out = np.zeros((n_groups, self.counters), np.int64)
-        pairs = out[:, : math.prod(self.shape)].reshape(n_groups, *self.shape)
-        bits = n_groups == 1 and all(isinstance(m.reports, Bits) for m in self.mechanisms)
+        sums = self.split(out)
+        if n_groups == 1 and all(isinstance(mechanism.reports, Bits) for mechanism in self.mechanisms):
+            for start in range(0, len(reports), _ROWS):
+                first, second = reports[start : start + _ROWS].both
+                for total, some in zip(sums, counts_of_pairs(first, second, *self.shape), strict=True):
+                    np.add(total, some, out=total)
+            return out
+        swapped = self.shape[0] > self.shape[1]
+        (one, other), pairs = self.mechanisms, sums[0]
+        if swapped:
+            one, other, pairs = other, one, pairs.transpose(0, 2, 1)
         step = max(_ROWS, n_groups * self.counters)
         for start in range(0, len(reports), step):
-            of, (one, two) = groups[start : start + step], reports[start : start + step].both
-            if bits:
-                pairs[0] += counts_of_pairs(one, two, *self.shape)
-            elif self.shape[0] <= self.shape[1]:
-                _count_by_value(pairs, first, one, second, two, of)
-            else:
-                _count_by_value(pairs.transpose(0, 2, 1), second, two, first, one, of)
-        at = math.prod(self.shape)
-        for mechanism, alone in zip(self.mechanisms, reports.both, strict=True):
-            d = mechanism.domain.size
-            out[:, at : at + d] = mechanism.count_reports(alone, groups, n_groups)
-            at += d
+            of, (first, second) = groups[start : start + step], reports[start : start + step].both
+            _count_by_value(pairs, one, second if swapped else first, other, first if swapped else second, of)
+        for mechanism, alone, total in zip(self.mechanisms, reports.both, sums[1:], strict=True):
+            total[:] = mechanism.count_reports(alone, groups, n_groups)
         return out
 
     @override
@@ -458,7 +458,8 @@ def _sum_of(powers: tuple[int, int], one: _Moments, two: _Moments, n: Any, sums:
     both, first, second = sums[0], sums[1][..., :, None], sums[2][..., None, :]
     yes, no = yes[:, None], no[:, None]
     found: F64 = (both * of_yes + (first - both) * of_no) * yes + ((second - both) * of_yes) * no
-    return found + (n - first - second + both) * no * of_no
+    found += (n - first - second + both) * no * of_no
+    return found
 
 
 @dataclass(frozen=True)
@@ -507,9 +508,9 @@ class TableEstimate(Question[Table]):
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
         arrays, margins = self._arrays(mechanism, n, counters)
-        of_test = (array[0].item() for array in _independence(mechanism, n, arrays[0], margins))
-        fields: list[Any] = [array[0] for array in (*arrays, *margins)]
-        return Table(mechanism, tally.n, *fields, *of_test, self.confidence, self.population)
+        of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins)]
+        fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
+        return Table(mechanism, tally.n, *fields)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:

@@ -64,15 +64,21 @@ def _unpacked_sum(rows: U8) -> I64:
     return sums
 
 
-def counts_of_pairs(first: U8, second: U8, d1: int, d2: int) -> I64:
-    """int64[d1, d2]: in how many rows bit a of one and bit b of the other are 1, by planes of bits.
+def counts_of_pairs(first: U8, second: U8, d1: int, d2: int) -> tuple[I64, I64, I64]:
+    """int64[d1, d2], in how many rows bit a of one and bit b of the other are 1; int64[d1], int64[d2], of each alone.
 
-    A word for 64 rows and a value: pairs of words are ANDed, and their ones counted. Give it so few rows at a time that
-    the planes stay in the cache.
+    By planes of bits, a word for 64 rows and a value: pairs of words are ANDed, and their ones counted.
+
+    Args:
+        first, second: at most 65,472 rows each, so few that 16 bits count them; of 2^15 the planes stay in the cache.
     """
     one, two = _planes(first, d1), _planes(second, d2)
-    found: I64 = np.bitwise_count(one[:, None] & two[None]).sum(axis=2, dtype=np.int64)
-    return found
+    return _ones(one[:, None] & two[None]), _ones(one), _ones(two)
+
+
+def _ones(words: npt.NDArray[np.uint64]) -> I64:
+    ones: I64 = np.bitwise_count(words).sum(axis=-1, dtype=np.uint16).astype(np.int64)
+    return ones
 
 
 _MASKS = (1 << np.arange(8)).astype(np.uint8)[:, None]
