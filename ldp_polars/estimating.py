@@ -246,7 +246,7 @@ def heavy_hitters(
 def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
     """`estimate` of a column that is known to hold reports, and not tallies."""
     question.check(check_mechanism(mechanism))
-    return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
+    return answers(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
 def _estimated(
@@ -260,12 +260,13 @@ def _estimated(
 ) -> pl.Expr:
     """What the dtype asks for: no reports are Structs with a fingerprint."""
     if mechanism is not None and question is not None and is_tally(dtype):
-        return _of_tallies(expr, mechanism, question)
+        return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
     return aggregate(expr, made_by, question or usual_question(made_by, confidence))
 
 
-def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
+    """The answers to tallies, as `estimate` has them."""
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     answered = partial(_answered, mechanism=mechanism, question=question)
     return pl.map_batches([expr], answered, return_dtype=row if question.single else pl.List(row), is_elementwise=True)
