@@ -28,6 +28,7 @@ from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.estimates.joint import Pair, Table, TableEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
@@ -129,6 +130,7 @@ __all__ = [
     "Numeric",
     "OneBitMean",
     "OpenDomain",
+    "Pair",
     "ParameterError",
     "Piecewise",
     "PlanError",
@@ -152,6 +154,8 @@ __all__ = [
     "StochasticRounding",
     "SubsetSelection",
     "SummationHistogramEncoding",
+    "Table",
+    "TableEstimate",
     "Tallier",
     "Tally",
     "ThresholdHistogramEncoding",

@@ -34,6 +34,7 @@ from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.pooling import pool
+from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
 from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_quantiles
 
@@ -68,6 +69,7 @@ __all__ = [
     "sink_csv",
     "sink_parquet",
     "suspicious",
+    "table",
     "tally",
     "total",
     "unary_encode",

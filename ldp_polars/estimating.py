@@ -395,7 +395,7 @@ def aggregate(
         of_persons = partial(_of_persons, mechanism=mechanism, question=question)
         dtype = _dtype(mechanism, question)
         return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
-    return _of_tallies(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
+    return answers(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
 def _estimated(
@@ -412,12 +412,16 @@ def _estimated(
     if mechanism is not None and question is not None and is_tally(dtype):
         if person is not None:
             raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
-        return _of_tallies(expr, mechanism, question)
+        return answers(expr, mechanism, question)
+        return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
     return aggregate(expr, made_by, question or usual_question(made_by, confidence), person)
 
 
-def _of_tallies(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def answers(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
+    """The answers to tallies, as `estimate` has them."""
+    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     answered = partial(_answered, mechanism=mechanism, question=question)
     return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
 

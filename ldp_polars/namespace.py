@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tallying, weighing
+from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tables, tallying, weighing
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -91,6 +91,7 @@ class _LdpFrame(_Namespace[Frame]):
     histograms = _FrameMethod(frames.histograms)
     estimates = _FrameTables(frames.estimates)
     compare = _FrameMethod(comparing.compare)
+    table = _FrameMethod(tables.table)
     explain = _Method(frames.explain)
     simulate = _Method(frames.simulate)
     sink_csv = _Method(csv_text.sink_csv)

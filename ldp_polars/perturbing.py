@@ -27,7 +27,7 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
-from ldp_core.engine import REPORT_TYPE, DrawnColumns, refuse_reports_in
+from ldp_core.engine import DrawnColumns
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     as_expr,
@@ -258,14 +258,21 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
     if expr.meta.is_column_selection() or _constant(expr):
         return expr
     if not _keeps_rows(expr):
-        name = expr.meta.output_name(raise_if_undetermined=False) or ""
-        refuse_reports_in([name] if f"name='{REPORT_TYPE}'" in str(expr) else [], "this expression")
+        _refuse_twice(expr)
         raise ParameterError(
             "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
             "tell (of a Python function it cannot, so not of what is perturbed already): compute it in a with_columns "
             "or select of its own before, then perturb the column, and perturb it once"
         )
     return expr
+
+
+def _refuse_twice(expr: pl.Expr) -> None:
+    """Raise `MechanismMismatchError` if an expression makes typed reports, of whatever columns."""
+    made: Any = {}
+    with suppress(pl.exceptions.PolarsError, LdpError):
+        made = pl.LazyFrame(schema=dict.fromkeys(expr.meta.root_names(), pl.Boolean)).select(expr).collect_schema()
+    refuse_reports(made)
 
 
 def _keeps_rows(expr: pl.Expr) -> bool:

@@ -101,7 +101,7 @@ def _tallied(
     arrow = to_arrow(plain)
     form = tallier.reports
     with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
-        return _series(reports.name, tallier.tally(arrow, column=reports.name))
+        return tally_series(reports.name, tallier.tally(arrow, column=reports.name))
 
 
 def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:
@@ -110,10 +110,11 @@ def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechani
     n, counters = counts(unnamed(tallies).drop_nulls().alias(tallies.name), mechanism)
     total = sum(n.tolist())
     mechanism.check_total(total)
-    return _series(tallies.name, Tally(total, counters.sum(axis=0), mechanism.fingerprint))
+    return tally_series(tallies.name, Tally(total, counters.sum(axis=0), mechanism.fingerprint))
 
 
-def _series(name: str, tally: Tally) -> pl.Series:
+def tally_series(name: str, tally: Tally) -> pl.Series:
+    """One tally as a Series of `tally_dtype`."""
     counters = pa.FixedSizeListArray.from_arrays(pa.array(tally.counters), len(tally.counters))
     fields = {"n": pa.array([tally.n], pa.int64()), "counters": counters, "fingerprint": pa.array([tally.fingerprint])}
     return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))

@@ -527,16 +527,26 @@ def quadratic_form(delta: F64, covariances: F64, *, adds_up: bool) -> tuple[F64,
         delta: float64[k, d], of covariances float64[k, d, d].
         adds_up: whether it is known that the sum of the expected values is 0.
     """
+    white, rank = whitening(covariances, adds_up=adds_up)
+    return ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2)), rank
+
+
+def whitening(covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
+    """float64[k, d, d], which make uncorrelated numbers of variance 1 (or 0) of numbers with such covariances; ranks.
+
+    See `quadratic_form`.
+    """
+    before = np.eye(covariances.shape[1])[None]
     if adds_up:
         u = covariances.sum(axis=2)
         total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
         part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
-        delta = delta - u * (delta.sum(axis=1) * part)[:, None]
+        before = before - (u * part[:, None])[:, :, None]
         covariances = covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
     values, vectors = np.linalg.eigh(covariances)
     kept = values > _NOTHING * values[:, -1:]  # (few reports may leave a value out, or say what no covariances say)
-    along = (delta[:, None, :] @ vectors)[:, 0] ** 2
-    return (along / np.where(kept, values, np.inf)).sum(axis=1), kept.sum(axis=1)
+    scale = 1 / np.sqrt(np.where(kept, values, np.inf))
+    return scale[:, :, None] * (vectors.transpose(0, 2, 1) @ before), kept.sum(axis=1)
 
 
 _NOTHING = 1e-9

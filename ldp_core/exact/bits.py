@@ -64,6 +64,36 @@ def _unpacked_sum(rows: U8) -> I64:
     return sums
 
 
+def counts_of_pairs(first: U8, second: U8, d1: int, d2: int) -> tuple[I64, I64, I64]:
+    """int64[d1, d2], in how many rows bit a of one and bit b of the other are 1; int64[d1], int64[d2], of each alone.
+
+    By planes of bits, a word for 64 rows and a value: pairs of words are ANDed, and their ones counted.
+
+    Args:
+        first, second: at most 65,472 rows each, so few that 16 bits count them; of 2^15 the planes stay in the cache.
+    """
+    one, two = _planes(first, d1), _planes(second, d2)
+    return _ones(one[:, None] & two[None]), _ones(one), _ones(two)
+
+
+def _ones(words: npt.NDArray[np.uint64]) -> I64:
+    ones: I64 = np.bitwise_count(words).sum(axis=-1, dtype=np.uint16).astype(np.int64)
+    return ones
+
+
+_MASKS = (1 << np.arange(8)).astype(np.uint8)[:, None]
+
+
+def _planes(rows: U8, d: int) -> npt.NDArray[np.uint64]:
+    """uint64[d, ceil(n / 64)]: each column's bits, those of no row 0; `packbits` takes what is not 0 for a 1."""
+    n, width = rows.shape
+    planes = np.zeros((8 * width, -(-n // 64) * 8), np.uint8)
+    for byte in range(width):
+        bits = np.packbits(np.ascontiguousarray(rows[:, byte]) & _MASKS, axis=1)
+        planes[8 * byte : 8 * byte + 8, : bits.shape[1]] = bits
+    return planes[:d].view(np.uint64)
+
+
 def row_weights(rows: U8) -> npt.NDArray[np.int32]:
     """The number of ones in each row, by its widest words; few words add up faster column by column."""
     ones = np.bitwise_count(rows.view(f"u{_word_bytes(rows.shape[1])}"))

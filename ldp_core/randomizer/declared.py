@@ -174,8 +174,9 @@ def refuse_keys_in(columns: Iterable[str], who: str) -> None:
     if private := sorted(columns):
         raise MechanismMismatchError(
             f"columns {private} hold reports, says {who}: records of all values are in each group of equal reports, so "
-            "what is estimated in the groups is wrong. Group by columns that the plan keeps; weights answer questions "
-            "about private groups (docs/weights.md)"
+            "what is estimated in the groups is wrong. A table of both columns says it (frame.ldp.table, "
+            "ldp_beam.Table, ldp estimate --table), weights what else is asked of private groups (docs/weights.md). To "
+            "group by the reports all the same, copy them as plain values to a column of another name"
         )
 
 

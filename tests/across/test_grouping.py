@@ -33,6 +33,25 @@ def test_polars_and_sql():
                 call("version")
 
 
+def test_where_polars_asks_nobody():
+    """A dtype is told of no grouping and of no filter by plain values: where this fails, refuse it there, too."""
+    reports, found = pl.DataFrame(PEOPLE).ldp.perturb(PLAN), pl.col("crashed").ldp.histogram()
+    assert {name for name in vars(pl.BaseExtension) if not name.startswith("__")} == {
+        *("_string_repr", "ext_from_params", "ext_metadata", "ext_name", "ext_storage"),
+    }
+    assert reports.group_by("version").agg(found).columns == ["version", "crashed"]
+    assert reports.select(found.over("version")).height == 12
+    assert sum(part.height for part in reports.partition_by("version")) == 12
+
+
+def test_who_means_it_says_so():
+    """Plain values under another name are no reports, whoever asks."""
+    reports = pl.DataFrame(PEOPLE).ldp.perturb(PLAN).with_columns(said=pl.col("version").ext.storage())
+    assert set(reports.ldp.histograms(PLAN, by="said")["said"]) == set(reports["said"])
+    rows = run(ldp_beam.Histogram("crashed", CRASHED, by=["said"]), [reports.to_arrow().to_batches()[0]])
+    assert {row.key["said"] for row in rows} == set(reports["said"])
+
+
 def test_beam():
     typed = PrivacyPlan({"version": VERSION}, keep=["crashed", "os"]).perturb(PEOPLE)
     for estimate, batch in ((ldp_beam.Histogram, PLAN.perturb(PEOPLE)), (ldp_beam.PrivateHistogram, typed)):

@@ -93,7 +93,11 @@ WRONG = [  # a call, and what its error says to do
         lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"),
         "'day' is Int64; .*epoch",
     ),
-    (lambda: PEOPLE.select(WORD.perturb(GRR).ldp.perturb(GRR)), r"\['word'\] hold reports already, says this"),
+    (lambda: PEOPLE.select(WORD.perturb(GRR).ldp.perturb(GRR)), r"\['word'\] hold reports already, says their dtype"),
+    (
+        lambda: PEOPLE.select(pl.col("crashed").ldp.randomized_response(epsilon=1.0).alias("twice").ldp.perturb(FLAG)),
+        r"\['twice'\] hold reports already",
+    ),
     (lambda: PEOPLE.select(WORD.perturb(GRR, typed=False).ldp.perturb(GRR)), "perturb it once$"),
     (
         lambda: PEOPLE.select(pl.col("crashed").ldp.randomized_response(domain=[0, 1], epsilon=1.0)),

@@ -106,6 +106,11 @@ class FrequencyOracle(Mechanism):
         return 0.0, 1.0
 
     @property
+    def is_pure(self) -> bool:
+        """Whether a report supports each value or does not, and how many support it says all of its count."""
+        return self.parts == (0.0, 1.0) and type(self).debias is FrequencyOracle.debias
+
+    @property
     def supported(self) -> tuple[int, int]:
         """Bounds of how many values one report supports, least and most; any set of so many, unless more is said.
 

@@ -1,0 +1,146 @@
+"""``python -m benchmarks.tables``: what tables of two columns promise, by seeded simulations; tables in Markdown.
+
+Coverage of 95 % intervals of counts and rates, levels of the test of independence, and the time of a tally.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
+from ldp_core.estimates import joint
+
+RUNS = 2000
+PAIRS = {
+    "OUE x OUE": (UnaryEncoding, UnaryEncoding),
+    "RR x OUE": (RandomizedResponse, UnaryEncoding),
+    "SS x RR": (SubsetSelection, RandomizedResponse),
+}
+SHAPES = ((4, 3), (16, 8))
+SIZES = (2000, 20_000, 200_000)
+MOST_REPORTS = 2000 * 200_000  # of a row: of more people there are fewer runs
+
+
+def zipf(d: int) -> np.ndarray:
+    shares = 1 / np.arange(1, d + 1)
+    return shares / shares.sum()
+
+
+def shares_of(shape: tuple[int, int], *, independent: bool) -> np.ndarray:
+    """Of each pair: Zipf's in each column; dependent ones have a tenth more where both codes are even, or odd."""
+    shares = np.outer(*map(zipf, shape))
+    if not independent:
+        shares *= 1 + 0.4 * (-1.0) ** np.indices(shape).sum(axis=0)
+    return shares / shares.sum()
+
+
+def pair_of(name: str, shape: tuple[int, int], epsilon: float) -> Pair:
+    kinds = PAIRS[name]
+    return Pair({c: kind(range(d), epsilon=epsilon) for c, kind, d in zip("xy", kinds, shape, strict=True)})
+
+
+def tallies(pair: Pair, people: np.ndarray, seed: int) -> np.ndarray:
+    """int64[runs, counters], of so many people with each pair of values, int64[runs, d1, d2]."""
+    key = np.random.default_rng(seed).bytes(32)  # simulated reports protect nobody
+    noise, out = Keystream(key), []
+    for counts in people:
+        codes = [np.repeat(of, counts.ravel()) for of in np.indices(counts.shape, dtype=np.uint8).reshape(2, -1)]
+        reports = joint.PairedReports(
+            *(m.draw(of.astype(np.int64), noise, "x") for m, of in zip(pair.mechanisms, codes, strict=True))
+        )
+        out.append(pair.count_reports(reports, np.broadcast_to(np.int64(0), len(reports)), 1)[0])
+    return np.array(out)
+
+
+def cases(runs: int) -> Iterator[tuple[str, tuple[int, int], float, int, int]]:
+    for name in PAIRS:
+        for shape in SHAPES:
+            for n in SIZES:
+                yield name, shape, 1.0 if n > 2000 else 2.0, n, min(runs, max(MOST_REPORTS // n, 200))
+
+
+def coverage(runs: int) -> Iterator[list[str]]:
+    yield [
+        "pair",
+        "values",
+        "epsilon",
+        "n",
+        "runs",
+        "counts",
+        "by cell",
+        "of a population",
+        "by cell",
+        "rates",
+        "by cell",
+    ]
+    for number, (name, shape, epsilon, n, runs) in enumerate(cases(runs)):  # noqa: B020
+        pair, shares = pair_of(name, shape, epsilon), shares_of(shape, independent=False)
+        generator = np.random.default_rng(number)
+        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{runs:,}"]
+        fixed = generator.multinomial(n, shares.ravel()).reshape(shape)
+        sampled = generator.multinomial(n, shares.ravel(), size=runs).reshape(-1, *shape)
+        for people, population, true in (
+            (np.broadcast_to(fixed, sampled.shape), None, fixed),
+            (sampled, "many", n * shares),
+        ):
+            made = tallies(pair, people, number)
+            asked = TableEstimate(population=population)
+            _, _, low, high, _, _, rate_low, rate_high = asked._arrays(pair, np.full(runs, n), made)[0]
+            rates = true / true.sum(axis=1, keepdims=True)
+            held = [(low <= true) & (true <= high), (rate_low <= rates) & (rates <= rate_high)]
+            shown = [f"{h.mean():.3f}" for h in held], [f"{h.mean(0).min():.3f} to {h.mean(0).max():.3f}" for h in held]
+            row += [shown[0][0], shown[1][0]]
+            if population is None:
+                of_rates = [shown[0][1], shown[1][1]]
+        yield [*row, *of_rates]
+
+
+def levels(runs: int) -> Iterator[list[str]]:
+    yield ["pair", "values", "epsilon", "n", "runs", "independent: p < 0.05", "dependent"]
+    for number, (name, shape, epsilon, n, runs) in enumerate(cases(runs)):  # noqa: B020
+        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{runs:,}"]
+        for independent in (True, False):
+            pair, shares = pair_of(name, shape, epsilon), shares_of(shape, independent=independent)
+            people = np.random.default_rng(number).multinomial(n, shares.ravel(), size=runs).reshape(-1, *shape)
+            of, made = np.full(runs, n), tallies(pair, people, number)
+            arrays, margins = TableEstimate()._arrays(pair, of, made)
+            row.append(f"{(joint._independence(pair, of, arrays[0], margins)[2] < 0.05).mean():.3f}")
+        yield row
+
+
+def times(runs: int) -> Iterator[list[str]]:
+    yield ["reports", "one column, ns a row", "the pair, ns a row", "times"]
+    m = UnaryEncoding(range(16), epsilon=1.0)
+    pair = Pair({"x": m, "y": m})
+    for n in (100_000, 1_000_000, 4_000_000):
+        columns = {c: m.perturb(np.arange(n) % 16, packed=True) for c in "xy"}
+        one, both = (
+            min(timed(call) for _ in range(9)) / n
+            for call in (lambda: m.tally(columns["x"]), lambda: pair.tally(columns))
+        )
+        yield [f"{n:,}", f"{1e9 * one:.2f}", f"{1e9 * both:.2f}", f"{both / one:.2f}"]
+
+
+def timed(call) -> float:
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__)
+    parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--only", nargs="+", default=["coverage", "levels", "times"])
+    args = parser.parse_args()
+    for name in args.only:
+        print()
+        for k, row in enumerate(globals()[name](args.runs)):
+            print(f"| {' | '.join(row)} |" + (f"\n|{' --- |' * len(row)}" if k == 0 else ""), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,583 @@
+"""Tables of two private columns, from reports that were perturbed independently: counts of pairs, rates, independence.
+
+**Counts.** A report's weight for the value a is w_a = (S_a - q) / (p - q), S_a whether it supports a: w_a has the
+expectation 1 for a record with a, else 0. Reports of two columns have independent noise, so that the sum of products
+w_a w_b is an unbiased count of the pairs (a, b). Of S[a], S[b] and S[a, b], how many reports support a, b and both,
+
+    J[a, b] = (S[a, b] - q2 S[a] - q1 S[b] + n q1 q2) / ((p1 - q1) (p2 - q2))
+
+With V0 = E[w_a^2 | another value], V1 = E[w_a^2 | a], and W0, W1 of b, the variance of J is
+
+    (V1 W1 - 1) J + V1 W0 (F_a - J) + V0 W1 (F_b - J) + V0 W0 (n - F_a - F_b + J)
+
+where F are the true counts of each column by itself. At the estimated counts it is the sum of squares (w_a w_b)^2 less
+J. It is linear in J, so that the interval is the score interval of a histogram, with the counts of the columns put in.
+
+**Rates.** J[a, b] / F_a by `ldp_core.estimates.weights.ratios`: a product of weights over the weight of a. Of the sums
+of squares what the people themselves differ by is taken off where they are no sample.
+
+**Independence.** If the columns are independent, so are their weights, and the covariances of R = J / n - f g^T are the
+Kronecker product of those of the two columns (`FrequencyOracle.covariance`), over n. Whitened, R is (d1 - 1) (d2 - 1)
+standard normal numbers, whose squares add up to a chi-square variable: Pearson's test if there were no noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.estimates.base import Population, Question, check_population, sampled_part, z_score
+from ldp_core.estimates.comparison import chi_square_tail, whitening
+from ldp_core.estimates.consistency import Consistency, consistent
+from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
+from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.weights import ratios
+from ldp_core.exact.bits import counts_of_pairs
+from ldp_core.mechanism import Mechanism, not_a_mechanism
+from ldp_core.parameters import check_open, parameter, shown
+from ldp_core.randomizer.tallying import Tallier
+from ldp_core.reports import Bits, Native, ReportFormat
+from ldp_core.tables import View, about_whom
+from ldp_core.tally import Tally
+
+RATE = ("rate", "rate_standard_error", "rate_low", "rate_high")
+"""Columns of a table beside those of a histogram: the share of the second value among those who have the first."""
+
+
+# ---- reports of two columns, and their tallies
+
+
+class _Both(NamedTuple):
+    first: Native
+    second: Native
+
+
+class PairedReports(Sequence[Any]):
+    """Reports of two columns in their working layouts, row by row; what little of an array a tally asks for."""
+
+    def __init__(self, first: Native, second: Native) -> None:
+        self.both = _Both(first, second)
+
+    def __len__(self) -> int:
+        return len(self.both.first)
+
+    def __getitem__(self, rows: Any) -> PairedReports:
+        return PairedReports(*(reports[rows] for reports in self.both))
+
+    def take(self, rows: I64, axis: int = 0) -> PairedReports:
+        """Some rows."""
+        return PairedReports(*(reports.take(rows, axis=axis) for reports in self.both))
+
+
+@dataclass(frozen=True)
+class _Struct(ReportFormat):
+    """Structs of a report of each column, by its name."""
+
+    names: tuple[str, str]
+    formats: tuple[ReportFormat, ReportFormat]
+
+    @override
+    def arrow_type(self, *, packed: bool = False) -> pa.DataType:
+        kinds = [form.arrow_type(packed=packed) for form in self.formats]
+        return pa.struct(list(zip(self.names, kinds, strict=True)))
+
+    @override
+    def empty(self, n: int) -> Any:
+        return PairedReports(*(form.empty(n) for form in self.formats))
+
+    @override
+    def to_arrow(self, reports: Any, *, packed: bool = False) -> pa.Array:
+        both = zip(self.formats, reports.both, strict=True)
+        return pa.StructArray.from_arrays([form.to_arrow(r, packed=packed) for form, r in both], self.names)
+
+    @override
+    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Any:
+        if not pa.types.is_struct(reports.type) or {*self.names} - {field.name for field in reports.type}:
+            raise ReportError(
+                f"column {column!r}: reports of two columns are structs of {list(self.names)}, got {reports.type}"
+            )
+        fields = dict(zip((field.name for field in reports.type), reports.flatten(), strict=True))
+        both = zip(self.names, self.formats, strict=True)
+        return PairedReports(*(form.from_arrow(fields[name], column=name) for name, form in both))
+
+
+@dataclass(frozen=True, init=False)
+class Pair(Tallier):
+    """Two private columns whose reports are tallied together.
+
+    Args:
+        columns: two columns' names and mechanisms, in the order of the table; or all columns of a plan, with ``names``.
+        names: which two of them.
+
+    Raises:
+        ParameterError: not two columns; a name that columns of the table have; or a mechanism of which reports do not
+            either support a value or not, or of which a record answers one of several columns.
+
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> system, crashed = RandomizedResponse(["a", "b"], epsilon=50.0), RandomizedResponse(epsilon=50.0)
+    >>> plan = PrivacyPlan({"os": system, "crashed": crashed})
+    >>> people = {"os": ["a", "a", "b"], "crashed": [True, False, False]}
+    >>> reports = {name: plan[name].perturb(values) for name, values in people.items()}  # hardly any noise
+    >>> pair = Pair(plan.columns)
+    >>> pair.estimate(pair.tally(reports)).counts.round(3).tolist()
+    [[1.0, 1.0], [1.0, -0.0]]
+    """
+
+    name: ClassVar[str] = "pair"
+
+    names: tuple[str, str]
+    mechanisms: tuple[Any, Any]
+
+    def __init__(self, columns: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
+        chosen = list(columns if names is None else names)
+        if len(chosen) != 2 or not all(isinstance(name, str) for name in chosen) or chosen[0] == chosen[1]:
+            raise ParameterError(f"a table is of two columns, each of them once, got {shown(chosen)}")
+        if missing := [name for name in chosen if name not in columns]:
+            raise ParameterError(f"a table is of two private columns of the plan, {list(columns)}, got {missing}")
+        if taken := {*chosen} & {*ENTRY[1:], *RATE}:
+            raise ParameterError(f"the table has columns {sorted(taken)} of its own: rename those of the reports")
+        for name in chosen:
+            _check_pure(name, columns[name])
+        object.__setattr__(self, "names", tuple(chosen))
+        object.__setattr__(self, "mechanisms", tuple(columns[name] for name in chosen))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(d1, d2), the numbers of values."""
+        first, second = self.mechanisms
+        return first.domain.size, second.domain.size
+
+    @property
+    @override
+    def counters(self) -> int:
+        """d1 d2 counts of pairs, row by row, then those of each column."""
+        first, second = self.shape
+        return first * second + first + second
+
+    @cached_property
+    def _struct(self) -> _Struct:
+        first, second = self.mechanisms
+        return _Struct(self.names, (first.reports, second.reports))
+
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        return self._struct
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of both mechanisms, in this order; as that of a mechanism it does not depend on the columns' names."""
+        return sha256(":".join(["pair", *(m.fingerprint for m in self.mechanisms)]).encode()).hexdigest()[:16]
+
+    @property
+    def epsilon(self) -> float:
+        """What a record spends over both columns."""
+        return float(sum(mechanism.epsilon for mechanism in self.mechanisms))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: each column's mechanism."""
+        return {name: mechanism.to_dict() for name, mechanism in zip(self.names, self.mechanisms, strict=True)}
+
+    @override
+    def _checked(self, reports: Any, column: str) -> Any:
+        if isinstance(reports, pa.ChunkedArray):
+            reports = reports.combine_chunks()
+        if isinstance(reports, pa.StructArray):
+            return self._struct.from_arrow(reports, column=column)
+        try:
+            parts = [reports[name] for name in self.names]
+        except (TypeError, LookupError, ValueError):
+            raise ReportError(f"a pair is tallied of a frame, table or mapping with {list(self.names)}") from None
+        both = zip(self.mechanisms, parts, self.names, strict=True)
+        paired = PairedReports(*(m._checked(part, name) for m, part, name in both))
+        if len(paired.both.first) != len(paired.both.second):
+            raise ReportError(f"columns {list(self.names)} have {len(parts[0])} and {len(parts[1])} reports")
+        return paired
+
+    @override
+    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        out = np.zeros((n_groups, self.counters), np.int64)
+        sums = self.split(out)
+        if n_groups == 1 and all(isinstance(mechanism.reports, Bits) for mechanism in self.mechanisms):
+            for start in range(0, len(reports), _ROWS):
+                first, second = reports[start : start + _ROWS].both
+                for total, some in zip(sums, counts_of_pairs(first, second, *self.shape), strict=True):
+                    np.add(total, some, out=total)
+            return out
+        swapped = self.shape[0] > self.shape[1]
+        (one, other), pairs = self.mechanisms, sums[0]
+        if swapped:
+            one, other, pairs = other, one, pairs.transpose(0, 2, 1)
+        step = max(_ROWS, n_groups * self.counters)
+        for start in range(0, len(reports), step):
+            of, (first, second) = groups[start : start + step], reports[start : start + step].both
+            _count_by_value(pairs, one, second if swapped else first, other, first if swapped else second, of)
+        for mechanism, alone, total in zip(self.mechanisms, reports.both, sums[1:], strict=True):
+            total[:] = mechanism.count_reports(alone, groups, n_groups)
+        return out
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """Those of each column can be its own, and pairs are no more than either of their values, nor too few."""
+        both, one, two = self.split(counters)
+        n = np.asarray(n)
+        least = np.maximum(one[..., :, None] + two[..., None, :] - n[..., None, None], 0)
+        most = np.minimum(one[..., :, None], two[..., None, :])
+        possible: Bools = ((both >= least) & (both <= most)).all(axis=(-2, -1))
+        for mechanism, alone in zip(self.mechanisms, (one, two), strict=True):
+            possible = possible & mechanism.is_possible(n, alone)
+        return possible
+
+    def split(self, counters: I64) -> tuple[I64, I64, I64]:
+        """S[a, b], int64[..., d1, d2]; S[a], int64[..., d1]; S[b], int64[..., d2]."""
+        first, second = self.shape
+        both = counters[..., : first * second].reshape(*counters.shape[:-1], first, second)
+        return both, counters[..., first * second : first * second + first], counters[..., -second:]
+
+    def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
+        """The table of a tally; see `TableEstimate`."""
+        return TableEstimate(confidence, population).result(self, tally)
+
+
+_ROWS = 1 << 15
+"""Rows whose pairs are counted at a time: their planes of bits, 2^9 words a value, stay in the cache."""
+
+
+def _count_by_value(pairs: I64, one: Any, reports: Native, other: Any, others: Native, groups: I64) -> None:
+    """Add int64[n_groups, d1, d2]: the reports that support a value of one column, tallied by the other's own way."""
+    for code in range(one.domain.size):
+        rows = np.flatnonzero(one.weights_of(reports, code) > 0)
+        pairs[:, code] += other.count_reports(others.take(rows, axis=0), groups.take(rows), len(pairs))
+
+
+def _check_pure(name: str, mechanism: Any) -> None:
+    """Raise `ParameterError` unless a report supports each value or does not, and that is all that it says."""
+    if not isinstance(mechanism, Mechanism):
+        raise ParameterError(f"column {name!r}: expected a mechanism, got {not_a_mechanism(mechanism)}")
+    if not isinstance(mechanism, Counting) or not getattr(mechanism, "is_pure", False):
+        if isinstance(mechanism, Counting):
+            mechanism.code_of(mechanism.domain.values[0])  # some say why
+        raise ParameterError(
+            f"column {name!r}: a table needs reports that support each value or do not, as those of randomized "
+            "response, unary encoding, subset selection and local hashing; squares of the weights of "
+            f"{mechanism.name} do not follow from a tally: take .ldp.weight of both columns, and .ldp.ratio"
+        )
+
+
+# ---- the table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Counted):
+    """Estimates of how many of ``n`` records have each pair of values; unbiased.
+
+    Arrays are float64[d1, d2], in the order of the two domains.
+
+    Attributes:
+        pair: the two columns.
+        n: number of reports, of which each is of both columns.
+        counts, standard_errors, low, high: see `Histogram`; about the people who reported, unless there is a
+            ``population``.
+        rates: of those who have the first column's value, the share who have the second's. Near 0 people it may be
+            anything; the interval is then unbounded, -inf to inf.
+        rate_standard_errors: by linearization.
+        rate_low, rate_high: Fieller's intervals, see `ldp_core.ratio`.
+        margin, other_margin: estimated counts of each column by itself, float64[d1] and float64[d2]; they are much
+            nearer to the truth than sums of ``counts``.
+        statistic, degrees_of_freedom, p_value: of the chi-square test of independence in a population of which the
+            people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
+            shares of a mechanism hang together. It is right for large n: of about a hundred pairs for a cell at least.
+        confidence: of each interval.
+        population: whom intervals are about, see `HistogramEstimate`.
+    """
+
+    question: ClassVar[str] = "table"
+
+    pair: Pair
+    n: int
+    counts: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    rates: F64
+    rate_standard_errors: F64
+    rate_low: F64
+    rate_high: F64
+    margin: F64
+    other_margin: F64
+    statistic: float
+    degrees_of_freedom: int
+    p_value: float
+    confidence: float
+    population: Population = None
+    mechanism: Mechanism | None = None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the columns."""
+        return self.pair.names
+
+    @property
+    def view(self) -> View:  # type: ignore[override]
+        """Pairs of values with their counts."""
+        return View("count", self.names)
+
+    def consistent(self, method: Consistency = "norm-sub") -> F64:
+        """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.
+
+        Args:
+            method: see `ldp_core.consistent`.
+
+        Returns:
+            float64[d1, d2].
+        """
+        d1, d2 = self.counts.shape
+        one, two = (consistent(margin, self.n, method, mechanism=m) for margin, m in self._sides)
+        rows, columns = one - self.counts.sum(axis=1), two - self.counts.sum(axis=0)
+        moved = self.counts + rows[:, None] / d2 + columns / d1 - (one.sum() - self.counts.sum()) / (d1 * d2)
+        return consistent(moved.reshape(-1), self.n, "norm-sub").reshape(d1, d2)
+
+    @property
+    def _sides(self) -> list[tuple[F64, Any]]:
+        return list(zip((self.margin, self.other_margin), self.pair.mechanisms, strict=True))
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """A row per pair: the values under their columns' names, the other columns in `ENTRY`, and those in `RATE`."""
+        of_rates = (self.rates, self.rate_standard_errors, self.rate_low, self.rate_high)
+        arrays = (self.counts, self.standard_errors, self.low, self.high, *of_rates)
+        return _rows(self.pair, np.array([self.n]), [array[np.newaxis] for array in arrays])
+
+    @override
+    def plot(self, **options: Any) -> Any:
+        """As `Result.plot`, with a bar for each pair; ``truth`` is by text, as ``"ios, true"``."""
+        from ldp_core.charts.drawing import draw  # noqa: PLC0415 (only who draws needs it)
+
+        names = self._texts()
+        rows = [{**row, "value": names[i]} for i, row in enumerate(self.to_arrow().to_pylist())]
+        return draw(
+            rows, View("count", ("value",)), n=self.n, confidence=self.confidence, population=self.population, **options
+        )
+
+    @override
+    def _head(self) -> str:
+        of = f"Table of {' and '.join(self.names)} of {self.n:,} reports"
+        return f"{of}, {self.confidence:.0%} intervals (per cell){about_whom(self.population)}"
+
+    @override
+    def _texts(self) -> Sequence[str]:
+        first, second = (mechanism.domain.texts for mechanism in self.pair.mechanisms)
+        return [f"{a}, {b}" for a in first for b in second]
+
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
+        head, texts = (f"{', '.join(self.names)}", "count", "low", "high", "rate", "low", "high"), self._texts()
+        counts, rates = (self.counts, self.low, self.high), (self.rates, self.rate_low, self.rate_high)
+        order = range(self.counts.size)
+        chosen = order if len(order) <= _SHOWN else np.argsort(-self.counts.reshape(-1), kind="stable")[:_SHOWN]
+        rows: list[tuple[str, ...]] = [head]
+        for i in map(int, chosen):
+            of_count = (f"{array.reshape(-1)[i]:,.1f}" for array in counts)
+            of_rate = (f"{100 * array.reshape(-1)[i]:.2f} %" for array in rates)
+            rows.append((texts[i], *of_count, *of_rate))
+        notes = [f"... {len(order) - _SHOWN} more pairs, in order of count"] if len(order) > _SHOWN else []
+        if self.degrees_of_freedom:
+            test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
+            notes.append(f"independent? {test}, p = {self.p_value:.3g}")
+        if self.n < (enough := reports_for(self.pair)):
+            notes.append(
+                f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
+                f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
+            )
+        return rows, notes
+
+    @override
+    def __repr__(self) -> str:
+        from ldp_core.tables import aligned  # noqa: PLC0415
+
+        rows, notes = self._shown()
+        return "\n".join([self._head(), *aligned(rows, numbers=range(1, 7)), *notes])
+
+
+_SHOWN = 24
+
+
+def reports_for(pair: Pair) -> int:
+    """How many reports it takes until the standard error of a pair that one in d1 d2 records has is its count.
+
+    >>> from ldp_core import UnaryEncoding
+    >>> reports_for(Pair({name: UnaryEncoding(range(16), epsilon=1.0) for name in ("x", "y")}))
+    949921
+    """
+    cells = math.prod(pair.shape)
+    one, two = (_moments(mechanism) for mechanism in pair.mechanisms)
+    shares = [np.full(d, 1 / d) for d in pair.shape]
+    a, b = _noise(one, two, 1.0, *shares)
+    return math.ceil(float((a + b / cells).max()) * cells**2)
+
+
+class _Moments(NamedTuple):
+    """Weights of a report that supports a value, and of one that does not; and of their squares the expectations.
+
+    float64[d] each. ``other`` is for a record with another value, ``own`` for one with this value.
+    """
+
+    yes: F64
+    no: F64
+    other: F64
+    own: F64
+
+
+def _moments(mechanism: Any) -> _Moments:
+    q, a, b, difference = mechanism.rates
+    return _Moments((1 - q) / difference, -q / difference, a, 1 + a + b)
+
+
+def _noise(one: _Moments, two: _Moments, n: Any, first: F64, second: F64) -> tuple[F64, F64]:
+    """a and b, float64[..., d1, d2]: the variance of an estimated count c is a + b c, given counts of the columns."""
+    f, g = first[..., :, None], second[..., None, :]
+    v0, v1, w0, w1 = one.other[:, None], one.own[:, None], two.other, two.own
+    return f * (v1 - v0) * w0 + g * v0 * (w1 - w0) + n * v0 * w0, (v1 - v0) * (w1 - w0) - 1
+
+
+def _sum_of(powers: tuple[int, int], one: _Moments, two: _Moments, n: Any, sums: tuple[I64, I64, I64]) -> F64:
+    """float64[..., d1, d2], the sum of w_a^i w_b^j over reports: each is one of four numbers."""
+    i, j = powers
+    (yes, no), (of_yes, of_no) = ((side.yes**power, side.no**power) for side, power in ((one, i), (two, j)))
+    both, first, second = sums[0], sums[1][..., :, None], sums[2][..., None, :]
+    yes, no = yes[:, None], no[:, None]
+    found: F64 = (both * of_yes + (first - both) * of_no) * yes + ((second - both) * of_yes) * no
+    found += (n - first - second + both) * no * of_no
+    return found
+
+
+@dataclass(frozen=True)
+class TableEstimate(Question[Table]):
+    """How many records have each pair of values of two private columns, and the rate of the second given the first.
+
+    It is asked of a `Pair` in the place of a mechanism.
+
+    Args:
+        confidence: of each interval, in (0, 1).
+        population: whom counts and rates are about, see `HistogramEstimate`.
+
+    Raises:
+        ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
+            people.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> pair = Pair({"os": RandomizedResponse(["a", "b"], epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)})
+    >>> TableEstimate().schema(pair).names[:4]
+    ['os', 'crashed', 'count', 'standard_error']
+    """
+
+    name: ClassVar[str] = Table.question
+    view: ClassVar[View] = View("count")
+
+    confidence: float = parameter(check_open, default=0.95)
+    population: Population = parameter(check_population, default=None)
+
+    @override
+    def check(self, mechanism: Any) -> None:
+        if not isinstance(mechanism, Pair):
+            raise ParameterError(
+                "a table is of two columns: ldp_core.Pair, frame.ldp.table, ldp_beam.Table, ldp estimate --table"
+            )
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        names = zip(mechanism.names, mechanism.mechanisms, strict=True)
+        values = [(name, m.domain.arrow_type) for name, m in names]
+        numbers = [(name, pa.float64()) for name in (*ENTRY[1:-1], *RATE)]
+        return pa.schema([*values, *numbers, (ENTRY[-1], pa.int64())])
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Table:
+        self.check(mechanism)
+        mechanism.check_tally(tally)
+        n, counters = np.array([tally.n]), tally.counters[np.newaxis]
+        arrays, margins = self._arrays(mechanism, n, counters)
+        of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins)]
+        fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
+        return Table(mechanism, tally.n, *fields)
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        arrays, _ = self._arrays(mechanism, n, counters)
+        return _rows(mechanism, n, arrays), np.full(len(n), math.prod(mechanism.shape))
+
+    def _arrays(self, pair: Pair, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
+        """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
+        one, two = (_moments(mechanism) for mechanism in pair.mechanisms)
+        sums, people = pair.split(counters), n[:, None, None].astype(float)
+        counts = _sum_of((1, 1), one, two, people, sums)
+        margins = []
+        for mechanism, alone in zip(pair.mechanisms, sums[1:], strict=True):
+            margins.append((alone - n[:, None] * mechanism.rates.q) / mechanism.rates.difference)
+            watch(mechanism, n[:, None], alone, margins[-1])
+        within = [np.clip(margin, 0, n[:, None]) for margin in margins]
+        a, b = _noise(one, two, people, *within)
+        most = np.maximum(people, 1)
+        sampled = sampled_part(self.population, people)
+        side = Side(people, counts / most, a / most, b, sampled)
+        errors = most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
+        z = np.full(1, z_score(self.confidence))
+        low, high = (np.where(people, most * end, 0) for end in side.ends(z))
+
+        # What the people themselves add to the sums of squares, as far as they are no sample.
+        first = (1 - sampled) * within[0][:, :, None]
+        true = (1 - sampled) * np.clip(counts, 0, within[0][:, :, None])
+        zero = np.zeros_like(counts)
+        of_ratio = [
+            counts,
+            margins[0][:, :, None] + zero,
+            _sum_of((2, 2), one, two, people, sums) - true,
+            _sum_of((2, 1), one, two, people, sums) - true,
+            _sum_of((2, 0), one, two, people, sums) - first + zero,
+        ]
+        return [counts, errors, low, high, *ratios(np.stack(of_ratio, axis=-1), self.confidence)], margins
+
+
+def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64]) -> tuple[F64, I64, F64]:
+    """The statistic, its degrees of freedom and the p-value of each of k tallies; see this module's text."""
+    people = np.maximum(n, 1)[:, None]
+    whites = []
+    for mechanism, margin in zip(pair.mechanisms, margins, strict=True):
+        shares = np.clip(margin / people, 0, None)
+        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
+        try:
+            whites.append(whitening(mechanism.covariance(shares), adds_up=mechanism.exhaustive))
+        except ParameterError:  # it is not known
+            unknown = np.full(len(n), np.nan)
+            return unknown, np.zeros(len(n), np.int64), unknown
+    (one, rank), (two, of_two) = whites
+    apart = counts / people[:, None] - (margins[0] / people)[:, :, None] * (margins[1] / people)[:, None, :]
+    white = one @ apart @ two.transpose(0, 2, 1) * np.sqrt(people[:, None])
+    statistic, degrees = (white**2).sum(axis=(1, 2)), np.where(n > 0, rank * of_two, 0)
+    known = degrees > 0
+    statistic = np.where(known, statistic, np.nan)
+    return statistic, degrees, np.where(known, chi_square_tail(np.where(known, statistic, 0), degrees), np.nan)
+
+
+def _rows(pair: Pair, n: I64, arrays: Sequence[F64]) -> pa.Table:
+    """A table of the columns of `TableEstimate.schema`, of arrays [k, d1, d2] as `TableEstimate._arrays` has them."""
+    d1, d2 = pair.shape
+    numbers = [array.reshape(-1) for array in arrays]
+    values = [
+        mechanism.domain.arrow_values.take(pa.array(np.tile(codes, len(n))))
+        for mechanism, codes in zip(pair.mechanisms, np.indices((d1, d2)).reshape(2, -1), strict=True)
+    ]
+    counted = entries(values[1], np.repeat(n, d1 * d2), numbers[:4])
+    columns = [*values, *(counted[name] for name in ENTRY[1:-1]), *numbers[4:], counted[ENTRY[-1]]]
+    return pa.table(columns, TableEstimate().schema(pair))

@@ -1,0 +1,86 @@
+"""Tables of two private columns: pairs of reports become one tally a group, and tallies answers, as everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
+from ldp_core.engine import Population
+from ldp_polars.columns import Report, to_arrow, untyped
+from ldp_polars.estimating import answers
+from ldp_polars.frames import Frame, checked_plan, groups_of, named
+from ldp_polars.tallying import tally_dtype, tally_series
+
+
+def table(
+    reports: Frame,
+    first: str,
+    second: str,
+    plan: PrivacyPlan | Mapping[str, Mechanism] | None = None,
+    *,
+    by: str | Iterable[str] = (),
+    window: str | timedelta | None = None,
+    event_time: str | None = None,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> Frame:
+    """How many records have each pair of values of two private columns, and the rate of the second given the first.
+
+    The reports are those of a plan, of each column by itself: nothing had to be planned for the table. Its noise is the
+    product of that of both columns, so that it takes many more people than a histogram (docs/tables.md).
+
+    Args:
+        reports: eager or lazy.
+        first, second: columns of reports. The rate is that of the second column's value among those who have the first
+            one's.
+        plan: the plan that made them, or their mechanisms by column. Not needed for typed reports.
+        by, window, event_time: see `histograms`.
+        confidence: of each interval, in (0, 1).
+        population: whom the intervals are about, see `ldp_core.HistogramEstimate`.
+        assume_reports: see `histograms`.
+
+    Returns:
+        A row for each pair: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), the two values
+        under their columns' names, and the other columns of `ldp_core.Table`: those of `histogram`, and ``rate``,
+        ``rate_standard_error``, ``rate_low`` and ``rate_high``. Where too few have the first value, the rate's interval
+        is unbounded: -inf to inf.
+
+    Raises:
+        ParameterError: at once: not two columns, or reports that have no table, see `ldp_core.Pair`.
+        PlanError, DtypeError, MechanismMismatchError: see `histograms`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> version, crashed = RandomizedResponse(["1", "2"], epsilon=50.0), RandomizedResponse(epsilon=50.0)
+    >>> people = pl.DataFrame({"version": ["1", "1", "2"], "crashed": [True, False, True]})
+    >>> reports = people.ldp.perturb(PrivacyPlan({"version": version, "crashed": crashed}))  # hardly any noise
+    >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
+    [('1', 0.5), ('2', 1.0)]
+    """
+    dtypes = reports.collect_schema()
+    made: Mapping[str, Any] = {name: dtype.mechanism for name, dtype in dtypes.items() if isinstance(dtype, Report)}
+    if plan is not None:
+        made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
+    pair = Pair(made, (first, second))
+    asked = TableEstimate(confidence, population)
+    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(dict(zip(pair.names, pair.mechanisms, strict=True)))
+    taken = {"entry", *asked.schema(pair).names}
+    groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
+    tally = pl.map_batches(
+        named(pair.names), partial(_tallied, pair=pair), return_dtype=tally_dtype(pair), returns_scalar=True
+    )
+    tidy = groups.aggregated(answers(tally, pair, asked)).explode("entry", empty_as_null=False).unnest("entry")
+    return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, pair: Pair) -> pl.Series:
+    """Polars calls it back: two columns of reports -> one tally."""
+    both = zip(pair.names, inputs, pair.mechanisms, strict=True)
+    arrays = {name: to_arrow(untyped(reports, mechanism)) for name, reports, mechanism in both}
+    return tally_series(inputs[0].name, pair.tally(arrays))

@@ -1,0 +1,113 @@
+"""Tables of two columns of a frame: what the core says, in groups and windows, eagerly and lazily."""
+
+import datetime as dt
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import (
+    DtypeError,
+    LdpWarning,
+    MechanismMismatchError,
+    Pair,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    UnaryEncoding,
+)
+
+from ..cases import case
+
+VERSIONS = ["1", "2", "3"]
+PLAN = PrivacyPlan(
+    {
+        "version": UnaryEncoding(VERSIONS, epsilon=2.0),
+        "crashed": RandomizedResponse(epsilon=2.0),
+        "level": UnaryEncoding(range(9), epsilon=2.0),
+    },
+    keep=["country", "time"],
+)
+N = 6000
+RNG = np.random.default_rng(7)
+PEOPLE = pl.DataFrame(
+    {
+        "version": RNG.choice(VERSIONS, N),
+        "level": RNG.integers(0, 9, N),
+        "country": RNG.choice(["fr", "it"], N),
+        "time": [dt.datetime(2024, 1, 1 + int(day)) for day in RNG.integers(0, 3, N)],
+    }
+).with_columns(crashed=pl.Series(RNG.random(N)) < pl.when(pl.col("version") == "3").then(0.5).otherwise(0.02))
+REPORTS = PEOPLE.ldp.perturb(PLAN, packed=True, seed=3)
+PAIR = Pair(PLAN.columns, ("version", "crashed"))
+
+
+def expected(frame: pl.DataFrame, **asked):
+    return PAIR.estimate(PAIR.tally(frame), **asked).to_polars()
+
+
+def test_what_the_core_says():
+    found = REPORTS.ldp.table("version", "crashed")
+    assert found.equals(expected(REPORTS))
+    assert found.schema["crashed"] == pl.Boolean
+    for engine in ("in-memory", "streaming"):
+        lazy = REPORTS.lazy().ldp.table("version", "crashed", PLAN, confidence=0.9, population="many")
+        assert lazy.collect(engine=engine).equals(expected(REPORTS, confidence=0.9, population="many"))
+    plain = REPORTS.with_columns(pl.col(name).ext.storage() for name in PAIR.names)
+    with pytest.warns(LdpWarning, match="assume_reports"):
+        assert plain.ldp.table("version", "crashed", dict(PLAN.columns), assume_reports=True).equals(found)
+    assert ldp_polars.table(REPORTS, "crashed", "version").columns[:2] == ["crashed", "version"]
+
+
+def test_the_rates_are_those_of_the_people():
+    """By a public column they would be 2, 2 and 50 %; by the reported version they are something in between."""
+    found = REPORTS.ldp.table("version", "crashed").filter(crashed=True)
+    true = PEOPLE.group_by("version").agg(pl.col("crashed").mean()).sort("version")["crashed"]
+    assert ((found["rate_low"] <= true) & (true <= found["rate_high"])).all()
+    assert (found["rate_high"] - found["rate_low"] < 0.25).all()
+
+
+def test_groups_and_windows():
+    by = REPORTS.ldp.table("version", "crashed", by="country")
+    for (country,), rows in by.group_by("country"):
+        assert rows.drop("country").equals(expected(REPORTS.filter(country=country)))
+    windows = REPORTS.ldp.table("version", "crashed", window="1d", event_time="time")
+    assert windows.columns[:2] == ["window_start", "window_end"]
+    assert windows["n"].sum() == 6 * N
+    assert REPORTS.head(0).ldp.table("version", "crashed")["n"].to_list() == [0] * 6
+    assert REPORTS.head(0).ldp.table("version", "crashed", by="country").height == 0
+
+
+def test_what_is_refused():
+    sampled = PrivacyPlan.sampled({"version": VERSIONS, "crashed": [False, True]}, epsilon=2.0)
+    renamed = REPORTS.rename({"country": "rate"})
+    other = {**PLAN.columns, "crashed": RandomizedResponse(epsilon=1.0)}
+    for call, error, message in (
+        (lambda: REPORTS.ldp.table("version", "version"), ParameterError, "each of them once"),
+        (lambda: REPORTS.ldp.table("version", "country"), ParameterError, r"got \['country'\]"),
+        (lambda: REPORTS.ldp.table("version", "nowhere", PLAN), ParameterError, r"got \['nowhere'\]"),
+        (lambda: REPORTS.ldp.table("version", "crashed", "plan"), PlanError, "expected a PrivacyPlan"),
+        (lambda: REPORTS.ldp.table("version", "crashed", other), MechanismMismatchError, "'crashed'"),
+        (lambda: REPORTS.ldp.table("version", "crashed", by="level"), MechanismMismatchError, "their dtype"),
+        (lambda: REPORTS.ldp.table("version", "crashed", by="version"), PlanError, "columns of its own|of its own"),
+        (lambda: renamed.ldp.table("version", "crashed", by="rate"), PlanError, "of its own"),
+        (lambda: PEOPLE.ldp.table("version", "crashed", PLAN), PlanError, r"df\.ldp\.perturb"),
+        (lambda: PEOPLE.ldp.table("version", "crashed"), ParameterError, "two private columns"),
+        (lambda: PEOPLE.ldp.perturb(sampled).ldp.table("version", "crashed"), ParameterError, "answers one of 2"),
+        (
+            lambda: PEOPLE.ldp.perturb(PLAN, typed=False).ldp.table("version", "crashed", PLAN),
+            DtypeError,
+            "assume_reports",
+        ),
+        (
+            lambda: REPORTS.with_columns(pl.col("crashed").shift(1)).ldp.table("version", "crashed"),
+            ReportError,
+            "1 of 6000 reports are null",
+        ),
+        (lambda: REPORTS.ldp.table("version", "crashed", confidence=2), ParameterError, "confidence"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            call()
