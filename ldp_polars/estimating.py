@@ -413,12 +413,10 @@ def _estimated(
         if person is not None:
             raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
         return answers(expr, mechanism, question)
-        return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
     return aggregate(expr, made_by, question or usual_question(made_by, confidence), person)
 
 
-def answers(expr: pl.Expr, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
     """The answers to tallies, as `estimate` has them."""
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
