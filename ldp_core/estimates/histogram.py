@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -282,9 +282,13 @@ class HistogramEstimate(Question[Histogram]):
         native = mechanism._checked(reports, column)
         codes, people = codes_of(persons, len(native))
         tally = mechanism.tally(reports, column=column)
+        return self.of_tallies(mechanism, tally, tallies_of(mechanism, native, codes, people), people)
+
+    def of_tallies(self, mechanism: Any, tally: Tally, persons: Iterable[tuple[I64, I64]], people: int) -> Histogram:
+        """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
         many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
-        each = (mechanism.answers(*some) for some in tallies_of(mechanism, native, codes, people))
+        each = (mechanism.answers(*some) for some in persons)
         sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
         variance = variance_of_sum(sums, people)
         alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
