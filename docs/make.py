@@ -55,7 +55,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
-        "Weights": ("weights", "ratio total weighted_quantiles linear_fit Ratio Total Quantiles LinearFit"),
+        "Weights": (
+            "weights",
+            "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
+        ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),

@@ -35,7 +35,16 @@ from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.ranges import RangeEstimate, Ranges
 from ldp_core.estimates.registry import question_of, usual_question
-from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
+from ldp_core.estimates.weights import (
+    Quantiles,
+    Ratio,
+    Total,
+    WeightedMean,
+    ratio,
+    total,
+    weighted_mean,
+    weighted_quantiles,
+)
 from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
@@ -161,6 +170,7 @@ __all__ = [
     "ThresholdHistogramEncoding",
     "Total",
     "UnaryEncoding",
+    "WeightedMean",
     "audit",
     "best_guess",
     "changes",
@@ -182,5 +192,6 @@ __all__ = [
     "total",
     "total_epsilon",
     "usual_question",
+    "weighted_mean",
     "weighted_quantiles",
 ]

@@ -36,7 +36,11 @@ from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
+<<<<<<< HEAD
 from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_quantiles
+=======
+from ldp_polars.weighing import linear_fit, navigation_timing, quantiles, ratio, total, weight, weighted_mean
+>>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
 
 __all__ = [
     "NoiseOptions",
@@ -74,6 +78,10 @@ __all__ = [
     "total",
     "unary_encode",
     "weight",
+<<<<<<< HEAD
     "weighted_quantiles",
+=======
+    "weighted_mean",
+>>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
     "window_start",
 ]

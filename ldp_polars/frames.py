@@ -431,7 +431,8 @@ def explain(
         plan: mechanisms by column.
         id: whose record it is, to say what a person spends with as many records as there are of one: of the person in
             the middle (the median) and of the one with the most, whose are then ``total``.
-        keyed: whether the noise is keyed, for what several reports of one person spend.
+        keyed: whether the noise is keyed, for what several reports of one person spend; with ``id`` the margin is that
+            of reports whose noise is common to all of a person.
         total: see `PrivacyPlan.explain`.
         delta: see `PrivacyPlan.explain`.
 
@@ -461,6 +462,8 @@ def explain(
     spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
     if total is None and most > 1 and math.isfinite(spent):
         how["total"] = spent
+    numbers = each.to_numpy().astype(float)
+    how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
     people = f"{len(each):,} people, "
     people += (

@@ -89,23 +89,25 @@ def tallies_of(mechanism: Any, reports: Native, codes: I64, people: int) -> Iter
 
 
 def variance_of_sum(persons: Iterable[tuple[Any, Any]], people: int) -> F64:
-    """n^2 V, float64[d], n being the sum of m: see this module's text. Infinite of less than two people.
+    """n^2 V, float64[d], n being the sum of m: see this module's text. Infinite of less than two people (float64[1]).
 
     Args:
         persons: some at a time: W, float64[k, d], and m, int64[k, 1].
         people: how many there are.
     """
+    if people < 2:
+        return np.full(1, np.inf)
     w, m, ww, wm, mm = (sum(parts) for parts in zip(*(_moments(w, m) for w, m in persons), strict=True))
     f = w / np.maximum(m, 1)
     made: F64 = np.maximum(ww - 2 * f * wm + f**2 * mm, 0)
-    return made * people / (people - 1) if people > 1 else np.full(f.shape, np.inf)
+    return made * people / (people - 1)
 
 
 def _moments(w: Any, m: Any) -> tuple[F64, ...]:
     return w.sum(axis=0), m.sum(axis=0), (w**2).sum(axis=0), (w * m).sum(axis=0), (m * m).sum(axis=0)
 
 
-def student(z: float, degrees: int) -> float:
+def student(z: float, degrees: float) -> float:
     """About the quantile of Student's distribution where the normal one is z (Abramowitz, Stegun 1972, 26.7.5).
 
     >>> round(student(1.959964, 9), 2), round(student(1.959964, 99), 3)

@@ -292,7 +292,7 @@ class HistogramEstimate(Question[Histogram]):
         sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
         variance = variance_of_sum(sums, people)
         alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
-        effect = np.divide(variance, alone, out=np.ones_like(alone), where=alone > 0)
+        effect = np.divide(np.broadcast_to(variance, alone.shape), alone, out=np.ones_like(alone), where=alone > 0)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         arrays = many._arrays(mechanism, tally.n, tally.counters, effect, student(z, max(people - 1, 1)) / z)
         asked = (self.confidence, self.simultaneous, self.consistency)

@@ -125,6 +125,15 @@ class Chain(TwoRounds):
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 
+    @override
+    def common_noise(self, *, keyed: bool) -> float:
+        """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
+
+        So the mean of k reports, as a weight, has the variance V1 + (V - V1) / k, V1 being the first round's alone.
+        """
+        count = 1 / self.domain.size
+        return min(float(self.permanent.variance(1, count) / self.variance(1, count)), 1.0)
+
     @property
     @override
     def supported(self) -> tuple[int, int]:
