@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -202,7 +202,9 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports)
+    return estimate(
+        expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports
+    )
 
 
 def heavy_hitters(
