@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -188,6 +188,7 @@ def distribution(
     confidence: float = 0.95,
     buckets: int | None = None,
     method: Method | None = None,
+    assume: Literal["smooth"] | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
@@ -199,12 +200,13 @@ def distribution(
         confidence: of the intervals, in (0, 1).
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
+        assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
         assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{bucket_start, bucket_end, frequency, standard_error, low, high, n})`` a group, one entry a
         bucket: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and ``high`` are those of
-        ``frequency``. Of `SquareWave` the interval allows for bias, too; the standard error does not.
+        ``frequency``. Intervals of `SquareWave` hold for every population, unless ``assume=`` says which.
 
     Raises:
         ParameterError: not a mechanism for distributions, an option that it does not have, or bad values of options.
@@ -218,7 +220,9 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(expr, DistributionEstimate(confidence, buckets, method), mechanism, assume_reports=assume_reports)
+    return estimate(
+        expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports
+    )
 
 
 def heavy_hitters(
