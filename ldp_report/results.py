@@ -181,7 +181,14 @@ class Results:
         told = (
             None
             if self.plan is None or self.plan.seed is not None
-            else _changed(groups, view, mechanism, place, live=self.live)
+            else _changed(
+                groups,
+                view,
+                mechanism,
+                place,
+                anytime=self.live,
+                about="people" if self.population is None else "population",
+            )
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
@@ -212,8 +219,7 @@ def _changed(
     view: View,
     mechanism: Mechanism | None,
     place: Mapping[Any, int | None],
-    *,
-    live: bool,
+    **how: Any,
 ) -> str | None:
     """What the last window has otherwise than the one before, in words; None where there are not two to compare."""
     windows = sorted(window for window in place if window is not None)
@@ -228,7 +234,7 @@ def _changed(
         words = [word for word in sides[0] if word in sides[1]]
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
-            p = p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, anytime=live)
+            p = p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
             if p is None:
                 return None
             named = [", ".join(filter(None, (key, word))) for word in words]
@@ -244,7 +250,7 @@ def _changed(
     ]
     more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
     what = f"changed: {'; '.join(said[:_TOLD])}{more}" if said else "nothing has changed beyond chance"
-    looks = ", at all looks together" if live else ""
+    looks = ", at all looks together" if how["anytime"] else ""
     return f"Last window against the one before: {what} (5 %, of all together{looks}; for other people or fresh noise)."
 
 

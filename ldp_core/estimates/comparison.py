@@ -399,15 +399,18 @@ def side_of(mechanism: Any, n: I64, counters: I64, about: About) -> Side:
     return side
 
 
-def p_values_of(mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False) -> F64 | None:
+def p_values_of(
+    mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False, about: About = "people"
+) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
     Args:
         mechanism: that made the reports.
         n: int64[2], numbers of reports, at least 1.
         estimates: float64[2, d]: unbiased shares, or means (d = 1).
-        errors: float64[2, d]: of shares the standard errors of noise alone, as histograms have them; of means all.
+        errors: float64[2, d]: standard errors.
         anytime: see `compare`.
+        about: whom the errors of shares are about. Those of noise alone, ``"people"``, get the error of sampling here.
 
     Returns:
         None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
@@ -418,10 +421,10 @@ def p_values_of(mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime:
     if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
         return None
     b = mechanism.rates.b if is_oracle else 0.0
+    sampled = float(is_oracle and about == "people")
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
     one, two = (
-        Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, float(is_oracle))
-        for i in (0, 1)
+        Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, sampled) for i in (0, 1)
     )
     return np.asarray(Compare(anytime=anytime).p_values(one, two, _pooled(one, two)[1])[0])
 

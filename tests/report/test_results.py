@@ -13,6 +13,7 @@ import pytest
 
 from ldp_core import (
     HeavyHitters,
+    HistogramEstimate,
     Hybrid,
     InputError,
     LdpError,
@@ -189,6 +190,10 @@ def test_the_last_window_is_compared_with_the_one_before():
         n, before = np.array([10_000, 10_000]), [os.estimate(tally) for tally in tallies[last - 1 : last + 1]]
         sides = [np.array([getattr(one, name) / 10_000 for one in before]) for name in ("counts", "standard_errors")]
         np.testing.assert_allclose(p_values_of(os, n, *sides, anytime=live), sure.p_values, rtol=1e-4, atol=1e-12)
+        many = [HistogramEstimate(population="many").result(os, tally) for tally in tallies[last - 1 : last + 1]]
+        sides[1] = np.array([one.standard_errors / 10_000 for one in many])
+        found = p_values_of(os, n, *sides, anytime=live, about="population")
+        np.testing.assert_allclose(found, sure.p_values, rtol=0.01, atol=1e-12)
     means = [{"mean": m, "standard_error": 0.5, "low": 0, "high": 60, "n": 500} for m in (20.0, 30.0)]
     means = [{**row, "window_start": days[k], "window_end": days[k + 1]} for k, row in enumerate(means)]
     assert "changed: 20 to 30 (" in Results({"minutes": means}, plan=plan).to_json()["columns"][0]["changed"]
