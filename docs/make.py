@@ -60,10 +60,13 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
         ),
         "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
+        "Weights": ("weights", "ratio total weighted_quantiles linear_fit Ratio Total Quantiles LinearFit"),
+        "Inputs": ("polars numbers ranges heavy_hitters", "Domain Interval Cells OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),
         "Heavy hitters": _family("heavy hitters"),
         "Numbers": _family("numbers", "Numeric"),
+        "Ranges": _family("ranges"),
         "Longitudinal collection": _family("longitudinal"),
         "Plans and several columns": (
             "several_columns polars",

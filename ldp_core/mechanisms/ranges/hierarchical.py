@@ -249,7 +249,7 @@ class HierarchicalHistogram(Mechanism):
             ordered, (p, q) = np.sort(weights), level.pair
             ends = ordered[-level.support :].sum(), -ordered[: level.support].sum()
             most = max(most, gain * max(ends) / float(p - q))
-        return most + 1 / self.leaves
+        return float(most) + 1 / self.leaves
 
     @override
     def influence(self) -> Influence:
@@ -309,7 +309,9 @@ class HierarchicalHistogram(Mechanism):
             variance is infinite.
         """
         differences, reports = self._tree(counters)
-        high = np.where(high >= self.domain.size, self.leaves, high)  # beyond the last value there is nobody
+        low, high = (
+            np.where(end >= self.domain.size, self.leaves, end) for end in (low, high)
+        )  # beyond there is nobody
         shares, masses = np.ones((len(n), 1)), [np.ones((len(n), 1))]
         for difference in differences:
             known = np.nan_to_num(difference)
