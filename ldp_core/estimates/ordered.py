@@ -203,7 +203,7 @@ class _OfDistribution(Reader):
         """Differences of the curve; of the two errors, whose correlation is not known, the sum."""
         ends = [np.concatenate([np.zeros((len(n), 1)), array], axis=1) for array in self.curve(n, counters, z)]
         (share, error, low, high), (below, error_below, low_below, high_below) = (
-            [n[:, None] * array[:, side] for array in ends] for side in (cells[:, 1], cells[:, 0])
+            [n[:, None] * np.where(n[:, None], array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
         )
         low, high = np.maximum(low - high_below, 0), np.minimum(high - low_below, n[:, None])
         return share - below, error + error_below, low, high
