@@ -74,6 +74,7 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--only", default="", help="subset_selection or hierarchical")
     given = parser.parse_args()
     kinds: dict[str, tuple[Any, int]] = {
         "subset_selection": (SubsetSelection, 32),
@@ -81,6 +82,8 @@ def main() -> None:
     }
     rows = [("mechanism", "values", "population", "epsilon", "people", "ranges", "quantiles", "bands")]
     for title, (kind, d) in kinds.items():
+        if given.only not in ("", title):
+            continue
         for name, shares in populations(d).items():
             for epsilon in (0.5, 1.0, 2.0):
                 for n in (500, 20_000, 1_000_000):

@@ -196,6 +196,7 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
 | what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
+| a range, a quantile, a median, a curve of ordered values | `.ldp.range`, `.ldp.quantiles`, `.ldp.median`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |
 | no negative counts, the right sum | `.ldp.histogram(m, consistency="norm-sub")` | [consistency](docs/consistency.md) |

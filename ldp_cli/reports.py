@@ -474,7 +474,8 @@ class _Answers:
     def words(self) -> str:
         """What the numbers mean."""
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
-        of_noise = [self.questions[name].view.counts and self._whom(name) is None for name in self.frames]
+        looks = {name: self.questions[name].view for name in self.frames}
+        of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone

@@ -33,6 +33,7 @@ class View:
         unit: of the estimate, as an axis says it: `RECORDS`, `SHARE`, or of a number in words.
         ranked: whether the largest estimate comes first.
         curve: whether the rows are points of one curve, in order, and the intervals its band.
+        alone: whether intervals are of noise alone if nothing is said; of counts they are.
     """
 
     estimate: str
@@ -40,6 +41,7 @@ class View:
     unit: str = RECORDS
     ranked: bool = False
     curve: bool = False
+    alone: bool = False
 
     @property
     def counts(self) -> bool:

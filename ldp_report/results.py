@@ -193,10 +193,12 @@ class Results:
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
-            "alone": view.counts and self.population is None,
+            "alone": (view.counts or view.alone) and self.population is None,
             "changed": told,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
-            "kind": ("mean", "histogram", "distribution")[len(view.labels)],
+            "kind": ("mean", "histogram" if view.counts else "points", "distribution")[len(view.labels)],
+            "what": view.estimate,
+            "shares": view.shares,
             "mechanism": "" if mechanism is None else mechanism.title,
             "epsilon": spent if mechanism is None else mechanism.epsilon,
             "confidence": confidence,

@@ -88,7 +88,8 @@ class Reader:
 
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
-        counts, variances = self.mechanism.range_counts(n, counters, low, high)
+        with np.errstate(invalid="ignore"):
+            counts, variances = self.mechanism.range_counts(n, counters, low, high)
         return counts, np.minimum(np.where(n[:, None] > 0, variances, 0.0), 1e6 * (n[:, None] + 1.0) ** 2)
 
     def with_ends(self, n: I64, counts: F64, variances: F64, z: float) -> tuple[F64, F64, F64, F64]:
@@ -203,7 +204,7 @@ class _OfDistribution(Reader):
         """Differences of the curve; of the two errors, whose correlation is not known, the sum."""
         ends = [np.concatenate([np.zeros((len(n), 1)), array], axis=1) for array in self.curve(n, counters, z)]
         (share, error, low, high), (below, error_below, low_below, high_below) = (
-            [n[:, None] * array[:, side] for array in ends] for side in (cells[:, 1], cells[:, 0])
+            [n[:, None] * np.where(n[:, None], array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
         )
         low, high = np.maximum(low - high_below, 0), np.minimum(high - low_below, n[:, None])
         return share - below, error + error_below, low, high
@@ -228,6 +229,6 @@ def reader_of(what: str, mechanism: Mechanism, population: Population) -> Reader
         return _OfDistribution(mechanism, population)
     if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Ordered):
         raise refuse_mechanism(what, "ordered values: a frequency oracle, SquareWave or StochasticRounding", mechanism)
-    empty, none = mechanism.empty_tally(), np.zeros(1, np.int64)
-    mechanism.range_counts(none, empty.counters[None], none, none + 1)  # (which may not know its errors)
-    return Reader(mechanism, population)
+    reader, none = Reader(mechanism, population), np.zeros(1, np.int64)
+    reader._counts(none, mechanism.empty_tally().counters[None], none, none + 1)  # (it may not know its errors)
+    return reader

@@ -114,7 +114,7 @@ class Median(Result):
         population: whom the interval is about.
     """
 
-    view: ClassVar[View] = View("median", unit="median")
+    view: ClassVar[View] = View("median", unit="median", alone=True)
     question: ClassVar[str] = "median"
 
     median: float | str | None
@@ -206,7 +206,7 @@ class Cdf(Result):
         population: whom it is about.
     """
 
-    view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True)
+    view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True, alone=True)
     question: ClassVar[str] = "cdf"
 
     values: npt.NDArray[Any] | tuple[Any, ...]

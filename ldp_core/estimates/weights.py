@@ -357,7 +357,7 @@ class Quantiles(Result):
     50%: 50 (41 to 60)
     """
 
-    view: ClassVar[View] = View("quantile", ("probability",), unit="quantile")
+    view: ClassVar[View] = View("quantile", ("probability",), unit="quantile", alone=True)
     question: ClassVar[str] = "quantiles"
 
     probabilities: F64

@@ -251,8 +251,7 @@ class FrequencyOracle(Mechanism):
             float64[k, r] twice; nan where there are records of which none answers.
 
         Raises:
-            ParameterError: how the estimated shares of one report hang together is not known; or there are too many
-                sums of too many values.
+            ParameterError: how the estimated shares of one report hang together is not known.
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(["a", "b", "c"], epsilon=50.0)  # hardly any noise
@@ -262,11 +261,6 @@ class FrequencyOracle(Mechanism):
         """
         oracle, answers, counted = self.answers(n, counters)
         d, m = oracle.domain.size, answers[:, None].astype(float)
-        if weights.size > MOST_SUMS:
-            raise ParameterError(
-                f"{len(weights):,} sums of {d:,} values are too many, at most {MOST_SUMS:,} products: ask for fewer "
-                "ranges, or take coarser values"
-            )
         counts: F64 = oracle.debias(answers[:, None], counted)[0]
         if oracle.exhaustive:
             middle = weights.mean(axis=1)
@@ -299,9 +293,11 @@ class FrequencyOracle(Mechanism):
                     f"has {self.domain.size}: take subset_selection or unary_encoding"
                 )
             shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
-            covariances = (self.noise_covariance(one[None])[0] for one in shares)  # (of all k at once they are many)
-            made: F64 = n * np.array([((weights @ one) * weights).sum(axis=1) for one in covariances]).clip(min=0)
-            return made
+            each = np.eye(people.shape[1]) if len(people) > people.shape[1] else shares  # (it is linear in the shares)
+            covariances = (self.noise_covariance(one[None])[0] for one in each)  # (of all at once they are many)
+            found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
+            made: F64 = n * (found if each is shares else shares @ found)
+            return made.clip(min=0)
         out, step = np.empty((len(people), len(weights))), max(_PRODUCTS // self.domain.size, 1)
         for start in range(0, len(weights), step):
             given = self.sum_variance(weights[start : start + step]) / self.rates.difference**2
@@ -319,7 +315,15 @@ class FrequencyOracle(Mechanism):
 
         Returns:
             float64[k, r] twice.
+
+        Raises:
+            ParameterError: see `sums`; or there are too many ranges of too many values.
         """
+        if len(low) * self.domain.size > MOST_SUMS:
+            raise ParameterError(
+                f"{len(low):,} ranges of {self.domain.size:,} values are too many, at most {MOST_SUMS:,} products: ask "
+                "for fewer ranges, take coarser values, or a mechanism of ranges"
+            )
         codes = np.arange(self.domain.size)
         return self.sums(n, counters, ((codes >= low[:, None]) & (codes < high[:, None])).astype(float))
 
@@ -521,7 +525,7 @@ class CountedCells(FrequencyOracle):
 MOST_COVARIANCES = 256
 """The most values of which `FrequencyOracle.covariance` has all covariances: there are as many as their square."""
 MOST_SUMS = 1 << 25
-"""The most sums, times values, of which `FrequencyOracle.sums` computes the errors: a whole curve of 5,792 values."""
+"""The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
 _PRODUCTS = 1 << 20  # of them at a time
 
 
