@@ -11,7 +11,7 @@ from ldp_beam.elements.rows import (
 )
 from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.ratio import RatioCombineFn
-from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.time.triggers import AfterTallies
@@ -33,6 +33,7 @@ __all__ = [
     "Perturb",
     "PrivacyLedger",
     "PrivateHistogram",
+    "PrivateTable",
     "RandomizedResponse",
     "RatioCombineFn",
     "TallyCombineFn",
