@@ -11,7 +11,7 @@ from ldp_beam.elements.rows import (
 )
 from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
 from ldp_beam.estimates.ratio import RatioCombineFn
-from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable, Table
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.time.triggers import AfterTallies
@@ -36,6 +36,7 @@ __all__ = [
     "PrivateTable",
     "RandomizedResponse",
     "RatioCombineFn",
+    "Table",
     "TallyCombineFn",
     "UnaryEncode",
     "text_row",

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -246,26 +246,18 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
-    if table is not None and (column or candidates or ask):
-        raise typer.BadParameter("--table says which columns, and what is asked of them: leave out --column and --ask")
-    whom = int(population) if population is not None and population.isdecimal() else population
-    wanted: dict[str, Any] = {}
+    whom = _population(population)
     if table is not None:
-        wanted[table] = Pair(made.columns, table.split(","))
-        questions: dict[str, Question[Any]] = {table: TableEstimate(confidence, whom)}
+        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], confidence, whom)
     else:
         wanted = _wanted(made, column, candidates)
         questions = _questions(wanted, ask or (), confidence, top, whom)
+        asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+        answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
-        if table is not None:
-            names = wanted[table].names
-            groups |= {"confidence": confidence, "population": whom, "assume_reports": own}
-            found = {table: _told_apart(ldp_polars.table(reports, *names, made, **groups), names)}
-        else:
-            asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
-            found = ldp_polars.estimates(reports, asked, **groups, ask=questions, assume_reports=own)
+        found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items()}
         covered = None if event_time is None else _ends(reports, event_time)
     answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
@@ -286,12 +278,32 @@ def estimate(
         show([], notes=[answers.words()])
 
 
-def _told_apart(rows: pl.LazyFrame, names: Sequence[str]) -> pl.LazyFrame:
+def _population(text: str | None) -> Any:
+    """Whom intervals are about: a number of people, or a word that the question checks."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _asked_of_pair(
+    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any
+) -> tuple[dict[str, Any], dict[str, Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
+    """The two columns and what is asked of them, under one name; and what asks it of reports."""
+    if any(others):
+        raise typer.BadParameter(
+            "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
+        )
+    pair = Pair(plan.columns, table.split(","))
+    asked = TableEstimate(confidence, population)
+    answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
+    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}
+
+
+def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
     """Rows of a table with a column ``value`` of both values, by which they are shown and drawn."""
     import polars as pl  # noqa: PLC0415 (only here)
     from polars import selectors  # noqa: PLC0415
 
     both = [selectors.by_name(name).cast(pl.String) for name in names]
+    rows: pl.LazyFrame = files.our_polars().table(reports, *names, **asked)
     return rows.with_columns(pl.concat_str(both, separator=", ").alias("value"))
 
 

@@ -46,7 +46,7 @@ from ldp_core.estimates.weights import ratios
 from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.exact.composition import History, Spent
 from ldp_core.mechanism import Mechanism, not_a_mechanism
-from ldp_core.parameters import check_open, parameter, shown
+from ldp_core.parameters import check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.reports import Bits, Native, ReportFormat
 from ldp_core.tables import View, about_whom
@@ -143,7 +143,7 @@ class Pair(Tallier):
     def __init__(self, columns: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
         chosen = list(columns if names is None else names)
         if len(chosen) != 2 or not all(isinstance(name, str) for name in chosen) or chosen[0] == chosen[1]:
-            raise ParameterError(f"a table is of two columns, each of them once, got {shown(chosen)}")
+            raise ParameterError(f"a table is of two columns, each of them once, got {[*map(str, chosen)]}")
         if missing := [name for name in chosen if name not in columns]:
             raise ParameterError(f"a table is of two private columns of the plan, {list(columns)}, got {missing}")
         if taken := {*chosen} & {*ENTRY[1:], *RATE}:
