@@ -59,8 +59,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "weights",
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
         ),
-        "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
-        "Weights": ("weights", "ratio total weighted_quantiles linear_fit Ratio Total Quantiles LinearFit"),
         "Inputs": ("polars numbers ranges heavy_hitters", "Domain Interval Cells OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),
@@ -198,6 +196,7 @@ ROWS = """
 | what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
 | a range, a quantile, a median, a curve of ordered values | `.ldp.range`, `.ldp.quantiles`, `.ldp.median`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
+| two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |
 | no negative counts, the right sum | `.ldp.histogram(m, consistency="norm-sub")` | [consistency](docs/consistency.md) |
 """.strip()

@@ -13,7 +13,7 @@ from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, Ta
 from ldp_beam.estimates.comparing import Compare
 from ldp_beam.estimates.pooling import PoolCombineFn
 from ldp_beam.estimates.ratio import RatioCombineFn
-from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable, Table
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
 from ldp_beam.perturb import Perturb, RandomizedResponse, UnaryEncode
 from ldp_beam.time.triggers import AfterTallies
@@ -37,8 +37,10 @@ __all__ = [
     "PoolCombineFn",
     "PrivacyLedger",
     "PrivateHistogram",
+    "PrivateTable",
     "RandomizedResponse",
     "RatioCombineFn",
+    "Table",
     "TallyCombineFn",
     "UnaryEncode",
     "text_row",

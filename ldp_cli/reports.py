@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,12 +37,14 @@ from ldp_cli.values import labels, lines, named, share
 from ldp_core import (
     InputError,
     Mechanism,
+    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
     Question,
     Secret,
     Sketch,
+    TableEstimate,
     estimates_metadata,
 )
 from ldp_core.engine import Window, asked_of, questions_of, seed_warning
@@ -205,6 +207,9 @@ def estimate(
         list[str] | None,
         typer.Option("--ask", metavar="NAME=QUESTION", help="Of a column: age=mean, age=distribution:buckets=10."),
     ] = None,
+    table: Annotated[
+        str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
+    ] = None,
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
     population: Annotated[
         str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
@@ -241,14 +246,18 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
-    wanted = _wanted(made, column, candidates)
-    whom = int(population) if population is not None and population.isdecimal() else population
-    questions = _questions(wanted, ask or (), confidence, top, whom)
-    asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+    whom = _population(population)
+    if table is not None:
+        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], confidence, whom)
+    else:
+        wanted = _wanted(made, column, candidates)
+        questions = _questions(wanted, ask or (), confidence, top, whom)
+        asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+        answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
-        found = ldp_polars.estimates(reports, asked, **groups, ask=questions, assume_reports=own)
+        found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items()}
         covered = None if event_time is None else _ends(reports, event_time)
     answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
@@ -267,6 +276,35 @@ def estimate(
             answers.show(name, max(_SCREEN // len(frames), 10) if window or by else None)
         out().print()
         show([], notes=[answers.words()])
+
+
+def _population(text: str | None) -> Any:
+    """Whom intervals are about: a number of people, or a word that the question checks."""
+    return int(text) if text is not None and text.isdecimal() else text
+
+
+def _asked_of_pair(
+    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any
+) -> tuple[dict[str, Any], dict[str, Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
+    """The two columns and what is asked of them, under one name; and what asks it of reports."""
+    if any(others):
+        raise typer.BadParameter(
+            "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
+        )
+    pair = Pair(plan.columns, table.split(","))
+    asked = TableEstimate(confidence, population)
+    answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
+    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}
+
+
+def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
+    """Rows of a table with a column ``value`` of both values, by which they are shown and drawn."""
+    import polars as pl  # noqa: PLC0415 (only here)
+    from polars import selectors  # noqa: PLC0415
+
+    both = [selectors.by_name(name).cast(pl.String) for name in names]
+    rows: pl.LazyFrame = files.our_polars().table(reports, *names, **asked)
+    return rows.with_columns(pl.concat_str(both, separator=", ").alias("value"))
 
 
 def compare(
@@ -529,7 +567,7 @@ class _Answers:
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
-                rows.append({**head, **cells_of(record, look, self.confidence)})
+                rows.append({**head, **cells_of(record, look, self.confidence), **_rate_of(record)})
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -593,6 +631,14 @@ class _Answers:
 
 
 _LINES = 6
+
+
+def _rate_of(record: dict[str, Any]) -> dict[str, str]:
+    """Of a row of a table: the rate of the second value given the first."""
+    if "rate" not in record:
+        return {}
+    rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
+    return {"rate": percent(rate), "rate from": percent(low), "rate to": percent(high)}
 
 
 def _plan_of(ldp_polars: Any, source: str) -> PrivacyPlan:

@@ -67,8 +67,8 @@ def table(
     made: Mapping[str, Any] = {name: dtype.mechanism for name, dtype in dtypes.items() if isinstance(dtype, Report)}
     if plan is not None:
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
-    pair = Pair(made, (first, second))
-    asked = TableEstimate(confidence, population)
+    pair: Pair = Pair(made, (first, second))
+    asked: TableEstimate = TableEstimate(confidence, population)
     whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(dict(zip(pair.names, pair.mechanisms, strict=True)))
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)

@@ -21,8 +21,8 @@ from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
-from ldp_core import Keystream, Mechanism, ReportError, Tally
-from ldp_core.engine import I64, Native, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
+from ldp_core import Keystream, ReportError, Tally
+from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -44,7 +44,7 @@ class PartialTallies(RecordsDoFn):
     def __init__(
         self,
         column: str,
-        mechanism: Mechanism,
+        mechanism: Any,
         tallier: Any = None,
         *,
         windows: WindowFn | None,
@@ -147,40 +147,46 @@ class TallyReports(PartialTallies):
     @override
     def natives(self, part: AnyBatch) -> Native:
         self.check_schema(part.schema)
-        form = self._tallier.reports
-        return form.from_arrow(part.reports(self._column, form), column=self._column)
+        forms = {name: one.reports for name, one in self._tallier.by_column(self._column).items()}
+        read = [form.from_arrow(part.reports(name, form), column=name) for name, form in forms.items()]
+        joined: Native = self._tallier.joined(read)
+        return joined
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        at = schema.get_field_index(self._column)
-        if at >= 0:
-            check_made_by(schema.field(at), self._mechanism)
+        told = told_of(schema)
+        for name, mechanism in self._mechanism.by_column(self._column).items():
+            at = schema.get_field_index(name)
+            if at >= 0:
+                check_made_by(schema.field(at), mechanism)
+            check_reports_of(told, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
-        check_reports_of(told_of(schema), self._column, self._mechanism, "the plan in the data's metadata")
         self._checked = schema
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
-        reports = part.column(self._column)
-        if isinstance(reports, list):
-            if not self._tallier.reports.nullable:
-                find_lacking(part, self._column, faults)
-            unlike = np.array([not self._is_like_a_report(value) for value in reports], bool)
-            faults.add(self._column, NOT_A_REPORT, unlike)
-            likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
-            reports = as_reports(likely, self._tallier.reports, self._column)
-        check_reports(reports, self._tallier.reports, self._column, faults)
+        for name, one in self._tallier.by_column(self._column).items():
+            reports, form = part.column(name), one.reports
+            if isinstance(reports, list):
+                if not form.nullable:
+                    find_lacking(part, name, faults)
+                unlike = np.array([not _is_like_a_report(value, form) for value in reports], bool)
+                faults.add(name, NOT_A_REPORT, unlike)
+                likely = [None if odd else value for value, odd in zip(reports, unlike.tolist(), strict=True)]
+                reports = as_reports(likely, form, name)
+            check_reports(reports, form, name, faults)
         super().find_faults(part, faults)
 
-    def _is_like_a_report(self, value: Any) -> bool:
-        try:
-            as_reports([value], self._tallier.reports, self._column)
-        except ReportError:
-            return False
-        return True
+
+def _is_like_a_report(value: Any, form: ReportFormat) -> bool:
+    try:
+        as_reports([value], form, "")
+    except ReportError:
+        return False
+    return True
 
 
 class PerturbAndTally(PartialTallies):
@@ -194,15 +200,19 @@ class PerturbAndTally(PartialTallies):
     @override
     def natives(self, part: AnyBatch) -> Native:
         self.check_schema(part.schema)
-        missing_is_null = isinstance(part, RowBatch) and self._mechanism.inputs.unmatched != "error"
-        values = part.column(self._column) if missing_is_null else part.required(self._column)
-        randomness = Keystream() if self._key is None else self._key.randomness(part, self._column)
-        return self._mechanism.draw(values, randomness, self._column)
+        drawn = []
+        for name, mechanism in self._mechanism.by_column(self._column).items():
+            missing_is_null = isinstance(part, RowBatch) and mechanism.inputs.unmatched != "error"
+            values = part.column(name) if missing_is_null else part.required(name)
+            randomness = Keystream() if self._key is None else self._key.randomness(part, name)
+            drawn.append(mechanism.draw(values, randomness, name))
+        joined: Native = self._tallier.joined(drawn)
+        return joined
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a column of reports."""
-        refuse_reports(schema, (self._column,))
+        refuse_reports(schema, self._mechanism.by_column(self._column))
         refuse_keys(schema, self._by)
 
     @override
@@ -215,7 +225,8 @@ class PerturbAndTally(PartialTallies):
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
-        if self._mechanism.inputs.unmatched == "error":
-            find_lacking(part, self._column, faults)
-        check_values(part.column(self._column), self._mechanism.inputs, self._column, faults)
+        for name, mechanism in self._mechanism.by_column(self._column).items():
+            if mechanism.inputs.unmatched == "error":
+                find_lacking(part, name, faults)
+            check_values(part.column(name), mechanism.inputs, name, faults)
         super().find_faults(part, faults)

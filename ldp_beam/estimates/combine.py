@@ -101,10 +101,10 @@ class TallyCombineFn(beam.CombineFn):
 
     def __init__(self, mechanism: Mechanism, question: Question[Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        if not isinstance(mechanism, Mechanism):
-            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
         if question is not None:
             question.check(mechanism)  # now, and not when the first window closes
+        elif not isinstance(mechanism, Mechanism):
+            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
         self._mechanism = mechanism
         self._tallier: Any = mechanism if question is None else question.tallier(mechanism)
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
@@ -30,6 +30,7 @@ from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
+    check_plan,
     refuse_other_reports,
     refuse_perturbed,
     refuse_perturbed_keys,
@@ -42,12 +43,15 @@ from ldp_core import (
     FrequencyOracle,
     HistogramEstimate,
     Mechanism,
+    Pair,
     ParameterError,
+    PrivacyPlan,
     Question,
+    TableEstimate,
     question_of,
     usual_question,
 )
-from ldp_core.engine import I64, Ask, Consistency, check_open, seconds
+from ldp_core.engine import I64, Ask, Consistency, Population, check_open, seconds
 
 
 class StreamOptions(TypedDict, total=False):
@@ -160,7 +164,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     def __init__(
         self,
         column: str,
-        mechanism: Mechanism,
+        mechanism: Any,
         question: Ask | None = None,
         *,
         confidence: float = 0.95,
@@ -186,7 +190,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) else tuple(by)
-        _check_names(column, event_time, by)
+        self._names = tuple(mechanism.by_column(column))
+        _check_names(self._names, event_time, by)
         windows = window_fn(window)
         lateness = seconds(allowed_lateness, name="allowed_lateness")
         if windows is None and (trigger is not None or accumulation_mode is not None or lateness):
@@ -253,10 +258,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self.spends is not None:
             refuse_sliding(pcoll)
-            refuse_perturbed(pcoll, [self._column])
+            refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
         else:
-            refuse_other_reports(pcoll, self._column, self._mechanism)
+            for name, mechanism in self._mechanism.by_column(self._column).items():
+                refuse_other_reports(pcoll, name, mechanism)
         refuse_perturbed_keys(pcoll, self._by)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
@@ -264,7 +270,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
                 partials = (partials, empty) | "Filled" >> beam.Flatten()
             dead_letters = with_late(
-                partials, self._windows, self._lateness, self._time.column or self._column, pcoll, dead_letters
+                partials, self._windows, self._lateness, self._time.column or self._names[0], pcoll, dead_letters
             )
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
@@ -284,12 +290,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         return {"column": self._column, "mechanism": self._mechanism.name, "epsilon": self._mechanism.epsilon}
 
 
-def _check_names(column: str, event_time: str | None, by: tuple[str, ...]) -> None:
-    names = [column, *by, *([] if event_time is None else [event_time])]
+def _check_names(columns: tuple[str, ...], event_time: str | None, by: tuple[str, ...]) -> None:
+    names = [*columns, *by, *([] if event_time is None else [event_time])]
     if not all(isinstance(name, str) for name in names):
         raise ParameterError("column, event_time and by must be names of columns")
-    if len(set(by)) < len(by) or column in (*by, event_time):
-        raise ParameterError(f"column {column!r} cannot be event time or key too, and keys must be distinct: {by}")
+    if len(set(by)) < len(by) or {*columns} & {*by, event_time}:
+        which = ", ".join(columns)
+        raise ParameterError(f"column {which!r} cannot be event time or key too, and keys must be distinct: {by}")
 
 
 def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
@@ -448,3 +455,68 @@ class PrivateHistogram(Estimate):
     ) -> None:
         question = HistogramEstimate(confidence, simultaneous, consistency)
         super().__init__(column, mechanism, question, private=True, **options)
+
+
+class Table(Estimate):
+    """How many records have each pair of values of two columns: `Estimate` with a `ldp_core.TableEstimate`.
+
+    Rows have the two values under their columns' names, then what `ldp_core.Table` has: the counts, and the rate of the
+    second value among those who have the first. ``column_name`` is both names. The reports need no other plan.
+
+    Args:
+        first, second: columns of reports.
+        plan: that made them, or the mechanisms by column.
+        confidence, population: see `ldp_core.TableEstimate`.
+
+    The other arguments, elements, late records and errors are those of `Estimate`.
+
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> one = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
+    >>> reports = [{"old": i % 2 == 0, "crashed": i % 4 == 0} for i in range(8)]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create(reports) | Table("old", "crashed", {"old": one, "crashed": one})
+    ...     _ = rows | beam.Map(lambda r: print(r.old, r.crashed, abs(round(r.count)), abs(round(r.rate, 2)), r.n))
+    False False 4 1.0 8
+    False True 0 0.0 8
+    True False 2 0.5 8
+    True True 2 0.5 8
+    """
+
+    def __init__(
+        self,
+        first: str,
+        second: str,
+        plan: PrivacyPlan | Mapping[str, Mechanism],
+        *,
+        confidence: float = 0.95,
+        population: Population = None,
+        **options: Unpack[PrivateOptions],
+    ) -> None:
+        pair = Pair(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
+        question = TableEstimate(confidence, population)
+        super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
+
+    _of_values = False
+
+
+class PrivateTable(Table):
+    """`Table` of raw values, each perturbed and tallied at once.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> one = RandomizedResponse(epsilon=1.0)
+    >>> batch = pa.record_batch({"old": [True, False, True], "crashed": [True, False, False]})
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create([batch]) | PrivateTable("old", "crashed", {"old": one, "crashed": one})
+    ...     _ = rows | beam.Map(lambda r: print(r.column_name, r.old, r.crashed, r.n))
+    old, crashed False False 3
+    old, crashed False True 3
+    old, crashed True False 3
+    old, crashed True True 3
+    """
+
+    _of_values = True
+
+
+def _columns_of(plan: PrivacyPlan) -> Mapping[str, Mechanism]:
+    check_plan(plan)
+    return plan.columns

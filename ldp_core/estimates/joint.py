@@ -44,8 +44,9 @@ from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.weights import ratios
 from ldp_core.exact.bits import counts_of_pairs
+from ldp_core.exact.composition import History, Spent
 from ldp_core.mechanism import Mechanism, not_a_mechanism
-from ldp_core.parameters import check_open, parameter, shown
+from ldp_core.parameters import check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.reports import Bits, Native, ReportFormat
 from ldp_core.tables import View, about_whom
@@ -142,7 +143,7 @@ class Pair(Tallier):
     def __init__(self, columns: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
         chosen = list(columns if names is None else names)
         if len(chosen) != 2 or not all(isinstance(name, str) for name in chosen) or chosen[0] == chosen[1]:
-            raise ParameterError(f"a table is of two columns, each of them once, got {shown(chosen)}")
+            raise ParameterError(f"a table is of two columns, each of them once, got {[*map(str, chosen)]}")
         if missing := [name for name in chosen if name not in columns]:
             raise ParameterError(f"a table is of two private columns of the plan, {list(columns)}, got {missing}")
         if taken := {*chosen} & {*ENTRY[1:], *RATE}:
@@ -151,6 +152,14 @@ class Pair(Tallier):
             _check_pure(name, columns[name])
         object.__setattr__(self, "names", tuple(chosen))
         object.__setattr__(self, "mechanisms", tuple(columns[name] for name in chosen))
+
+    @override
+    def by_column(self, column: str) -> dict[str, Tallier]:
+        return dict(zip(self.names, self.mechanisms, strict=True))
+
+    @override
+    def joined(self, parts: Sequence[Native]) -> Any:
+        return PairedReports(*parts)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -185,6 +194,27 @@ class Pair(Tallier):
         """What a record spends over both columns."""
         return float(sum(mechanism.epsilon for mechanism in self.mechanisms))
 
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return " and ".join(mechanism.title for mechanism in self.mechanisms)
+
+    @property
+    def memoized(self) -> bool:
+        """Whether one of the mechanisms remembers permanent answers."""
+        return any(mechanism.memoized for mechanism in self.mechanisms)
+
+    def check_noise(self, *, keyed: bool) -> None:
+        """See `Mechanism.check_noise`."""
+        for mechanism in self.mechanisms:
+            mechanism.check_noise(keyed=keyed)
+
+    def spent_by(self, history: History) -> Spent:
+        """What reports of both columns spend together; see `Mechanism.spent_by`."""
+        first, second = self.mechanisms
+        spent: Spent = first.spent_by(history) + second.spent_by(history)
+        return spent
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form: each column's mechanism."""
         return {name: mechanism.to_dict() for name, mechanism in zip(self.names, self.mechanisms, strict=True)}
@@ -200,7 +230,7 @@ class Pair(Tallier):
         except (TypeError, LookupError, ValueError):
             raise ReportError(f"a pair is tallied of a frame, table or mapping with {list(self.names)}") from None
         both = zip(self.mechanisms, parts, self.names, strict=True)
-        paired = PairedReports(*(m._checked(part, name) for m, part, name in both))
+        paired = self.joined([m._checked(part, name) for m, part, name in both])
         if len(paired.both.first) != len(paired.both.second):
             raise ReportError(f"columns {list(self.names)} have {len(parts[0])} and {len(parts[1])} reports")
         return paired
@@ -483,7 +513,7 @@ class TableEstimate(Question[Table]):
     """
 
     name: ClassVar[str] = Table.question
-    view: ClassVar[View] = View("count")
+    view: ClassVar[View] = View("count", ("value",))
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)

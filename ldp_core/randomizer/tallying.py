@@ -59,6 +59,19 @@ class Tallier(ABC):
     def _check_maker(self, reports: Any, column: str) -> None:  # noqa: B027 (only mechanisms are made by one)
         """Raise `MechanismMismatchError` if a column says that another mechanism made its reports."""
 
+    def by_column(self, column: str) -> dict[str, Tallier]:
+        """What reads the reports of each column that they are in, by name: of one column itself.
+
+        Args:
+            column: what the column is called, if it is one.
+        """
+        return {column: self}
+
+    def joined(self, parts: Sequence[Native]) -> Native:
+        """Reports in the working layout, of those of each column in `by_column`."""
+        [reports] = parts
+        return reports
+
     def empty_tally(self) -> Tally:
         """The tally of no reports."""
         return Tally(0, np.zeros(self.counters, np.int64), self.fingerprint)

@@ -41,6 +41,21 @@ def test_reports_are_those_of_the_plan_and_nothing_else(reports):
     assert len(reports) == N
 
 
+def test_a_table_of_two_columns(ldp, reports):
+    expected = reports.ldp.table("os", "crashed").to_dicts()
+    [(name, found)] = ldp("estimate reports.parquet --table os,crashed --json").data["columns"].items()
+    assert name == "os,crashed"
+    assert [{k: v for k, v in row.items() if k != "value"} for row in found["estimates"]] == expected
+    assert found["estimates"][1]["value"] == f"{expected[1]['os']}, true"
+    shown = ldp("estimate reports.parquet --table os,crashed --plot table.svg").out
+    assert all(word in shown for word in ("rate from", "rate to", found["estimates"][1]["value"]))
+    ldp("estimate reports.parquet --table os,crashed --output out --population many")
+    assert pl.read_parquet("out/os%2Ccrashed.parquet")["rate"].to_list() == [row["rate"] for row in expected]
+    ldp("report out --output page.html")
+    for wrong in ("os", "os,os", "os,nowhere", "os,crashed --column os"):
+        ldp(f"estimate reports.parquet --table {wrong}", code=2)
+
+
 def test_estimates_are_those_of_polars(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     same = reports.ldp.estimates(plan)

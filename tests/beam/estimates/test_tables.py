@@ -1,0 +1,90 @@
+"""Tables of two columns in Beam: what the core says, per window and key, of batches and of single records."""
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import ldp_beam
+from ldp_beam.io import estimate_line
+from ldp_core import (
+    MechanismMismatchError,
+    Pair,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    TableEstimate,
+    UnaryEncoding,
+)
+
+from ...cases import case
+from ..helpers import run
+
+PLAN = PrivacyPlan(
+    {"os": UnaryEncoding(["ios", "web"], epsilon=2.0), "crashed": RandomizedResponse(epsilon=2.0)}, keep=["k", "t"]
+)
+PAIR = Pair(PLAN.columns)
+N = 600
+PEOPLE = pa.record_batch(
+    {
+        "os": ["ios", "web", "web"] * (N // 3),
+        "crashed": [True, False] * (N // 2),
+        "k": ["x"] * 500 + ["y"] * 100,
+        "t": [i % 20 for i in range(N)],
+    }
+)
+REPORTS = PLAN.perturb(PEOPLE)
+OPTIONS = {"window": 10, "event_time": "t", "by": ["k"]}
+
+
+def test_what_the_core_says():
+    for elements in ([REPORTS], REPORTS.slice(0, 300).to_pylist() + REPORTS.slice(300).to_pylist()):
+        rows = run(ldp_beam.Table("os", "crashed", PLAN, population="many", **OPTIONS), elements)
+        assert len(rows) == 2 * 2 * 4
+        for key in "xy":
+            for start in (0, 10):
+                some = REPORTS.filter((np.array(REPORTS["k"]) == key) & (np.array(REPORTS["t"]) // 10 * 10 == start))
+                table = PAIR.estimate(PAIR.tally(some), population="many").to_arrow()
+                mine = [r for r in rows if r.key == {"k": key} and r.window_start.micros == start * 10**6]
+                assert [{n: getattr(r, n) for n in table.column_names} for r in mine] == table.to_pylist()
+    assert {row.column_name for row in rows} == {"os, crashed"}
+    assert {row.fingerprint for row in rows} == {PAIR.fingerprint}
+    assert "rate_low" in estimate_line(rows[0])
+
+
+def test_values_and_bad_elements():
+    rows = run(ldp_beam.PrivateTable("os", "crashed", PLAN, **OPTIONS), [PEOPLE])
+    assert sum(row.n for row in rows) == 4 * N
+    combined = ldp_beam.EstimateCombineFn(PAIR, TableEstimate())
+    total = combined.merge_accumulators(
+        combined.add_input(combined.create_accumulator(), PAIR.tally(part)) for part in (REPORTS[:9], REPORTS[9:])
+    )
+    assert combined.extract_output(total) == PAIR.estimate(PAIR.tally(REPORTS))
+    records = [*REPORTS.to_pylist()[:8], {"os": [True, True], "crashed": None}, {"os": 7, "crashed": True}]
+    with beam.Pipeline("FnApiRunner") as p:
+        table = ldp_beam.Table("os", "crashed", PLAN).with_exception_handling()
+        good, bad = p | beam.Create(records) | table
+        _ = good | beam.Map(lambda row: row.n) | beam.CombineGlobally(sum) | beam.Map(_is, 4 * 8)
+        _ = bad | beam.combiners.Count.Globally() | "bad" >> beam.Map(_is, 2)
+
+
+def _is(found, expected):
+    assert found == expected
+
+
+def test_what_is_refused():
+    other = {**PLAN.columns, "crashed": RandomizedResponse(epsilon=1.0)}
+    for call, error, message in (
+        (lambda: ldp_beam.Table("os", "os", PLAN), ParameterError, "each of them once"),
+        (lambda: ldp_beam.Table("os", "k", PLAN), ParameterError, r"got \['k'\]"),
+        (lambda: ldp_beam.Table("os", "crashed", "plan"), PlanError, "plan must be"),
+        (lambda: ldp_beam.Table("os", "crashed", PLAN, by=["os"]), ParameterError, "'os, crashed' cannot be"),
+        (lambda: run(ldp_beam.Table("os", "crashed", other), [REPORTS]), MechanismMismatchError, "'crashed'"),
+        (lambda: run(ldp_beam.PrivateTable("os", "crashed", PLAN), [REPORTS]), MechanismMismatchError, "already"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            call()
+    perturbed = beam.Pipeline("FnApiRunner") | beam.Create([PEOPLE]) | ldp_beam.Perturb(PLAN)
+    with pytest.raises(MechanismMismatchError, match="'crashed'"):
+        perturbed | ldp_beam.Table("os", "crashed", other)
