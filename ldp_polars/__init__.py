@@ -36,11 +36,7 @@ from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
-<<<<<<< HEAD
-from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_quantiles
-=======
-from ldp_polars.weighing import linear_fit, navigation_timing, quantiles, ratio, total, weight, weighted_mean
->>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
+from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_mean, weighted_quantiles
 
 __all__ = [
     "NoiseOptions",
@@ -78,10 +74,7 @@ __all__ = [
     "total",
     "unary_encode",
     "weight",
-<<<<<<< HEAD
-    "weighted_quantiles",
-=======
     "weighted_mean",
->>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
+    "weighted_quantiles",
     "window_start",
 ]

@@ -81,12 +81,8 @@ class LdpExpr(_Namespace[pl.Expr]):
     weight = _Method(weighing.weight)
     total = _Method(weighing.total)
     ratio = _Method(weighing.ratio)
-<<<<<<< HEAD
-    weighted_quantiles = _Method(weighing.weighted_quantiles)
-=======
-    quantiles = _Method(weighing.quantiles)
     weighted_mean = _Method(weighing.weighted_mean)
->>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
+    weighted_quantiles = _Method(weighing.weighted_quantiles)
     linear_fit = _Method(weighing.linear_fit)
 
 

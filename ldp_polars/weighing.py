@@ -135,9 +135,6 @@ def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence:
     return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
 
 
-<<<<<<< HEAD
-def weighted_quantiles(
-=======
 def weighted_mean(
     expr: pl.Expr | str,
     *,
@@ -192,8 +189,7 @@ def _weighted_mean(
     return _one(numbers.name, found, return_dtype)
 
 
-def quantiles(
->>>>>>> 151ccb5 (Margins of people in explain, survey weights and post-stratification, and pages on people who report again)
+def weighted_quantiles(
     expr: pl.Expr | str, probabilities: Sequence[float], weights: pl.Expr | str, *, confidence: float = 0.95
 ) -> pl.Expr:
     """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
