@@ -270,12 +270,17 @@ def estimate(
     elif output is not None:
         show(written, title=f"written to {output}", notes=[answers.words()])
     else:
-        for k, name in enumerate(frames):
-            if k:
-                out().print()
-            answers.show(name, max(_SCREEN // len(frames), 10) if window or by else None)
-        out().print()
-        show([], notes=[answers.words()])
+        _show(answers, frames, max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _show(answers: _Answers, names: Iterable[str], most: int | None) -> None:
+    """Print the answers, each at most so many rows."""
+    for k, name in enumerate(names):
+        if k:
+            out().print()
+        answers.show(name, most)
+    out().print()
+    show([], notes=[answers.words()])
 
 
 def _population(text: str | None) -> Any:
