@@ -91,7 +91,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "polars numbers heavy_hitters",
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
-        "Weights": ("weights", "weight ratio total quantiles linear_fit navigation_timing"),
+        "Weights": ("weights", "weight ratio total weighted_mean weighted_quantiles linear_fit navigation_timing"),
         "Several plans": ("compare", "pool"),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (

@@ -277,7 +277,7 @@ class HistogramEstimate(Question[Histogram]):
         """
         self.check(mechanism)
         check_persons_population(self.population)
-        if not math.isfinite(mechanism.parts[1]):
+        if not _adds_up(mechanism):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
         native = mechanism._checked(reports, column)
         codes, people = codes_of(persons, len(native))
@@ -288,7 +288,7 @@ class HistogramEstimate(Question[Histogram]):
         """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
         many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
-        each = (mechanism.answers(*some) for some in persons)
+        each = (_answering(mechanism, *some) for some in persons)
         sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
         variance = variance_of_sum(sums, people)
         alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
@@ -343,10 +343,10 @@ class HistogramEstimate(Question[Histogram]):
         after = before
         if self.population is not None:
             after = alone._replace(sampled=sampled_part(self.population, answers))
-        oracle, *_ = mechanism.answers(n[..., 0], counters)
+        oracle, *_ = _answering(mechanism, n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         errors = n * np.sqrt(times * after.variance(np.clip(after.estimates, 0, 1)))
-        tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
+        tails = oracle if self.simultaneous and _adds_up(oracle) else None  # (of a regression: normal)
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, np.where(np.isinf(times), 1, times))
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         low, high = (of_noise[1 + i] + n * (wide[i] - narrow[i]) for i in (0, 1))
@@ -401,9 +401,23 @@ class Side(NamedTuple):
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
 
 
+def _answering(mechanism: Any, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+    """What there is of reports that are answers: see `FrequencyOracle.answers`. Of other mechanisms all are."""
+    found: tuple[Any, I64, I64] = (
+        mechanism.answers(n, counters) if hasattr(mechanism, "answers") else (mechanism, n, counters)
+    )
+    return found
+
+
+def _adds_up(mechanism: Any) -> bool:
+    """Whether estimated counts are sums over the reports, each with a bounded part; not where they are fitted."""
+    bounds: tuple[float, float] = getattr(mechanism, "parts", (-math.inf, math.inf))
+    return math.isfinite(bounds[1])
+
+
 def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) -> Side:
     """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
-    oracle, n, counters = mechanism.answers(n, counters)
+    oracle, n, counters = _answering(mechanism, n, counters)
     people = np.maximum(n, 1)[..., None].astype(float)
     counts, errors, *_ = oracle.debias(people, counters)
     b, estimates = oracle.rates.b, counts / people
