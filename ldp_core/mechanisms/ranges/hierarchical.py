@@ -222,11 +222,14 @@ class HierarchicalHistogram(Mechanism):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report is of one level, and supports as many nodes as all of this level."""
-        possible, left = np.asarray(n >= 0), n
+        possible, left = (
+            super().is_possible(n, counters),
+            np.asarray(n),
+        )  # (up to n, counters have no sum beyond 64 bits)
         for level, mine in zip(self.levels, self._by_level(counters), strict=True):
             reports, rest = np.divmod(mine.sum(axis=-1), level.support)
-            possible = possible & (rest == 0) & (mine.min(axis=-1) >= 0) & (mine.max(axis=-1) <= reports)
-            left = left - reports
+            possible = possible & (rest == 0) & (mine.max(axis=-1) <= reports)
+            left = np.subtract(left, reports, dtype=np.int64)
         made: Bools = possible & (left == 0)
         return made
 
@@ -309,9 +312,7 @@ class HierarchicalHistogram(Mechanism):
             variance is infinite.
         """
         differences, reports = self._tree(counters)
-        low, high = (
-            np.where(end >= self.domain.size, self.leaves, end) for end in (low, high)
-        )  # beyond there is nobody
+        low, high = self._ends(low), self._ends(high)
         shares, masses = np.ones((len(n), 1)), [np.ones((len(n), 1))]
         for difference in differences:
             known = np.nan_to_num(difference)
@@ -372,20 +373,27 @@ class HierarchicalHistogram(Mechanism):
         total[lost] = np.inf
         return total
 
-    def range_variance(self, low: int, high: int) -> float:
-        """n times the variance of the estimated share of a range, if all values are equally frequent.
+    def range_variances(self, low: I64, high: I64) -> F64:
+        """n times the variances of the estimated shares of ranges, if people are spread evenly over the leaves.
 
         About these people, of as many reports at each level as there are on average.
-        """
-        made = self._even(np.array([low]), np.array([high]))
-        return float(made[0])
 
-    def _even(self, low: I64, high: I64) -> F64:
+        Args:
+            low, high: of r ranges, int64[r], codes from 0 to d.
+
+        Returns:
+            float64[r].
+        """
+        low, high = self._ends(low), self._ends(high)
         reports = np.array(self.shares, float)[:, None] / PARTS
         masses = [np.full((1, 1 << j), 0.5**j) for j in range(len(self.levels) + 1)]
         share = (high - low) / self.leaves
         made: F64 = self._variances(reports, masses, low, high)[0] - share * (1 - share)
         return made
+
+    def _ends(self, codes: I64) -> I64:
+        """Codes as leaves: beyond the last value there is nobody, up to the last leaf."""
+        return np.where(codes >= self.domain.size, self.leaves, codes)
 
     # ---- a histogram of the values
 
@@ -393,7 +401,7 @@ class HierarchicalHistogram(Mechanism):
     def rates(self) -> Rates:
         """Of the count of each value, by which consistent histograms tell noise."""
         d = self.domain.size
-        return Rates(np.zeros(d), self._even(np.arange(d), np.arange(1, d + 1)), np.zeros(d), 1.0)
+        return Rates(np.zeros(d), self.range_variances(np.arange(d), np.arange(1, d + 1)), np.zeros(d), 1.0)
 
     def answers(self, n: I64, counters: I64) -> tuple[HierarchicalHistogram, I64, I64]:
         """All reports are answers."""
@@ -431,9 +439,9 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def explain(self, n: int) -> ExpectedError:
-        """The standard error of the share of half of the values."""
-        half = self.leaves // 2
-        variance = max(self.range_variance(self.leaves // 4, self.leaves // 4 + half), 0)
+        """The standard error of the share of the first half of the values."""
+        middle = np.array([self.domain.size // 2])
+        variance = float(self.range_variances(np.zeros(1, np.int64), middle)[0])
         share = float(np.sqrt(variance / n)) if n else np.inf
         return ExpectedError(share * n if n else np.inf, "records", share)
 

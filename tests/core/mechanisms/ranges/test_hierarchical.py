@@ -148,13 +148,13 @@ BARS = {64: (18.07, 12.48), 256: (33.67, 21.41)}
 def test_average_variance_of_a_workload(d):
     low, high = all_ranges(d)
     inside = low < high
-    ranges = HierarchicalHistogram(range(d), epsilon=1.0)._even(low[inside], high[inside])
-    prefixes = HierarchicalHistogram(range(d), epsilon=1.0, workload="prefixes")._even(
+    ranges = HierarchicalHistogram(range(d), epsilon=1.0).range_variances(low[inside], high[inside])
+    prefixes = HierarchicalHistogram(range(d), epsilon=1.0, workload="prefixes").range_variances(
         np.zeros(d - 1, np.int64), np.arange(1, d)
     )
     assert (ranges.mean(), prefixes.mean()) == (close(BARS[d][0], rel=3e-3), close(BARS[d][1], rel=4e-3))
     worse = HierarchicalHistogram(range(d), epsilon=1.0, shares=[0] * (d.bit_length() - 2) + [1024])
-    assert worse._even(low[inside], high[inside]).mean() > 1.5 * ranges.mean()
+    assert worse.range_variances(low[inside], high[inside]).mean() > 1.5 * ranges.mean()
 
 
 @each("epsilon", [0.5, 2.0])
