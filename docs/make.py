@@ -194,7 +194,11 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
 | what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
+<<<<<<< HEAD
 | a range, a quantile, a median, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
+=======
+| a range, a quantile, a curve of ordered values | `.ldp.range`, `.ldp.median` | [ordered values](docs/ordered.md) |
+>>>>>>> order
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |

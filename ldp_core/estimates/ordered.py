@@ -209,9 +209,14 @@ class _OfDistribution(Reader):
         (share, error, low, high), (below, error_below, low_below, high_below) = (
             [n[:, None] * np.where(n[:, None], array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
         )
+<<<<<<< HEAD
         least: F64 = np.maximum(low - high_below, 0)
         most: F64 = np.minimum(high - low_below, n[:, None])
         return share - below, error + error_below, least, most
+=======
+        ends = [np.maximum(low - high_below, 0), np.minimum(high - low_below, n[:, None])]
+        return share - below, error + error_below, ends[0], ends[1]
+>>>>>>> order
 
     @override
     def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:

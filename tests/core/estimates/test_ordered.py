@@ -11,6 +11,7 @@ from ldp_core import (
     BlockHadamardResponse,
     CdfEstimate,
     Domain,
+    HierarchicalHistogram,
     Hybrid,
     LocalHashing,
     MedianEstimate,
@@ -105,21 +106,22 @@ def test_errors_are_those_of_simulations():
     """Of ranges and of the sum of which quantiles are roots, where some records hold none of the values."""
     for m, values in (
         (SubsetSelection(range(D), epsilon=1.0), range(D)),
+        (HierarchicalHistogram(range(D), epsilon=1.0), range(D)),
         (UnaryEncoding(Domain(range(D - 1), unmatched="other"), epsilon=2.0), range(D)),
         (SampledColumn(SubsetSelection(range(D), epsilon=3.0), columns=2), range(D)),
     ):
         generator = np.random.default_rng(3)
-        counters = np.array([m.simulate_values(values, 20 * PEOPLE, generator).counters for _ in range(250)])
-        table, lengths = RangeEstimate(ranges=[(0, 3), (4, 9)]).rows(m, np.full(250, 20 * N), counters)
-        counts, errors = (np.array(table[name]).reshape(250, 2) for name in ("count", "standard_error"))
+        counters = np.array([m.simulate_values(values, 20 * PEOPLE, generator).counters for _ in range(150)])
+        table, lengths = RangeEstimate(ranges=[(0, 3), (4, 9)]).rows(m, np.full(150, 20 * N), counters)
+        counts, errors = (np.array(table[name]).reshape(150, 2) for name in ("count", "standard_error"))
         true = 20 * np.array([PEOPLE[:4].sum(), PEOPLE[4:10].sum()])
         with case(m):
             assert (lengths == 2).all()
             assert np.abs((counts.mean(axis=0) - true) / (errors[0] / 20)).max() < 4
             assert np.abs(counts.std(axis=0) / errors.mean(axis=0) - 1).max() < 0.2
-            curve, _ = CdfEstimate(simultaneous=False).rows(m, np.full(250, 20 * N), counters)
+            curve, _ = CdfEstimate(simultaneous=False).rows(m, np.full(150, 20 * N), counters)
             labels = len(m.domain.labels)
-            shares, low, high = (np.array(curve[name]).reshape(250, labels) for name in ("share", "low", "high"))
+            shares, low, high = (np.array(curve[name]).reshape(150, labels) for name in ("share", "low", "high"))
             cumulated = np.cumsum(PEOPLE[:labels]) / PEOPLE[:labels].sum()
             assert np.abs(((low <= cumulated) & (cumulated <= high + 1e-12))[:, :-1].mean(axis=0) - 0.95).max() < 0.07
             assert (shares[:, -1].round(9) == 1).all()
@@ -185,6 +187,7 @@ def test_without_reports():
     """Nothing is known: no estimate, and the whole domain."""
     for m, whole in (
         (SubsetSelection(range(D), epsilon=1.0), (0, D - 1)),
+        (HierarchicalHistogram(range(D), epsilon=1.0), (0, D - 1)),
         (UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=1.0), ("a", "b")),
         (SquareWave((0, 10), epsilon=1.0, buckets=20), (0, 10)),
         (StochasticRounding((0, 10), epsilon=1.0, buckets=3), (0, 10)),
