@@ -96,7 +96,11 @@ def rows(scale: float) -> Iterator[Row]:
     m = UnaryEncoding(["ios", "android", "web"], epsilon=1.0)
     reports = values.with_columns(pl.col("os").ldp.perturb(m))
     w, y = pl.col("os").ldp.weight("ios"), pl.col("minutes")
-    asked = {"ratio": (w * y).ldp.ratio(w), "total": (w * y).ldp.total(), "quantiles": y.ldp.quantiles([0.5], w)}
+    asked = {
+        "ratio": (w * y).ldp.ratio(w),
+        "total": (w * y).ldp.total(),
+        "quantiles": y.ldp.weighted_quantiles([0.5], w),
+    }
     yield absolute("weights of reports", lambda: reports.select(w), n=n, unit="ns/row", limit=10)
     for name, question in asked.items():
 

@@ -56,12 +56,16 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "question_of estimates_metadata",
         ),
         "Tables": ("tables", "Pair Table TableEstimate"),
-        "Weights": ("weights", "ratio total weighted_quantiles linear_fit Ratio Total Quantiles LinearFit"),
-        "Inputs": ("polars numbers heavy_hitters", "Domain Interval OpenDomain Prefixes"),
+        "Weights": (
+            "weights",
+            "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
+        ),
+        "Inputs": ("polars numbers ranges heavy_hitters", "Domain Interval Cells OpenDomain Prefixes"),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),
         "Heavy hitters": _family("heavy hitters"),
         "Numbers": _family("numbers", "Numeric"),
+        "Ranges": _family("ranges"),
         "Longitudinal collection": _family("longitudinal"),
         "Plans and several columns": (
             "several_columns polars",
@@ -89,6 +93,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
         "Weights": ("weights", "weight ratio total quantiles linear_fit navigation_timing"),
+        "Several plans": ("compare", "pool"),
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
@@ -100,9 +105,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Estimate Histogram PrivateHistogram Table PrivateTable TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
-            "RatioCombineFn",
+            "Estimate Histogram PrivateHistogram Table PrivateTable TallyCombineFn EstimateCombineFn HistogramCombineFn "
+            "AfterTallies RatioCombineFn",
         ),
+        "What differs": ("compare", "Compare PoolCombineFn"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",
@@ -189,6 +195,7 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
 | what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
+| a range, a quantile, a median, a curve of ordered values | `.ldp.range`, `.ldp.quantiles`, `.ldp.median`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |

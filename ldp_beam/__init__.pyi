@@ -10,6 +10,8 @@ from ldp_beam.elements.rows import (
     text_row,
 )
 from ldp_beam.estimates.combine import EstimateCombineFn, HistogramCombineFn, TallyCombineFn
+from ldp_beam.estimates.comparing import Compare
+from ldp_beam.estimates.pooling import PoolCombineFn
 from ldp_beam.estimates.ratio import RatioCombineFn
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable, Table
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
@@ -20,6 +22,7 @@ __all__ = [
     "AfterTallies",
     "BooleanHistogramRow",
     "BoundContributions",
+    "Compare",
     "DeadLetter",
     "Deduplicate",
     "DistributionRow",
@@ -31,6 +34,7 @@ __all__ = [
     "IntegerHistogramRow",
     "MeanRow",
     "Perturb",
+    "PoolCombineFn",
     "PrivacyLedger",
     "PrivateHistogram",
     "PrivateTable",

@@ -157,6 +157,14 @@ _add(
 )
 _add(
     app,
+    "pool",
+    reports.pool,
+    "ldp pool old.parquet new.parquet",
+    "ldp pool old.parquet new.parquet --window 7d --event-time day --column os",
+    rich_help_panel=_FILES,
+)
+_add(
+    app,
     "report",
     pages.report,
     "ldp report weekly -o weekly.html",
@@ -192,7 +200,11 @@ app.command(
 )(jobs.live)
 app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.flink)
 
-_NEEDS = {"perturb": "polars", "estimate": "polars", "audit": "scipy", "run": "apache_beam", "live": "apache_beam"}
+_NEEDS = {
+    **dict.fromkeys(("perturb", "estimate", "compare", "pool"), "polars"),
+    "audit": "scipy",
+    **dict.fromkeys(("run", "live"), "apache_beam"),
+}
 _EXTRAS = {"polars": "polars", "scipy": "audit", "apache_beam": "beam"}
 
 

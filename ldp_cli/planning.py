@@ -389,9 +389,8 @@ def simulate(
         for name, result in found.items():
             people_of = dict(found.people[name])
             rows = result.to_arrow().to_pylist()
-            beside[name] = [
-                {**row, "people": people_of.get(row["value"], 0)} if "value" in row else row for row in rows
-            ]
+            values = not people_of.keys().isdisjoint(row.get("value") for row in rows)  # and not ranges, or sets
+            beside[name] = [{**row, "people": people_of.get(row["value"], 0)} if values else row for row in rows]
         say_json(beside)
         return
     for k, (name, result) in enumerate(found.items()):
@@ -404,13 +403,14 @@ def _show_beside(name: str, m: Mechanism, result: Result, people: dict[Any, int]
     """The table of an estimate, beside the truth where it is a number for each row."""
     look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
     shown = largest(records, look, top) if look.counts else records
+    values = look.counts and not people.keys().isdisjoint(record["value"] for record in records)
     rows = []
     for record in shown:
         cells = cells_of({"n": result.n, **record}, look, result.confidence)
         about = {label: cells.pop(label) for label in look.labels if label in cells}
-        if look.counts:
+        if values:
             about["truth"] = f"{people.get(record['value'], 0):,}"
-        elif not look.labels:
+        elif look.estimate == "mean":
             about["truth"] = number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
         rows.append(about | cells)
     more = len(records) - len(shown)

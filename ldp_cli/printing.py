@@ -100,9 +100,9 @@ def _plain(data: Any) -> Any:
     return data
 
 
-def number(x: float | None, digits: int = 1) -> str:
-    """A number for people; empty where there is none."""
-    return "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
+def number(x: float | str | None, digits: int = 1) -> str:
+    """A number for people, or a word as it is; empty where there is none."""
+    return x if isinstance(x, str) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
 
 
 def percent(x: float | None) -> str:

@@ -234,7 +234,7 @@ def estimate(
 
     The error bars of counts are of the noise alone. They say how near an estimate is to the truth of these records, not
     how well these records stand for others: that error of sampling comes on top, with --population many. Those of means
-    and distributions are of both together.
+    and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
     """
     ldp_polars = files.our_polars()
     check_picture(plot)
@@ -350,10 +350,11 @@ def compare(
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
     how = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime, "same_people": same_people}
-    groups = {"by": by or (), "baseline": baseline, "window": window, "event_time": event_time}
+    groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
-        other = None if after is None else files.scan(after)
-        made_of = ldp_polars.compare(files.scan(source), asked, other=other, **groups, **how, assume_reports=True)
+        other, before = None if after is None else files.scan(after), files.scan(source)
+        groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
+        made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = made_of.collect().to_dicts()
     if as_json:
         say_json(found)
@@ -370,6 +371,59 @@ def compare(
         f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
     )
     show([], notes=[words + "p of all: of one test of all values of a column together", *seeded])
+
+
+def _baseline(text: str | None, dtype: Any) -> Any:
+    """What a group is called, as its column has it."""
+    if text is None or dtype is None:
+        return text
+    if dtype.is_integer() and text.lstrip("-").isdecimal():
+        return int(text)
+    return {"true": True, "false": False}.get(text, text) if str(dtype) == "Boolean" else text
+
+
+def pool(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="REPORTS...", help="Two files of reports or more, of other people each.")
+    ],
+    *,
+    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")] = None,
+    window: Annotated[str | None, typer.Option(metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")] = None,
+    event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
+    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
+    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
+) -> None:
+    """Estimate from reports of several plans together: one population that reports in several ways.
+
+    Each file says its own plan, and counts as much as its reports are worth. The error bars are of noise and sampling
+    together. With a small "p of Q" the files are of different populations: then add up what ldp estimate says of each.
+    """
+    ldp_polars = files.our_polars()
+    plans = [ldp_polars.read_plan(source) for source in sources]
+    groups = {"by": by or (), "window": window, "event_time": event_time}
+    with working("counting the reports"), files.polars_work("pool"):
+        asked = {"columns": column, "confidence": confidence, "assume_reports": True}
+        found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
+    if as_json:
+        say_json(found)
+        return
+    keys = [*(by or ()), *(["window_start"] if window else [])]
+    for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
+        if k:
+            out().print()
+        rows = [row for row in found if row["column_name"] == name]
+        shown = []
+        for row in rows:
+            as_text = partial(number, digits=3) if row["value"] is None else percent
+            cells = {key.replace("_", " "): word(row[key]) for key in keys}
+            cells |= {} if row["value"] is None else {"value": word(row["value"])}
+            cells |= {to: as_text(row[of]) for to, of in (("estimate", "estimate"), ("from", "low"), ("to", "high"))}
+            shown.append({**cells, "reports": f"{row['n']:,}", "p of Q": f"{row['p_value']:.2g}"})
+        show(shown, title=name)
+    seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
+    words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
+    show([], notes=[words, *dict.fromkeys(seeded)])
 
 
 def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[str, str]:
@@ -458,7 +512,8 @@ class _Answers:
     def words(self) -> str:
         """What the numbers mean."""
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
-        of_noise = [self.questions[name].view.counts and self._whom(name) is None for name in self.frames]
+        looks = {name: self.questions[name].view for name in self.frames}
+        of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone

@@ -32,8 +32,20 @@ from ldp_core.estimates.joint import Pair, Table, TableEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
+from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
+from ldp_core.estimates.ranges import RangeEstimate, Ranges
 from ldp_core.estimates.registry import question_of, usual_question
-from ldp_core.estimates.weights import Quantiles, Ratio, Total, ratio, total, weighted_quantiles
+from ldp_core.estimates.weights import (
+    Quantiles,
+    Ratio,
+    Total,
+    WeightedMean,
+    ratio,
+    total,
+    weighted_mean,
+    weighted_quantiles,
+)
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -59,6 +71,7 @@ from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.base import Candidates as Candidates
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
@@ -82,6 +95,9 @@ from ldp_core.tally import Tally
 __all__ = [
     "Audit",
     "BlockHadamardResponse",
+    "Cdf",
+    "CdfEstimate",
+    "Cells",
     "Comparison",
     "CountMeanSketch",
     "DBitFlip",
@@ -95,6 +111,7 @@ __all__ = [
     "HadamardResponse",
     "HeavyHitters",
     "HeavyHittersEstimate",
+    "HierarchicalHistogram",
     "Histogram",
     "HistogramEstimate",
     "Hybrid",
@@ -116,6 +133,8 @@ __all__ = [
     "MeanEstimate",
     "Mechanism",
     "MechanismMismatchError",
+    "Median",
+    "MedianEstimate",
     "NOutput",
     "Numeric",
     "OneBitMean",
@@ -129,8 +148,11 @@ __all__ = [
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
     "Quantiles",
+    "QuantilesEstimate",
     "Question",
     "RandomizedResponse",
+    "RangeEstimate",
+    "Ranges",
     "Rappor",
     "Ratio",
     "ReportError",
@@ -148,6 +170,7 @@ __all__ = [
     "ThresholdHistogramEncoding",
     "Total",
     "UnaryEncoding",
+    "WeightedMean",
     "audit",
     "best_guess",
     "changes",
@@ -169,5 +192,6 @@ __all__ = [
     "total",
     "total_epsilon",
     "usual_question",
+    "weighted_mean",
     "weighted_quantiles",
 ]

@@ -20,11 +20,12 @@ from ldp_core.compute import kernels
 from ldp_core.estimates.base import ESTIMATES_KEY, About, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
-from ldp_core.estimates.comparison import Compare
+from ldp_core.estimates.comparison import Compare, holm, p_values_of
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
+from ldp_core.estimates.pooling import common_values, pooled
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
@@ -136,6 +137,7 @@ __all__ = [
     "check_top",
     "chosen",
     "collecting",
+    "common_values",
     "count_numbers",
     "describe",
     "described_once",
@@ -146,6 +148,7 @@ __all__ = [
     "float_above",
     "folded",
     "generator_of",
+    "holm",
     "id_words",
     "is_cut_chart",
     "kernels",
@@ -155,9 +158,11 @@ __all__ = [
     "not_proved",
     "open_parquet",
     "over",
+    "p_values_of",
     "plain",
     "plan_contents",
     "plan_of",
+    "pooled",
     "promise",
     "question_names",
     "questions_of",

@@ -93,6 +93,13 @@ class Mechanism(Spending, Perturbing, Crafted):
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""
         return ExpectedError()
 
+    def common_noise(self, *, keyed: bool) -> float:
+        """At most what part of the variance of its noise all reports of a person about one value have in common.
+
+        Of fresh noise nothing, of keyed noise all of it: the reports are then equal.
+        """
+        return float(keyed or self.memoized)
+
     @staticmethod
     @no_warning_of_epsilon()
     def from_dict(data: Mapping[str, Any]) -> Mechanism:

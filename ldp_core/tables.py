@@ -32,12 +32,16 @@ class View:
         labels: the columns that say what a row is about: none (a single number), a value, or the ends of a bucket.
         unit: of the estimate, as an axis says it: `RECORDS`, `SHARE`, or of a number in words.
         ranked: whether the largest estimate comes first.
+        curve: whether the rows are points of one curve, in order, and the intervals its band.
+        alone: whether intervals are of noise alone if nothing is said; of counts they are.
     """
 
     estimate: str
     labels: tuple[str, ...] = ()
     unit: str = RECORDS
     ranked: bool = False
+    curve: bool = False
+    alone: bool = False
 
     @property
     def counts(self) -> bool:

@@ -10,11 +10,15 @@ from ldp_polars.columns import Report
 from ldp_polars.comparing import compare
 from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
+    cdf,
     distribution,
     estimate,
     heavy_hitters,
     histogram,
     mean,
+    median,
+    quantiles,
+    range,  # noqa: A004 (as a method it is .ldp.range)
 )
 from ldp_polars.frames import (
     estimates,
@@ -29,14 +33,24 @@ from ldp_polars.frames import (
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
+from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
-from ldp_polars.weighing import linear_fit, navigation_timing, quantiles, ratio, total, weight
+from ldp_polars.weighing import (
+    linear_fit,
+    navigation_timing,
+    ratio,
+    total,
+    weight,
+    weighted_mean,
+    weighted_quantiles,
+)
 
 __all__ = [
     "NoiseOptions",
     "Report",
     "bound",
+    "cdf",
     "compare",
     "distribution",
     "estimate",
@@ -47,12 +61,15 @@ __all__ = [
     "histograms",
     "linear_fit",
     "mean",
+    "median",
     "merge",
     "navigation_timing",
     "perturb",
     "perturb_frame",
+    "pool",
     "quantiles",
     "randomized_response",
+    "range",
     "ratio",
     "read_plan",
     "scan_csv",
@@ -65,5 +82,7 @@ __all__ = [
     "total",
     "unary_encode",
     "weight",
+    "weighted_mean",
+    "weighted_quantiles",
     "window_start",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -49,7 +51,7 @@ def compare(
         by: columns of groups.
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
-            last that has some.
+            last that has some. Reports without a time have rows of their own, without a window, compared with nothing.
         confidence, simultaneous, anytime, same_people, about: see `ldp_core.compare`.
         assume_reports: see `histograms`.
 
@@ -62,8 +64,8 @@ def compare(
 
     Raises:
         PlanError: see `histograms`; or no column has shares or a mean.
-        ParameterError: nothing to compare with; a baseline without one ``by`` column; what `ldp_core.compare` refuses.
-            When run: there are no reports of the baseline.
+        ParameterError: nothing to compare with, or the same reports again; a baseline without one ``by`` column, or of
+            another type; what `ldp_core.compare` refuses. When run: there are no reports of the baseline.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -84,27 +86,55 @@ def compare(
     theirs: Groups | None = (
         None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
     )
-    if other is reports:
-        raise ParameterError("other= is the same frame: a side is not compared with itself")
+    if other is reports or _is_copy(reports, other, plan):
+        raise ParameterError("other= has the same reports: a side is not compared with itself")
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
         raise ParameterError("baseline= is one of the groups of by=, without other= and window=")
     if theirs is None and window is None and len(mine.keys) > 1:
         raise ParameterError(f"groups are compared by one column, got {list(mine.keys)}: filter by the others")
+    if baseline is not None:
+        baseline = _of_dtype(baseline, reports.collect_schema()[mine.keys[-1]])
     types = {asked.schema(mechanism).field("value").type for mechanism in columns.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tables = []
     for name, mechanism in columns.items():
         pairs = _pairs(mine, theirs, name, mechanism, baseline)
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
-        answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None)
+        answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
         made = pairs.with_columns(entry.alias("entry")).drop("before", "after").explode("entry").unnest("entry")
         tables.append(made.with_columns(value, pl.lit(name).alias("column_name")))
     names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
     tidy = pl.concat(tables).select("column_name", *names, "value", *COMPARISON)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+def _is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
+    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+
+    Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
+    """
+    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
+        return False
+    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    names = list(plan.columns)
+    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+
+
+_MISSES = 30
+"""So many rows should differ, at least: none does with a probability of exp(-30)."""
+
+
+def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
+    """A group as the by column has it; a `ParameterError` for what no group can be."""
+    with suppress(pl.exceptions.PolarsError, TypeError, ValueError, OverflowError):
+        if isinstance(baseline, bool) == (dtype == pl.Boolean):
+            return pl.lit(pl.Series([baseline], dtype=dtype).first(), dtype)
+    raise ParameterError(
+        f"baseline= must be one of the values of the by column, {dtype}, got {type(baseline).__name__}"
+    )
 
 
 def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism, baseline: Any) -> pl.LazyFrame:
@@ -121,7 +151,7 @@ def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism,
     if mine.window is not None:
         rest = named(mine.keys[:-1])
         before = [column.shift(1).over(rest) if rest else column.shift(1) for column in before]
-        pairs = tallies.with_columns(before).filter(pl.col(_WITH).is_not_null())
+        pairs = tallies.with_columns(before).filter(pl.col(_WITH).is_not_null() | key.is_null())
     else:
         before = [(column if baseline is None else column.filter(key == baseline)).first() for column in before]
         pairs = tallies.with_columns(before).filter(key.ne_missing(pl.col(_WITH)))

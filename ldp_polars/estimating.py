@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
 from ldp_core import (
+    CdfEstimate,
     DistributionEstimate,
     FrequencyOracle,
     HeavyHitters,
@@ -20,14 +21,18 @@ from ldp_core import (
     LdpWarning,
     MeanEstimate,
     Mechanism,
+    MedianEstimate,
     Numeric,
+    ParameterError,
+    QuantilesEstimate,
     Question,
+    RangeEstimate,
     question_of,
     usual_question,
 )
 from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, unnamed
+from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -41,6 +46,7 @@ def estimate(
     mechanism: Mechanism | None = None,
     *,
     confidence: float = 0.95,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the answer to a question, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -54,6 +60,10 @@ def estimate(
             (`ldp_core.question_of`); default: what tells the most (`ldp_core.usual_question`).
         mechanism: that made the reports; not needed for typed reports, as `perturb` makes them.
         confidence: of the intervals, where ``question`` does not say it.
+        person: a column (or its name) that says whose report it is, where several are of one person: integers, String
+            or Binary. Errors and intervals of histograms and means are then those of independent people, whatever the
+            noise; see `ldp_core.Question.of_persons`. All reports of a person must be in the same group. It is not for
+            tallies, in which nobody is told apart: for these the question has ``repeats=``.
         assume_reports: take your word for it that a column of another dtype than `Report` holds reports of
             ``mechanism``; with a warning. Raw Booleans look like reports of randomized response.
 
@@ -81,10 +91,8 @@ def estimate(
     if mechanism is not None:
         question = question or usual_question(check_mechanism(mechanism), confidence)
         question.check(check_mechanism(mechanism))
-    how = partial(
-        _estimated, mechanism=mechanism, question=question, confidence=confidence, assume_reports=assume_reports
-    )
-    return at_plan_time(as_expr(expr), how)
+    options: dict[str, Any] = {"confidence": confidence, "person": person, "assume_reports": assume_reports}
+    return at_plan_time(as_expr(expr), partial(_estimated, mechanism=mechanism, question=question, **options))
 
 
 def histogram(
@@ -95,6 +103,8 @@ def histogram(
     simultaneous: bool = False,
     consistency: Consistency | None = None,
     population: Population = None,
+    repeats: int | None = None,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -109,6 +119,8 @@ def histogram(
             the unbiased estimate, which is the default.
         population: whom the intervals are about: None, the people who reported; ``"many"``, a large population of which
             they are a random sample; N, one of N people. See `ldp_core.HistogramEstimate`.
+        repeats: the most reports of one person, where some have several and ``person`` is not known.
+        person: see `estimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -126,8 +138,8 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    question = HistogramEstimate(confidence, simultaneous, consistency, population)
-    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def mean(
@@ -136,6 +148,8 @@ def mean(
     *,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
+    person: pl.Expr | str | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
@@ -144,7 +158,8 @@ def mean(
         expr: a column of reports, or of tallies (or its name); see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
         confidence: of the interval, in (0, 1).
-        population: see `histogram`, and `ldp_core.MeanEstimate`.
+        population, repeats: see `histogram`, and `ldp_core.MeanEstimate`.
+        person: see `estimate`.
         assume_reports: see `estimate`.
 
     Returns:
@@ -162,7 +177,8 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    return estimate(expr, MeanEstimate(confidence, population), mechanism, assume_reports=assume_reports)
+    question = MeanEstimate(confidence, population, repeats)
+    return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def distribution(
@@ -172,6 +188,7 @@ def distribution(
     confidence: float = 0.95,
     buckets: int | None = None,
     method: Method | None = None,
+    assume: Literal["smooth"] | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
@@ -183,12 +200,13 @@ def distribution(
         confidence: of the intervals, in (0, 1).
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
+        assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
         assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{bucket_start, bucket_end, frequency, standard_error, low, high, n})`` a group, one entry a
         bucket: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and ``high`` are those of
-        ``frequency``. Of `SquareWave` the interval allows for bias, too; the standard error does not.
+        ``frequency``. Intervals of `SquareWave` hold for every population, unless ``assume=`` says which.
 
     Raises:
         ParameterError: not a mechanism for distributions, an option that it does not have, or bad values of options.
@@ -202,7 +220,9 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(expr, DistributionEstimate(confidence, buckets, method), mechanism, assume_reports=assume_reports)
+    return estimate(
+        expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports
+    )
 
 
 def heavy_hitters(
@@ -243,9 +263,142 @@ def heavy_hitters(
     return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
 
 
-def aggregate(expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any]) -> pl.Expr:
+def range(  # noqa: A001 (as a method it is .ldp.range)
+    expr: pl.Expr | str,
+    low: Any = None,
+    high: Any = None,
+    mechanism: Mechanism | None = None,
+    *,
+    ranges: Sequence[tuple[Any, Any]] | None = None,
+    edges: Sequence[Any] | None = None,
+    values: Sequence[Any] | None = None,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        low, high: of labels, as whole numbers, both belong to the range; of cells they are edges; None: no end.
+        mechanism: the one that made them; not needed for typed reports.
+        ranges: in their place several pairs (low, high).
+        edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
+        values: or a set of labels in any order, as ``["ios", "ipados"]``.
+        confidence, population, assume_reports: see `histogram`.
+
+    Returns:
+        A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
+        ``edges`` a List of these.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3, 4], epsilon=1.0)
+    >>> df = pl.DataFrame({"children": [0, 2, 1] * 1000}).select(ldp_polars.perturb("children", m))
+    >>> df.select(ldp_polars.range("children", 1, 3)).unnest("children")["value"].item()
+    '1 to 3'
+    """
+    question = RangeEstimate(low, high, ranges, edges, values, confidence, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+
+
+def quantiles(
+    expr: pl.Expr | str,
+    probabilities: Sequence[float] = (0.25, 0.5, 0.75),
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        probabilities: of the quantiles, each in (0, 1).
+        mechanism: the one that made them; not needed for typed reports.
+        confidence, population, assume_reports: see `histogram`, and `ldp_core.QuantilesEstimate`.
+
+    Returns:
+        A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
+    (0.5, 2.0, 2.0, 2.0, 3)
+    """
+    question = QuantilesEstimate(tuple(probabilities), confidence, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+
+
+def median(
+    expr: pl.Expr | str,
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        mechanism: the one that made them; not needed for typed reports.
+        confidence, population, assume_reports: see `quantiles`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.median("age")).unnest("age").row(0)
+    (2.0, 2.0, 2.0, 3)
+    """
+    return estimate(expr, MedianEstimate(confidence, population), mechanism, assume_reports=assume_reports)
+
+
+def cdf(
+    expr: pl.Expr | str,
+    mechanism: Mechanism | None = None,
+    *,
+    confidence: float = 0.95,
+    simultaneous: bool = True,
+    population: Population = None,
+    assume_reports: bool = False,
+) -> pl.Expr:
+    """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
+
+    Args:
+        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        mechanism: the one that made them; not needed for typed reports.
+        confidence: that the whole curve is in the band.
+        simultaneous: False: of each interval by itself.
+        population, assume_reports: see `quantiles`.
+
+    Returns:
+        A ``List(Struct{value, share, standard_error, low, high, n})`` a group.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> df = pl.DataFrame({"age": [1, 2, 3, 3]}).select(ldp_polars.perturb("age", m))
+    >>> df.select(ldp_polars.cdf("age")).explode("age").unnest("age")["share"].round(6).to_list()
+    [0.0, 0.25, 0.5, 1.0]
+    """
+    question = CdfEstimate(confidence, simultaneous, population)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
+
+
+def aggregate(
+    expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any], person: pl.Expr | str | None = None
+) -> pl.Expr:
     """`estimate` of a column that is known to hold reports, and not tallies."""
     question.check(check_mechanism(mechanism))
+    if person is not None:
+        of_persons = partial(_of_persons, mechanism=mechanism, question=question)
+        dtype = _dtype(mechanism, question)
+        return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
     return answers(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
 
 
@@ -256,20 +409,49 @@ def _estimated(
     mechanism: Mechanism | None,
     question: Question[Any] | None,
     confidence: float,
+    person: pl.Expr | str | None,
     assume_reports: bool,
 ) -> pl.Expr:
     """What the dtype asks for: no reports are Structs with a fingerprint."""
     if mechanism is not None and question is not None and is_tally(dtype):
+        if person is not None:
+            raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
         return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
-    return aggregate(expr, made_by, question or usual_question(made_by, confidence))
+    return aggregate(expr, made_by, question or usual_question(made_by, confidence), person)
 
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
     """The answers to tallies, as `estimate` has them."""
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     answered = partial(_answered, mechanism=mechanism, question=question)
-    return pl.map_batches([expr], answered, return_dtype=row if question.single else pl.List(row), is_elementwise=True)
+    return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
+
+
+def _dtype(mechanism: Mechanism, question: Question[Any]) -> pl.DataType:
+    """Of an answer: a Struct, or a List of them."""
+    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
+    return row if question.single else pl.List(row)
+
+
+def _of_persons(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, question: Question[Any]
+) -> pl.Series:
+    """Polars calls it back: reports and whose they are -> one answer."""
+    reports, persons = inputs
+    with collecting() as implausible:
+        arrow = to_arrow(untyped(reports, mechanism))
+        found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)
+    _warn(reports.name, implausible)
+    rows = found.to_arrow().to_struct_array().combine_chunks()
+    if not question.single:
+        rows = pa.LargeListArray.from_arrays(pa.array([0, len(rows)]), rows)
+    return pl.Series(reports.name, rows).cast(return_dtype)
+
+
+def _warn(name: str, implausible: Sequence[str]) -> None:
+    if implausible:  # once a call
+        warnings.warn(f"column {name!r}: {implausible[0]}", LdpWarning, 3)
 
 
 def _answered(
@@ -281,8 +463,7 @@ def _answered(
     with collecting() as implausible:
         known = unnamed(tallies).drop_nulls().alias(tallies.name)
         table, lengths = question.rows(mechanism, *counts(known, question.tallier(mechanism)))
-    if implausible:  # once a call
-        warnings.warn(f"column {tallies.name!r}: {implausible[0]}", LdpWarning, 2)
+    _warn(tallies.name, implausible)
     rows = table.to_struct_array().combine_chunks()
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))

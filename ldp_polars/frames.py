@@ -82,12 +82,7 @@ def perturb_frame(
     >>> ldp_polars.perturb_frame(pl.DataFrame({"day": [1], "crashed": [True], "user": ["u1"]}), plan).columns
     ['crashed', 'day']
     """
-    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
-        raise ParameterError(
-            f"expected a Polars frame, got {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}: "
-            "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
-        )
-    schema = frame.collect_schema()
+    schema = _schema_of(frame)
     checked_plan(plan).check_columns(schema.names())
     refuse_reports({name: schema[name] for name in plan.columns})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
@@ -122,6 +117,16 @@ def perturb_frame(
     return frame.select(drawn.alias(structs), *reports, *kept).unnest(structs).select(*columns, *kept)
 
 
+def _schema_of(frame: Any) -> pl.Schema:
+    """The columns of a frame; a `ParameterError` if it is none."""
+    if not isinstance(frame, (pl.DataFrame, pl.LazyFrame)):
+        raise ParameterError(
+            f"expected a Polars frame, got {type(frame).__module__.partition('.')[0]}.{type(frame).__name__}: "
+            "pl.from_pandas(frame) or pl.from_arrow(table) makes one"
+        )
+    return frame.collect_schema()
+
+
 def _is_column(ids: pl.Expr | str | None) -> bool:
     """Whether ids are one column by its name, or none."""
     if ids is None:
@@ -149,6 +154,7 @@ def histograms(
     simultaneous: bool = False,
     consistency: Consistency | None = None,
     population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
@@ -168,6 +174,8 @@ def histograms(
         simultaneous: see `histogram`.
         consistency: see `histogram`.
         population: see `histogram`.
+        person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
+            window are taken together.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
             warning. Raw Booleans look like reports of randomized response.
 
@@ -199,7 +207,7 @@ def histograms(
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
-        groups.entries(name, mechanism, ask).with_columns(value, pl.lit(name).alias("column_name"))
+        groups.entries(name, mechanism, ask, person).with_columns(value, pl.lit(name).alias("column_name"))
         for name, mechanism in plan.oracles.items()
     ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
@@ -215,6 +223,7 @@ def estimates(
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
     population: Population = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> dict[str, Frame]:
     """Estimate every column of a frame of reports, each in a table of its own.
@@ -227,6 +236,7 @@ def estimates(
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
         population: of histograms and means, unless ``ask`` says it: see `histogram`.
+        person: see `histograms`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -250,7 +260,7 @@ def estimates(
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
     for name, mechanism in plan.columns.items():
-        table = groups.entries(name, mechanism, asked[name])
+        table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
@@ -288,9 +298,10 @@ class Groups:
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
-    def entries(self, name: str, mechanism: Mechanism, how: Question[Any]) -> pl.LazyFrame:
+    def entries(self, name: str, mechanism: Mechanism, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
-        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how))
+        whose = None if person is None else cs.by_name(person)
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
@@ -420,7 +431,8 @@ def explain(
         plan: mechanisms by column.
         id: whose record it is, to say what a person spends with as many records as there are of one: of the person in
             the middle (the median) and of the one with the most, whose are then ``total``.
-        keyed: whether the noise is keyed, for what several reports of one person spend.
+        keyed: whether the noise is keyed, for what several reports of one person spend; with ``id`` the margin is that
+            of reports whose noise is common to all of a person.
         total: see `PrivacyPlan.explain`.
         delta: see `PrivacyPlan.explain`.
 
@@ -450,6 +462,8 @@ def explain(
     spent = checked_plan(plan).epsilon_of(most, changes=None, keyed=keyed)
     if total is None and most > 1 and math.isfinite(spent):
         how["total"] = spent
+    numbers = each.to_numpy().astype(float)
+    how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
     people = f"{len(each):,} people, "
     people += (
@@ -610,7 +624,7 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
     Raises:
         MechanismMismatchError: typed reports of another mechanism.
     """
-    schema = reports.collect_schema()
+    schema = _schema_of(reports)
     checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
         dtype = schema[name]

@@ -73,11 +73,16 @@ class LdpExpr(_Namespace[pl.Expr]):
     mean = _Method(estimating.mean)
     distribution = _Method(estimating.distribution)
     heavy_hitters = _Method(estimating.heavy_hitters)
+    range = _Method(estimating.range)
+    quantiles = _Method(estimating.quantiles)
+    median = _Method(estimating.median)
+    cdf = _Method(estimating.cdf)
 
     weight = _Method(weighing.weight)
     total = _Method(weighing.total)
     ratio = _Method(weighing.ratio)
-    quantiles = _Method(weighing.quantiles)
+    weighted_quantiles = _Method(weighing.weighted_quantiles)
+    weighted_mean = _Method(weighing.weighted_mean)
     linear_fit = _Method(weighing.linear_fit)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -18,6 +18,7 @@ from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker
 _RATIO = dtype_of(pa.struct(list(core.Ratio.arrow_schema())))
 _TOTAL = dtype_of(pa.struct(list(core.Total.arrow_schema())))
 _FIT = pl.List(dtype_of(pa.struct(list(FIT_SCHEMA))))
+_WEIGHTED = dtype_of(pa.struct(list(core.WeightedMean.arrow_schema())))
 _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
@@ -31,7 +32,7 @@ def weight(
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
-    product is a weight of both values. See `total`, `ratio` and `quantiles` for what sums of them estimate.
+    product is a weight of both values. See `total`, `ratio` and `weighted_quantiles` for what sums of them estimate.
 
     Args:
         expr: a column of reports (or its name).
@@ -134,7 +135,61 @@ def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence:
     return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
 
 
-def quantiles(
+def weighted_mean(
+    expr: pl.Expr | str,
+    *,
+    weights: pl.Expr | str | None = None,
+    groups: pl.Expr | str | None = None,
+    shares: Mapping[Any, float] | None = None,
+    confidence: float = 0.95,
+) -> pl.Expr:
+    """Aggregate to the mean of a population by survey weights or known shares of groups; see `ldp_core.weighted_mean`.
+
+    Args:
+        expr: a column of numbers, as `weight` makes them of reports: the mean is then the share of the value.
+        weights: a column: how many people each stands for. Default: all as many.
+        groups: a column of public groups, with ``shares``.
+        shares: of each group in the population (post-stratification).
+        confidence: of the interval, in (0, 1).
+
+    Returns:
+        A ``Struct{mean, standard_error, low, high, n, effective}`` a group.
+
+    Raises:
+        ParameterError, InputError: when run, see `ldp_core.weighted_mean`; nulls.
+
+    >>> import polars as pl, ldp_polars
+    >>> df = pl.DataFrame({"w": [1.5, -0.5, 1.5, 0.5], "sex": ["f", "m", "f", "m"]})
+    >>> df.select(ldp_polars.weighted_mean("w", groups="sex", shares={"f": 0.5, "m": 0.5})).unnest("w")["mean"].item()
+    0.75
+    """
+    columns = {"weights": weights, "groups": groups}
+    given = {name: column for name, column in columns.items() if column is not None}
+    options: dict[str, Any] = {
+        "names": tuple(given),
+        "shares": shares,
+        "confidence": check_open("confidence", confidence),
+    }
+    return _aggregated([expr, *given.values()], partial(_weighted_mean, **options), _WEIGHTED)
+
+
+def _weighted_mean(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, names: Sequence[str], **options: Any
+) -> pl.Series:
+    """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
+    numbers, *others = inputs
+    nulls = [column.name for column in inputs if column.null_count()]
+    if nulls:
+        raise InputError(f"columns {nulls} have nulls: leave these rows out, or give them a group and a weight")
+    columns: dict[str, Any] = {
+        name: column.to_list() if name == "groups" else _without_nulls([column])[0]
+        for name, column in zip(names, others, strict=True)
+    }
+    found = core.weighted_mean(_without_nulls([numbers])[0], **columns, **options)
+    return _one(numbers.name, found, return_dtype)
+
+
+def weighted_quantiles(
     expr: pl.Expr | str, probabilities: Sequence[float], weights: pl.Expr | str, *, confidence: float = 0.95
 ) -> pl.Expr:
     """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
@@ -155,7 +210,7 @@ def quantiles(
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"minutes": range(1, 101), "w": 1.0})
-    >>> df.select(ldp_polars.quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
+    >>> df.select(ldp_polars.weighted_quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
     checked = core.weighted_quantiles([], [], probabilities, confidence=confidence)  # what is refused is refused now
@@ -235,7 +290,7 @@ def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "ran
     Browsers say by randomized response whether a page's timing is representative ("high") or was measured while the
     browser started or the machine was busy ("low"): with the probability ``rate`` a fair coin decides, else it is true.
     The specification (W3C, Navigation Timing Level 2, PerformanceTimingConfidence) debiases by these weights; `total`,
-    `ratio` and `quantiles` add intervals, which it lacks. ``1 - weight`` is the weight of "high".
+    `ratio` and `weighted_quantiles` add intervals, which it lacks. ``1 - weight`` is the weight of "high".
 
     Args:
         value: column of "high" and "low".

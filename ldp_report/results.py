@@ -14,6 +14,7 @@ from statistics import median_low
 from typing import Any
 from urllib.parse import unquote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -29,7 +30,20 @@ from ldp_core import (
     PrivacyPlan,
     usual_question,
 )
-from ldp_core.engine import DEAD_LETTERS, RESULTS, View, float_above, plan_of, promise, read_json, text_of, utc, view_of
+from ldp_core.engine import (
+    DEAD_LETTERS,
+    RESULTS,
+    View,
+    float_above,
+    holm,
+    p_values_of,
+    plan_of,
+    promise,
+    read_json,
+    text_of,
+    utc,
+    view_of,
+)
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
 
@@ -80,6 +94,7 @@ class Results:
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
             whom these are a sample.
+        live: whether people look again and again while windows close: what has changed must hold at all looks.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -96,6 +111,7 @@ class Results:
     covered: tuple[Any, Any] | None = None
     population: str | int | None = None
     per_column: bool = False
+    live: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -162,12 +178,27 @@ class Results:
         view = (view_of(rows[0]) if rows else None) or HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
+        told = (
+            None
+            if self.plan is None or self.plan.seed is not None
+            else _changed(
+                groups,
+                view,
+                mechanism,
+                place,
+                anytime=self.live,
+                about="people" if self.population is None else "population",
+            )
+        )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
             "name": name,
-            "alone": view.counts and self.population is None,
+            "alone": (view.counts or view.alone) and self.population is None,
+            "changed": told,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
-            "kind": ("mean", "histogram", "distribution")[len(view.labels)],
+            "kind": ("mean", "histogram" if view.counts else "points", "distribution")[len(view.labels)],
+            "what": view.estimate,
+            "shares": view.shares,
             "mechanism": "" if mechanism is None else mechanism.title,
             "epsilon": spent if mechanism is None else mechanism.epsilon,
             "confidence": confidence,
@@ -183,6 +214,60 @@ class Results:
                 )
             ],
         }
+
+
+def _changed(
+    groups: Mapping[tuple[int | None, str], list[Row]],
+    view: View,
+    mechanism: Mechanism | None,
+    place: Mapping[Any, int | None],
+    **how: Any,
+) -> str | None:
+    """What the last window has otherwise than the one before, in words; None where there are not two to compare."""
+    windows = sorted(window for window in place if window is not None)
+    last = windows[-1] if windows else None
+    before = next((window for window in reversed(windows) if last is not None and window[1] <= last[0]), None)
+    if mechanism is None or last is None or before is None or len(view.labels) > 1:
+        return None
+    found: list[tuple[str, float, float]] = []
+    p_values: list[float] = []
+    for key in dict.fromkeys(key for _, key in groups):
+        sides = [_numbers(groups.get((place[window], key), ()), view) for window in (before, last)]
+        words = [word for word in sides[0] if word in sides[1]]
+        if words:
+            n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
+            p = p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
+            if p is None:
+                return None
+            named = [", ".join(filter(None, (key, word))) for word in words]
+            found += zip(named, *estimates.tolist(), strict=True)
+            p_values += p.tolist()
+    if not found:
+        return None
+    order = np.argsort(adjusted := holm(np.array(p_values)), kind="stable").tolist()
+    scale, unit = (100, " %") if view.labels else (1, "")
+    said = [
+        f"{name} {scale * one:.3g} to {scale * two:.3g}{unit}".strip()
+        for name, one, two in (found[i] for i in order if adjusted[i] < _LEVEL)
+    ]
+    more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
+    what = f"changed: {'; '.join(said[:_TOLD])}{more}" if said else "nothing has changed beyond chance"
+    looks = ", at all looks together" if how["anytime"] else ""
+    return f"Last window against the one before: {what} (5 %, of all together{looks}; for other people or fresh noise)."
+
+
+_LEVEL, _TOLD = 0.05, 5
+
+
+def _numbers(rows: Iterable[Row], view: View) -> dict[str, tuple[float, float, float]]:
+    """By value n, the share or mean, and its standard error; of rows that say them."""
+    found = {}
+    for row in rows:
+        n, one, error = (_number(row.get(name)) for name in ("n", view.estimate, "standard_error"))
+        if n and one is not None and error is not None:
+            by = n if view.labels else 1.0
+            found[_word(row.get(view.labels[0])) if view.labels else ""] = n, one / by, error / by
+    return found
 
 
 def _searched(mechanism: Mechanism) -> bool:

@@ -47,7 +47,7 @@ class LivePage:
         self._lock = threading.Lock()
         self._letters: list[Row] = []
         columns: dict[str, list[Row]] = {column: [] for column in plan.columns}
-        self._results = Results(columns, self._letters, plan, confidence, name, per_column=True)
+        self._results = Results(columns, self._letters, plan, confidence, name, per_column=True, live=True)
         self._counted: Counter[str] = Counter()
         self._version = 0
         self._ended = False

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
+from apache_beam.transforms.combiners import TupleCombineFn
 from typing_extensions import override
 
 from ldp_beam.elements.batches import as_reports
@@ -162,6 +163,17 @@ class TallyCombineFn(beam.CombineFn):
     def infer_output_type(self, input_type: Any) -> Any:
         """`Tally`: Beam asks for it, though its base class does not have it."""
         return Tally
+
+
+class TalliesCombineFn(TupleCombineFn):
+    """Tuples of tallies, one of each mechanism, to their sums."""
+
+    def __init__(self, mechanisms: Iterable[Mechanism]) -> None:
+        super().__init__(*map(TallyCombineFn, mechanisms))  # type: ignore[no-untyped-call]
+
+    @override
+    def get_accumulator_coder(self) -> Any:
+        return beam.coders.TupleCoder([AccumulatorCoder() for _ in self._combiners])
 
 
 class Doubts:

@@ -51,19 +51,24 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, Consistency, Population, check_open, seconds
+from ldp_core.engine import I64, Ask, Consistency, Population, check_open, seconds
 
 
-class EstimateOptions(TypedDict, total=False):
-    """Keyword arguments of every transform that estimates; see `Estimate`."""
+class StreamOptions(TypedDict, total=False):
+    """Keyword arguments of every transform that answers by window and key; see `Estimate`."""
 
-    window: WindowLike
     event_time: str | None
     time_unit: TimeUnit
     by: Iterable[str]
     trigger: TriggerFn | None
-    accumulation_mode: Any
     allowed_lateness: float | str
+
+
+class EstimateOptions(StreamOptions, total=False):
+    """Keyword arguments of every transform that estimates; see `Estimate`."""
+
+    window: WindowLike
+    accumulation_mode: Any
     fill: Fill | None
     fill_keys: Iterable[Key] | None
 
@@ -180,10 +185,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     ) -> None:
         super().__init__()
         check_open("confidence", confidence)
-        if question is None:
-            asked = usual_question(mechanism, confidence)
-        else:
-            asked = question_of(question, confidence=confidence)
+        asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
@@ -225,6 +227,22 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._accumulation_mode = modes.get(accumulation_mode or "accumulating", accumulation_mode)
         self._lateness = lateness
 
+    def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
+        """The question; another class may ask of several tallies, with one that has the same methods."""
+        if question is None:
+            return usual_question(mechanism, confidence)
+        return question_of(question, confidence=confidence)
+
+    def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
+        """What the question is asked of, by key: tallies."""
+        total = TallyCombineFn(self._mechanism, self._question)
+        summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
+        return summed
+
+    def _rows_of(self, **how: bool) -> RowsOf:
+        """What makes rows of what is summed."""
+        return RowsOf(self._column, self._by, self._mechanism, self._question, **how)
+
     def _partial_tallies(self) -> PartialTallies:
         options: dict[str, Any] = {
             "windows": self._windows,
@@ -260,16 +278,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
-        total = TallyCombineFn(self._mechanism, self._question)
-        tallies = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
-        rows_of = _RowsOf(
-            self._column,
-            self._by,
-            self._mechanism,
-            self._question,
-            bounded=tallies.is_bounded,
-            filled=self._fill is not None,
-        )
+        tallies = self._summed(partials)
+        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
@@ -302,7 +312,7 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
     return tuple(map(tuple, out))
 
 
-class _RowsOf(beam.DoFn):
+class RowsOf(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
     def __init__(
@@ -332,6 +342,7 @@ class _RowsOf(beam.DoFn):
         self._tallier = self._question.tallier(self._mechanism)
         self._tail = (self._question.confidence, self._mechanism.epsilon, self._mechanism.fingerprint)
 
+    @override
     def process(
         self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
@@ -340,10 +351,15 @@ class _RowsOf(beam.DoFn):
             # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
             # once: it forgets the window after its pane, and then closes it again
             return
+        self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)
+        ends = (MIN_TIMESTAMP, MAX_TIMESTAMP) if whole else (window.start, window.end)
+        yield from self._rows(ends, pane, key, tally.n, np.array([tally.n]), tally.counters[np.newaxis])
+
+    def _rows(self, ends: tuple[Any, Any], pane: Any, key: Key, n: int, *counts: I64, **same: Any) -> Iterator[Any]:
+        """The rows of an answer: of counts as `Question.rows` takes them, with ``same`` in each row."""
         head = (
-            MIN_TIMESTAMP if whole else window.start,
-            MAX_TIMESTAMP if whole else window.end,
+            *ends,
             pane.index,
             PaneInfoTiming.to_string(self._timing(pane)),
             pane.is_first,
@@ -351,13 +367,13 @@ class _RowsOf(beam.DoFn):
             self._column,
             dict(zip(self._by, key, strict=True)),
         )
-        tail = (tally.n, *self._tail)
-        self._tallier.check_tally(tally)
+        tail = (n, *self._tail)
         with self._doubts.about(f"column {self._column!r}"):
-            table, _ = self._question.rows(self._mechanism, np.array([tally.n]), tally.counters[np.newaxis])
-        if empty := [name for name in self._names if table[name].null_count]:
+            table, _ = self._question.rows(self._mechanism, *counts)
+        if empty := [name for name in self._names if name not in same and table[name].null_count]:
             raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
-        for answer in zip(*(_python(table[name]) for name in self._names), strict=True):
+        columns = [[same[name]] * len(table) if name in same else _python(table[name]) for name in self._names]
+        for answer in zip(*columns, strict=True):
             yield self._row._make((*head, *answer, *tail))
 
     def _timing(self, pane: Any) -> Any:

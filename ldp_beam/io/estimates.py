@@ -105,7 +105,7 @@ def estimate_dict(row: EstimateRow) -> dict[str, Any]:
     ('1970-01-01T00:01:00Z', {'app': 'mail'}, 2.0, None)
     """
     out: dict[str, Any] = {name: value for name, value in row._asdict().items() if name not in _LEFT_OUT}
-    for name in ("window_start", "window_end"):
+    for name in (name for name, value in out.items() if isinstance(value, Timestamp)):
         out[name] = None if _micros(out[name]) is None else out[name].to_utc_datetime().isoformat() + "Z"
     return {**{name: _finite(value) for name, value in out.items()}, "key": dict(row.key)}
 

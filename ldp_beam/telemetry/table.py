@@ -47,10 +47,7 @@ def estimate_tables(
 
 
 def _numbers(rows: pa.Table, view: View, top: int) -> str:
-    cells = [
-        [*_head(row), f"{row['n']:,}", f"{row[view.estimate]:.4g} ± {(row['high'] - row['low']) / 2:.2g}"]
-        for row in rows.sort_by("window_start").to_pylist()
-    ]
+    cells = [[*_head(row), f"{row['n']:,}", _cell(row, view)] for row in rows.sort_by("window_start").to_pylist()]
     return aligned([["window start", *_keys(rows), "n", view.estimate], *cells])
 
 
@@ -81,15 +78,27 @@ def _start(row: dict[str, Any]) -> str:
 
 def _values(rows: pa.Table, view: View, top: int) -> str:
     [label] = view.labels
-    totals = rows.group_by(label).aggregate([(view.estimate, "sum")])
-    totals = totals.sort_by([(f"{view.estimate}_sum", "descending")])
-    values = [text_of(value) for value in totals[label].to_pylist()[:top]]
+    labels = pc.unique(rows[label])
+    if view.counts:
+        totals = rows.group_by(label).aggregate([(view.estimate, "sum")])
+        labels = totals.sort_by([(f"{view.estimate}_sum", "descending")])[label][:top]
+    values = [text_of(value) for value in labels.to_pylist()[:: -(-len(labels) // top)]]
     cells: dict[tuple[str, ...], dict[str, str]] = {}
     for row in rows.sort_by("window_start").to_pylist():
         line = cells.setdefault(_head(row), {"n": f"{row['n']:,}"})
-        line[text_of(row[label])] = f"{row[view.estimate]:,.0f} ± {(row['high'] - row['low']) / 2:,.0f}"
+        line[text_of(row[label])] = _cell(row, view)
     heading = ["window start", *_keys(rows), "n", *values]
     return aligned([heading, *([*key, line["n"], *(line.get(v, "") for v in values)] for key, line in cells.items())])
+
+
+def _cell(row: dict[str, Any], view: View) -> str:
+    found, low, high = row[view.estimate], row["low"], row["high"]
+    if not isinstance(low, (int, float)):  # a word
+        return f"{found} ({low} to {high})"
+    half = (high - low) / 2
+    if view.shares:
+        return f"{found:.2%} ± {half:.2%}"
+    return f"{found:,.0f} ± {half:,.0f}" if view.counts else f"{found:.4g} ± {half:.2g}"
 
 
 def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int]) -> str:

@@ -4,6 +4,7 @@ LdpReadCsv, LdpReadNdjson: files -> rows, or Arrow batches
 LdpReadParquet: files -> Arrow batches, for the others     LdpWriteEstimates: rows of answers -> files
 LdpPerturb: rows -> rows of reports
 LdpEstimate: rows, of reports or of values -> rows of answers to any question
+LdpCompare: rows of reports -> rows of differences between each window and the one before
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
 LdpBoundContributions, LdpDeduplicate, LdpPrivacyLedger: rows -> those of them that may be perturbed
 
@@ -18,6 +19,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from ldp_beam.estimates.comparing import Compare
 from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
 from ldp_beam.io.estimates import WriteEstimates
 from ldp_beam.io.files import ReadCsv, ReadNdjson, ReadParquet
@@ -29,6 +31,7 @@ from ldp_core import Mechanism, ParameterError, PlanError
 __all__ = [
     "PROVIDERS",
     "LdpBoundContributions",
+    "LdpCompare",
     "LdpDeduplicate",
     "LdpEstimate",
     "LdpHistogram",
@@ -125,6 +128,10 @@ class LdpHistogram(_Estimate, makes=Histogram):
 
 class LdpPrivateHistogram(_Estimate, makes=PrivateHistogram):
     """`LdpPerturb` and `LdpHistogram` in one step: from rows of raw values; reports never leave memory."""
+
+
+class LdpCompare(_Estimate, makes=Compare):
+    """By how much each window differs from the one before, from rows of reports; see `Compare`."""
 
 
 class LdpBoundContributions(LdpTransform, makes=BoundContributions):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain
-from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.interval import Bounded
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -33,7 +33,7 @@ def inputs_of(m: Mechanism) -> list[Any]:
         labels = inputs.labels
         values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
         return values if inputs.unmatched == "error" else [*values, *_outside(inputs), None]
-    if isinstance(inputs, Interval):
+    if isinstance(inputs, Bounded):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2
         beyond = [] if inputs.unmatched == "error" else [high + (high - low)]

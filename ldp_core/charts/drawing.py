@@ -73,6 +73,13 @@ def draw(
     about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
+    if view.curve:
+        if truth is not None:
+            raise ParameterError("truth= is for values and for single numbers: a picture of a curve has none")
+        return themed(_curve(rows, n=n, width=width, **about), theme)
+    if len(view.labels) == 1 and not (view.counts or view.shares):  # numbers, of which bars from 0 would say nothing
+        of_label = [{"group": text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
+        return themed(draw_means(of_label, truth=truth, unit=view.unit, n=n, **about), theme)
     if len(view.labels) == 1:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
@@ -177,6 +184,7 @@ def draw_means(
     name: str,
     title: str,
     population: str | int | None = None,
+    n: int | None = None,
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
 
@@ -188,6 +196,7 @@ def draw_means(
         name: of the column, for its axis.
         title: what is shown above.
         population: whom the intervals are about.
+        n: the number of reports; default: the sum of those of the rows.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -209,12 +218,41 @@ def draw_means(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
     layers = [*_intervals(base, held=bool(known)), points]
-    total = None if any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
+    total = n if n is not None or any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
     notes = [_about(total, confidence, population)]
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
         notes.append("diamonds: the truth")
     return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
+
+
+def _curve(
+    rows: Sequence[Row],
+    *,
+    n: int | None,
+    confidence: float | None,
+    name: str,
+    title: str,
+    width: int,
+    population: str | int | None,
+) -> Chart:
+    """Cumulative shares as a line of steps, with a band; ``rows`` have value, count (the share), low, high."""
+    alt = altair()
+    numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
+    shown = [
+        {"value": row["value"] if numbers else text_of(row["value"]), **{end: finite(row[end]) for end in _ENDS}}
+        for row in rows
+    ]
+    kind, scale = ("Q", {"scale": alt.Scale(zero=False, nice=False)}) if numbers else ("N", {"sort": None})
+    x = alt.X(f"value:{kind}", title=name or ("number" if numbers else "value"), axis=alt.Axis(grid=False), **scale)
+    base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
+    y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
+    step = {"interpolate": "step-after"} if numbers else {}
+    tooltip = [alt.Tooltip(f"value:{kind}"), *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
+    band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
+    line = base.mark_line(**step).encode(y=y, tooltip=tooltip)
+    notes = [_about(n, confidence, population)]
+    return alt.layer(band, line).properties(width=width, height=240, title=heading(title, notes))
 
 
 def _areas(
@@ -406,7 +444,13 @@ def of_column(what: str, name: str) -> str:
 
 
 def finite(x: Any) -> float | None:
-    """A number; None for what JSON has no number for."""
+    """A number; None for what JSON has no number for.
+
+    Raises:
+        ParameterError: a word, as a quantile may be.
+    """
+    if isinstance(x, str):
+        raise ParameterError("quantiles that are words have no picture: ask for the curve, which has (cdf)")
     return float(x) if x is not None and math.isfinite(x) else None
 
 

@@ -141,6 +141,21 @@ class Question(Declared, ABC, Generic[R_co]):
             ParameterError: see `check`.
         """
 
+    def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> R_co:
+        """The answer, where several reports may be of one person: with intervals of independent people.
+
+        Args:
+            mechanism: that made the reports.
+            reports: what it returned.
+            persons: whose they are: integers, text or binary, one a report. A pseudonym that is made for this will do.
+            column: what to call the reports in an error message.
+
+        Raises:
+            InputError: persons that are no ids.
+            ParameterError: see `check`; or there are no such intervals of this kind of question.
+        """
+        raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
+
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.
 

@@ -22,7 +22,7 @@ and 2 d of them have the first false alarm 2 d times as early, at the earliest.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.comparison import Compare, domain_of
 from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_epsilon
 from ldp_core.tables import Row, Table
 from ldp_core.tally import Tally
 
@@ -63,7 +64,7 @@ class Change(Row):
 
 def changes(
     mechanism: Mechanism,
-    tallies: Sequence[Tally],
+    tallies: Iterable[Tally],
     *,
     run_length: float = 1000,
     shift: float = 1.0,
@@ -84,7 +85,7 @@ def changes(
         A row an alarm, in order of the windows.
 
     Raises:
-        ParameterError: a run length below 10, a shift that is not positive; what `compare` refuses.
+        ParameterError: a run length below 10, a shift that is not positive, no list; what `compare` refuses.
         MechanismMismatchError: a tally is another mechanism's.
 
     >>> from ldp_core import RandomizedResponse
@@ -97,31 +98,34 @@ def changes(
     """
     if same_people:
         raise ParameterError("a CUSUM is for windows of different people, or fresh noise: leave out same_people")
-    if not 10 <= run_length < math.inf:
-        raise ParameterError(f"run_length must be a number of windows, at least 10, got {run_length!r}")
-    if not 0 < shift < math.inf:
-        raise ParameterError(f"shift must be a positive number of standard errors, got {shift!r}")
-    k = shift / 2
+    windows = check_epsilon("run_length", run_length)
+    if windows < 10:
+        raise ParameterError(f"run_length must be a number of windows, at least 10, got {windows!r}")
+    k = check_epsilon("shift", shift) / 2
+    if not isinstance(tallies, Iterable) or isinstance(tallies, str):
+        raise ParameterError(f"tallies must be a list of tallies, one a window, got {type(tallies).__name__}")
+    made = list(tallies)
     asked = Compare(same_people=same_people)
     asked.check(mechanism)
     domain = domain_of(mechanism)
     labels: Sequence[Any] = (None,) if domain is None else domain.values
-    limit = threshold(run_length * 2 * len(labels), k)
-    for tally in tallies:
+    limit = threshold(windows * 2 * len(labels), k)
+    for tally in made:
         mechanism.check_tally(tally)
+    mechanism.check_total(sum(tally.n for tally in made))
     found: list[Change] = []
-    first, sums, since = 0, np.zeros((2, len(labels))), np.zeros((2, len(labels)), np.int64)
-    n = np.array([tally.n for tally in tallies])
-    counters = np.array([tally.counters for tally in tallies])
-    for window in range(1, len(tallies)):
-        before = n[first:window].sum(), counters[first:window].sum(axis=0)
-        z = asked.scores(mechanism, np.array([[before[0], n[window]]]), np.array([[before[1], counters[window]]]))[0]
+    sums, since = np.zeros((2, len(labels))), np.zeros((2, len(labels)), np.int64)
+    before = mechanism.empty_tally()
+    for window, tally in enumerate(made):
+        n, counters = np.array([[before.n, tally.n]]), np.array([[before.counters, tally.counters]])
+        z = asked.scores(mechanism, n, counters)[0]
         since = np.where(sums == 0, window, since)
         sums = np.maximum(sums + np.array([z, -z]) - k, 0)
         alarms = np.argwhere(sums > limit).tolist()
         found += [Change(labels[v], window, int(since[i, v]), ("up", "down")[i]) for i, v in alarms]
+        before = before + tally
         if alarms:
-            first, sums = window + 1, np.zeros_like(sums)  # (those of the alarm were chosen by it)
+            before, sums = mechanism.empty_tally(), np.zeros_like(sums)  # (those of the alarm were chosen by it)
     return Table(tuple(found))
 
 

@@ -54,8 +54,9 @@ from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import Declared, check_choice, check_flag, check_integer, check_open, parameter
+from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, aligned
-from ldp_core.tally import Tally
+from ldp_core.tally import MOST, Tally
 
 TIGHTEST = 10_000
 """Reports of each side at which intervals of ``anytime=True`` are tightest."""
@@ -192,7 +193,7 @@ _SHOWN = 20
 def _check_anytime(name: str, value: bool | int | None) -> int | None:
     if value is None or isinstance(value, bool):
         return TIGHTEST if value else None
-    return check_integer(name, value, 1)
+    return check_integer(name, value, 1, MOST)
 
 
 def _check_people(name: str, value: bool | None) -> bool | None:
@@ -207,6 +208,8 @@ class Compare(Declared):
     >>> Compare(anytime=True).schema(RandomizedResponse(epsilon=1.0)).names[:5]
     ['value', 'before', 'after', 'difference', 'standard_error']
     """
+
+    name: ClassVar[str] = "comparison"
 
     confidence: float = parameter(check_open, default=0.95)
     simultaneous: bool = parameter(check_flag, default=False)
@@ -230,6 +233,11 @@ class Compare(Declared):
             raise ParameterError("anytime is for sides of different people: leave out same_people")
         if self.about == "people" and not isinstance(mechanism, Comparable):
             raise ParameterError("the standard error of a mean is about a population: about='people' is for histograms")
+
+    def tallier(self, mechanism: Any) -> Tallier:
+        """What makes the tallies of both sides: the mechanism, as of a `Question`."""
+        made: Tallier = mechanism
+        return made
 
     def schema(self, mechanism: Any) -> pa.Schema:
         """Columns of `rows`: ``value``, of the values' own type (null text of a mean), and those in `ANSWER`."""
@@ -281,9 +289,7 @@ class Compare(Declared):
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
 
         squares = self._scores(one, two, at_pooled) ** 2
-        information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
-        p_values = np.where(empty, 1.0, self._p(squares, np.ones(squares.shape, np.int64), information))
-
+        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled))
         test = self._test(mechanism, one, two, pooled) if isinstance(mechanism, Comparable) else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
         each = np.ones(len(n))
@@ -315,6 +321,12 @@ class Compare(Declared):
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
         return self._scores(one, two, _pooled(one, two)[1])
+
+    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
+        """float64[k, d], of each difference by itself."""
+        squares = self._scores(one, two, at_pooled) ** 2
+        information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
+        return self._p(squares, np.ones(squares.shape, np.int64), information)
 
     def _scores(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
         errors, differences = self._added(*at_pooled), two.estimates - one.estimates
@@ -385,6 +397,36 @@ def side_of(mechanism: Any, n: I64, counters: I64, about: About) -> Side:
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side
+
+
+def p_values_of(
+    mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False, about: About = "people"
+) -> F64 | None:
+    """p-values, float64[d], of differences between two sides of which only the estimates are left.
+
+    Args:
+        mechanism: that made the reports.
+        n: int64[2], numbers of reports, at least 1.
+        estimates: float64[2, d]: unbiased shares, or means (d = 1).
+        errors: float64[2, d]: standard errors.
+        anytime: see `compare`.
+        about: whom the errors of shares are about. Those of noise alone, ``"people"``, get the error of sampling here.
+
+    Returns:
+        None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
+    """
+    is_oracle = isinstance(mechanism, Comparable)
+    if mechanism.memoized or not (is_oracle or isinstance(mechanism, Averaging)):
+        return None
+    if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
+        return None
+    b = mechanism.rates.b if is_oracle else 0.0
+    sampled = float(is_oracle and about == "people")
+    of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
+    one, two = (
+        Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, sampled) for i in (0, 1)
+    )
+    return np.asarray(Compare(anytime=anytime).p_values(one, two, _pooled(one, two)[1])[0])
 
 
 def compare(

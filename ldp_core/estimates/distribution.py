@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Question, Result, refuse_mechanism, z_score
+from ldp_core.estimates.base import Question, Result, refuse_mechanism
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter, shown
 from ldp_core.tables import SHARE, View, aligned, html, preformatted
@@ -33,7 +33,7 @@ class Distribution(Result):
         low, high: float64[k], ends of the confidence interval of each frequency.
         grid: float64[m + 1], where the cumulative distribution is known, low and high included.
         cumulative: float64[m], the share of numbers up to each point of the grid but the first.
-        cumulative_errors: float64[m], its errors, with the bias that intervals allow for.
+        cumulative_low, cumulative_high: float64[m], ends of the confidence interval of each of these shares.
         n: number of reports.
         confidence: of the intervals, of each one.
         method: ``"ems"``, ``"em"``, or ``"unbiased"``.
@@ -57,7 +57,8 @@ class Distribution(Result):
     high: F64
     grid: F64
     cumulative: F64
-    cumulative_errors: F64
+    cumulative_low: F64
+    cumulative_high: F64
     n: int
     confidence: float
     method: str
@@ -86,29 +87,25 @@ class Distribution(Result):
         return found
 
     def quantile_interval(self, share: float) -> tuple[float, float]:
-        """Ends of the interval of a quantile: where the share, an error bar up and down, crosses the quantile's.
+        """Ends of the interval of a quantile: where the intervals of cumulative shares begin and end to hold the share.
 
-        Of the confidence that the frequencies have, by the normal approximation. Where a number counts for the two
-        nearest centers (``method="unbiased"``), the share that is counted up to a center is at least that of the
-        numbers up to it, and at most that of the numbers up to the next one. So ends are centers.
+        Of the confidence that the frequencies have (R. S. Woodruff, JASA 47(260), 1952). Nothing is taken for granted
+        between the points of the grid, so that ends are of these points. Where a number counts for the two nearest
+        centers (``method="unbiased"``), the share that is counted up to a center is at least that of the numbers up to
+        it, and at most that of the numbers up to the next one. So ends are centers then.
 
         Raises:
             ParameterError: share outside [0, 1].
         """
-        share = _checked(share)
-        half = z_score(self.confidence) * self.cumulative_errors
-        if self.method == "unbiased":
-            return self._between_centers(self.cumulative - half, self.cumulative + half, share)
-        return self._inverse(self.cumulative + half, share), self._inverse(self.cumulative - half, share)
-
-    def _between_centers(self, low: F64, high: F64, share: float) -> tuple[float, float]:
-        """The last center up to which fewer than a share are; and the first one up to which as many are for certain."""
+        share, low, high = _checked(share), self.cumulative_low, self.cumulative_high
         if np.isnan(low).any():
             return math.nan, math.nan
         fewer = int(np.argmax(np.append(high >= share, True)))
-        from_here = len(low) - int(np.argmax(np.append(low[::-1] < share, True)))
-        ends = np.concatenate((self.grid[:1], self.centers, self.grid[-1:]))
-        return float(ends[fewer]), float(ends[min(from_here + 2, len(ends) - 1)])
+        reached = len(low) - int(np.argmax(np.append(low[::-1] < share, True)))
+        ends, beyond = self.grid, 1
+        if self.method == "unbiased":
+            ends, beyond = np.concatenate((self.grid[:1], self.centers, self.grid[-1:])), 2
+        return float(ends[fewer]), float(ends[min(reached + beyond, len(ends) - 1)])
 
     def _inverse(self, cumulative: F64, share: float) -> float:
         """Where the line through the points (grid, cumulative) reaches a share; the right end if it never does."""
@@ -185,6 +182,7 @@ class DistributionEstimate(Question[Distribution]):
         confidence: of the intervals, in (0, 1).
         buckets: how many the result has; None: the mechanism's own, of `SquareWave` at most 40.
         method: of `SquareWave.distribution`; None: its default.
+        assume: of `SquareWave.distribution`; None: nothing, so that intervals hold for every population.
 
     Raises:
         ParameterError: confidence outside (0, 1). (Of the others `check` says, by a ParameterError too, whether the
@@ -202,6 +200,7 @@ class DistributionEstimate(Question[Distribution]):
     confidence: float = parameter(check_open, default=0.95)
     buckets: int | None = parameter(default=None)
     method: str | None = parameter(default=None)
+    assume: str | None = parameter(default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -215,7 +214,7 @@ class DistributionEstimate(Question[Distribution]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Distribution:
-        options = {"buckets": self.buckets, "method": self.method}
+        options = {"buckets": self.buckets, "method": self.method, "assume": self.assume}
         given = {name: value for name, value in options.items() if value is not None}
         known = signature(mechanism.distribution).parameters
         for name in given.keys() - known.keys():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -13,6 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import (
     Population,
     Question,
@@ -21,6 +22,14 @@ from ldp_core.estimates.base import (
     refuse_mechanism,
     sampled_part,
     z_score,
+)
+from ldp_core.estimates.clusters import (
+    check_persons_population,
+    check_repeats,
+    codes_of,
+    student,
+    tallies_of,
+    variance_of_sum,
 )
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
@@ -210,6 +219,9 @@ class HistogramEstimate(Question[Histogram]):
             ``"many"``: a large population of which they are a random sample. N: a population of N people. With a true
             share f a share has f (1 - f) / n times `sampled_part` more variance: the noise has mean 0 whoever is in the
             sample. The interval is Wilson's score interval, of that variance; so it holds near shares of 0 and 1.
+        repeats: the most reports of one person, where some have several. The variance is at most so many times that of
+            independent reports (`ldp_core.estimates.clusters` has the proof), and is taken to be. `of_persons` needs no
+            such bound. Default: one report of each.
 
     Raises:
         ParameterError: confidence outside (0, 1), or an unknown method; when asked: more reports than people.
@@ -230,6 +242,7 @@ class HistogramEstimate(Question[Histogram]):
     simultaneous: bool = parameter(check_flag, default=False)
     consistency: Consistency | None = parameter(_check_consistency, default=None)
     population: Population = parameter(check_population, default=None)
+    repeats: int | None = parameter(check_repeats, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -251,6 +264,41 @@ class HistogramEstimate(Question[Histogram]):
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, self.population)
 
     @override
+    def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> Histogram:
+        """See `Question.of_persons`. The intervals are about a population of many people, or on the safe side.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(epsilon=1.0)
+        >>> same = [True, False, False, True] * 50  # of 200 people, the same each time
+        >>> found = HistogramEstimate(population="many").of_persons(m, same * 9, np.tile(np.arange(200), 9))
+        >>> alone = HistogramEstimate(population="many").result(m, m.tally(same))
+        >>> [round(float(x.frequency_standard_errors[0]), 3) for x in (found, alone)]
+        [0.077, 0.077]
+        """
+        self.check(mechanism)
+        check_persons_population(self.population)
+        if not math.isfinite(mechanism.parts[1]):
+            raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
+        native = mechanism._checked(reports, column)
+        codes, people = codes_of(persons, len(native))
+        tally = mechanism.tally(reports, column=column)
+        return self.of_tallies(mechanism, tally, tallies_of(mechanism, native, codes, people), people)
+
+    def of_tallies(self, mechanism: Any, tally: Tally, persons: Iterable[tuple[I64, I64]], people: int) -> Histogram:
+        """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
+        many = replace(self, population="many", repeats=None)
+        side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
+        each = (mechanism.answers(*some) for some in persons)
+        sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
+        variance = variance_of_sum(sums, people)
+        alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
+        effect = np.divide(np.broadcast_to(variance, alone.shape), alone, out=np.ones_like(alone), where=alone > 0)
+        z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
+        arrays = many._arrays(mechanism, tally.n, tally.counters, effect, student(z, max(people - 1, 1)) / z)
+        asked = (self.confidence, self.simultaneous, self.consistency)
+        return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, "many")
+
+    @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         domain: Domain = mechanism.domain
         numbers = self._arrays(mechanism, n[:, None], counters)
@@ -258,38 +306,57 @@ class HistogramEstimate(Question[Histogram]):
         table = entries(values, np.repeat(n, domain.size), [array.reshape(-1) for array in numbers])
         return table, np.full(len(n), domain.size)
 
-    def _arrays(self, mechanism: Any, n: Any, counters: I64) -> tuple[F64, F64, F64, F64]:
-        """`Counting.debias`, and counts made consistent, of any number of tallies at once."""
+    def _arrays(
+        self, mechanism: Any, n: Any, counters: I64, times: Any = None, reach: float = 1.0
+    ) -> tuple[F64, F64, F64, F64]:
+        """`Counting.debias`, and counts made consistent, of any number of tallies at once.
+
+        Args:
+            mechanism, n, counters: see `rows`.
+            times: the design effect, if it is not that of ``repeats``.
+            reach: how many more standard errors intervals are wide.
+        """
+        times = self.repeats if times is None else times
         counts, errors, low, high = mechanism.debias(
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
         watch(mechanism, n, counters, counts)
-        if self.population is not None:
-            errors, low, high = self._widened(mechanism, n, counters, errors, low, high)
+        if self.population is not None or times is not None:
+            of_noise = (errors, low, high)
+            errors, low, high = self._widened(mechanism, n, counters, of_noise, 1 if times is None else times, reach)
         if self.consistency is not None:
             known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
             total = np.broadcast_to(n, (*known.shape, 1))[known]
             counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism)
         return counts, errors, low, high
 
-    def _widened(self, mechanism: Any, n: Any, counters: I64, *of_noise: F64) -> tuple[F64, F64, F64]:
-        """Errors and ends of intervals, given those of noise alone, with the error of the sample."""
+    def _widened(
+        self, mechanism: Any, n: Any, counters: I64, of_noise: tuple[F64, F64, F64], times: Any, reach: float
+    ) -> tuple[F64, F64, F64]:
+        """Errors and ends of intervals, given those of noise alone, with the error of the sample and of clusters."""
         n = np.broadcast_to(n, (*counters.shape[:-1], 1))
         alone = counted_side(mechanism, n[..., 0], counters)
         answers = alone.n
         sampled_part(self.population, n)  # (who does not answer has reported, too)
         # Those who answer one of several columns are a sample of those who reported.
-        sampled = [np.maximum(n - answers, 0) / np.maximum(n - 1, 1), sampled_part(self.population, answers)]
+        before = alone._replace(sampled=np.maximum(n - answers, 0) / np.maximum(n - 1, 1))
+        after = before
+        if self.population is not None:
+            after = alone._replace(sampled=sampled_part(self.population, answers))
         oracle, *_ = mechanism.answers(n[..., 0], counters)
-        before, after = (alone._replace(sampled=part) for part in sampled)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
-        errors = n * np.sqrt(after.variance(np.clip(after.estimates, 0, 1)))
-        tails = self.simultaneous and math.isfinite(oracle.parts[1])  # (of a regression they are normal)
-        both = [side.ends_together(z, oracle) if tails else side.ends(z) for side in (before, after)]
+        errors = n * np.sqrt(times * after.variance(np.clip(after.estimates, 0, 1)))
+        tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
+        narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, np.where(np.isinf(times), 1, times))
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
-        (low, high) = (n * (wide - narrow) for narrow, wide in zip(*both, strict=True))
-        made = (errors, of_noise[1] + low, of_noise[2] + high)
-        return tuple(np.where(answers > 0, new, old) for new, old in zip(made, of_noise, strict=True))  # type: ignore[return-value]
+        low, high = (of_noise[1 + i] + n * (wide[i] - narrow[i]) for i in (0, 1))
+        there = answers > 0
+        unbounded = there & np.isinf(errors)
+        return (
+            np.where(there, errors, of_noise[0]),
+            np.where(unbounded, -np.inf, np.where(there, low, of_noise[1])),
+            np.where(unbounded, np.inf, np.where(there, high, of_noise[2])),
+        )
 
 
 class Side(NamedTuple):
@@ -314,15 +381,23 @@ class Side(NamedTuple):
         half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
         return (middle - half) / scale, (middle + half) / scale
 
-    def ends_together(self, z: float, oracle: Any) -> tuple[F64, F64]:
-        """`ends` where z is so great that the tails are not normal: see `ldp_core.estimates.tails`."""
-        people = np.broadcast_to(np.maximum(self.n, 1), self.estimates.shape)
+    def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
+        """`ends`, if the variance is so many ``times`` as great.
+
+        Args:
+            z: standard errors.
+            tails: an oracle, where z is so great that its tails are not normal: see `ldp_core.estimates.tails`.
+            times: float64[..., d]; as if so many reports were one.
+        """
+        if tails is None:
+            return self.ends(z * np.sqrt(times))
+        people = np.broadcast_to(np.maximum(self.n, 1) / times, self.estimates.shape)
 
         def score(errors: F64, at: F64) -> F64:
-            found: F64 = oracle.error_score(errors * people, people, self.variance(at) * people**2)
+            found: F64 = tails.error_score(errors * people, people, self.variance(at) * times * people**2)
             return found
 
-        width = z * np.sqrt(self.variance(np.clip(self.estimates, 0, 1)))
+        width = z * np.sqrt(times * self.variance(np.clip(self.estimates, 0, 1)))
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -10,7 +10,16 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.estimates.base import Population, Question, SingleNumber, check_population, refuse_mechanism, sampled_part
+from ldp_core.estimates.base import (
+    Population,
+    Question,
+    SingleNumber,
+    check_population,
+    refuse_mechanism,
+    sampled_part,
+    z_score,
+)
+from ldp_core.estimates.clusters import check_persons_population, check_repeats, codes_of, student, variance_of_sum
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -69,6 +78,8 @@ class MeanEstimate(Question[Mean]):
             spread are not told apart. N: a population of N people. What exceeds the noise of the worst number is
             spread for certain, and is there only in the part that `sampled_part` says.
 
+        repeats: the most reports of one person; see `HistogramEstimate`.
+
     Raises:
         ParameterError: confidence outside (0, 1); when asked: more reports than people.
 
@@ -83,6 +94,7 @@ class MeanEstimate(Question[Mean]):
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
+    repeats: int | None = parameter(check_repeats, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -110,9 +122,27 @@ class MeanEstimate(Question[Mean]):
     def _numbers(self, mechanism: Any, n: I64, counters: I64) -> tuple[F64, F64, F64, F64]:
         """Means, standard errors, and the ends of intervals, of many tallies."""
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
-        if not isinstance(self.population, int):
+        if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        part, some = sampled_part(self.population, n), np.maximum(n, 1)
+        part, some = sampled_part("many" if self.population is None else self.population, n), np.maximum(n, 1)
         spread = np.maximum(error**2 - mechanism.variance(1) / some, 0)
-        shorter = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
-        return mean, error * shorter, mean + (low - mean) * shorter, mean + (high - mean) * shorter
+        times = np.sqrt((self.repeats or 1) * (1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2))
+        return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
+
+    @override
+    def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> Mean:
+        """See `Question.of_persons`. The interval is about a population of many people."""
+        self.check(mechanism)
+        check_persons_population(self.population)
+        weights = mechanism.weights(reports, column=column)
+        codes, people = codes_of(persons, len(weights))
+        tally = mechanism.tally(reports, column=column)
+        alone = replace(self, population=None, repeats=None).result(mechanism, tally)
+        sums, each = (np.bincount(codes, w, minlength=people)[:, None] for w in (weights, None))
+        error = float(np.sqrt(variance_of_sum([(sums, each)], people)[0])) / max(tally.n, 1)
+        z = z_score(self.confidence)
+        more = (
+            student(z, max(people - 1, 1)) * error - z * alone.standard_error
+        )  # (what else there is in the interval stays)
+        low, high = alone.low - more, alone.high + more
+        return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")

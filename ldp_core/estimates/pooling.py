@@ -16,7 +16,7 @@ may differ from others: a total over *these* people is the sum of the groups' es
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -119,64 +119,91 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
     >>> pooled.values.to_pylist(), bool(pooled.low[0] < 0.6 < pooled.high[0])
     (['a', 'b'], True)
     """
-    z, made = z_score(check_open("confidence", confidence)), list(groups)
-    _check(made)
-    sides = [side_of(m, np.array([t.n]), t.counters[None], "population") for m, t in made]
-    domains = [domain for domain in (domain_of(mechanism) for mechanism, _ in made) if domain is not None]
-    values: Any = pa.nulls(1)
-    if domains:
-        # What is "other" depends on what is listed.
-        alike = len({domain.labels for domain in domains}) == 1
-        lists: list[list[Any]] = [list(domain.values if alike else domain.labels) for domain in domains]
-        common = [value for value in lists[0] if all(value in others for others in lists[1:])]
-        if not common:
-            raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
-        sides = [_of(side, [known.index(v) for v in common]) for side, known in zip(sides, lists, strict=True)]
-        values = domains[0].arrow_values.take(pa.array([lists[0].index(v) for v in common]))
-    estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
-    weights = sum(1 / side.variance(estimate) for side in sides)
-    q: F64 = sum((side.estimates - estimate) ** 2 / side.variance(estimate) for side in sides)[0]  # type: ignore[index]
-    p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
-    arrays = (estimate[0], (weights**-0.5)[0], low[0], high[0], q, p_values)
-    return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in made), confidence)
-
-
-def _check(groups: list[Any]) -> None:
-    """Raise what `pool` raises for groups that do not go together."""
-    if len(groups) < 2:
-        raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(groups)}")
-    for group in groups:
+    made: list[Any] = list(groups)
+    if len(made) < 2:
+        raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(made)}")
+    for group in made:
         if not (isinstance(group, tuple) and len(group) == 2 and isinstance(group[0], Mechanism)):
             raise ParameterError(f"pool takes pairs of a mechanism and its tally, got {type(group).__name__}")
-    if len({id(tally) for _, tally in groups}) < len(groups):
+    if len({id(tally) for _, tally in made}) < len(made):
         raise ParameterError("a tally is there twice: people count once, so give each tally once")
-    for mechanism, tally in groups:
+    for mechanism, tally in made:
         if domain_of(mechanism) is None and not isinstance(mechanism, Averaging):
-            raise refuse_mechanism("pooling", "frequency oracles or mechanisms for numbers", mechanism)
+            continue  # (it has no place here, whatever its tally is)
         mechanism.check_tally(tally)
         if not tally.n:
             raise ParameterError(f"a group of {mechanism.name} has no reports: leave it out")
-    domains = [domain_of(mechanism) for mechanism, _ in groups]
+    return pooled(made, confidence)
+
+
+def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float) -> Pooled:
+    """`pool` of tallies that are the mechanisms' own, of which some may be empty: where it is done by keys."""
+    z = z_score(check_open("confidence", confidence))
+    values, codes = common_values([mechanism for mechanism, _ in groups])
+    sides = [
+        _of(side_of(m, np.array([t.n]), t.counters[None], "population"), places)
+        for (m, t), places in zip(groups, codes, strict=True)
+        if t.n
+    ]
+    if not sides:
+        raise ParameterError("there are no reports of any of the mechanisms")
+    estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
+    variances = np.array([side.variance(_inside(estimate, side)) for side in sides])
+    weights = (1 / variances).sum(axis=0)
+    q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
+    p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
+    arrays = (estimate[0], (weights**-0.5)[0], low[0], high[0], q, p_values)
+    return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in groups), confidence)
+
+
+def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[int]]]:
+    """The values that all mechanisms know, and where each has them; of numbers a null, and the only place.
+
+    Raises:
+        MechanismMismatchError, ParameterError: they do not go together, see `pool`.
+    """
+    for mechanism in mechanisms:
+        if domain_of(mechanism) is None and not isinstance(mechanism, Averaging):
+            raise refuse_mechanism("pooling", "frequency oracles or mechanisms for numbers", mechanism)
+    domains = [domain_of(mechanism) for mechanism in mechanisms]
     if len({domain and domain.kind for domain in domains}) > 1:
         raise MechanismMismatchError(
             "frequency oracles are pooled with those for values of the same kind, numbers with numbers"
         )
-    if None in domains and len({mechanism.inputs for mechanism, _ in groups}) > 1:
-        raise MechanismMismatchError("means are pooled of numbers of one interval: clip the numbers to the same one")
+    there = [domain for domain in domains if domain is not None]
+    if not there:
+        if len({mechanism.inputs for mechanism in mechanisms}) > 1:
+            raise MechanismMismatchError(
+                "means are pooled of numbers of one interval: clip the numbers to the same one"
+            )
+        return pa.nulls(1), [[0] for _ in mechanisms]
+    # What is "other" depends on what is listed.
+    alike = len({domain.labels for domain in there}) == 1
+    lists: list[list[Any]] = [list(domain.values if alike else domain.labels) for domain in there]
+    common = [value for value in lists[0] if all(value in others for others in lists[1:])]
+    if not common:
+        raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
+    codes = [[known.index(value) for value in common] for known in lists]
+    return there[0].arrow_values.take(pa.array(codes[0])), codes
 
 
 def _of(side: Side, codes: list[int]) -> Side:
     """Of some values only."""
-    return side._replace(estimates=side.estimates[:, codes], a=side.a[:, codes], b=np.asarray(side.b)[codes])
+    return side._replace(
+        estimates=side.estimates[:, codes], a=side.a[:, codes], b=np.broadcast_to(side.b, side.a.shape[1:])[codes]
+    )
+
+
+def _inside(f: F64, side: Side) -> F64:
+    """Where there is a variance: of shares in [0, 1]."""
+    return np.clip(f, 0, 1) if side.sampled else f
 
 
 def _root(sides: list[Side], t: float) -> F64:
     """Where the score is t, by bisection: float64[1, k]."""
-    sampled = bool(sides[0].sampled)
 
     def score(f: F64) -> F64:
-        inside = np.clip(f, 0, 1) if sampled else f  # (the variance is that of a share)
-        weights = np.array([1 / side.variance(inside) for side in sides])
+        weights = np.array([1 / side.variance(_inside(f, side)) for side in sides])
         errors = np.array([side.estimates - f for side in sides])
         found: F64 = (weights * errors).sum(axis=0) / np.sqrt(weights.sum(axis=0))
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
@@ -13,6 +14,8 @@ from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.quantiles import CdfEstimate, MedianEstimate, QuantilesEstimate
+from ldp_core.estimates.ranges import RangeEstimate
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.tables import View
@@ -25,6 +28,10 @@ QUESTIONS: tuple[type[Question[Any]], ...] = (
     DistributionEstimate,
     MeanEstimate,
     HistogramEstimate,
+    CdfEstimate,
+    QuantilesEstimate,
+    MedianEstimate,
+    RangeEstimate,
 )
 """What tells the most comes first."""
 
@@ -47,10 +54,10 @@ def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[A
 
 def _usual(mechanism: Mechanism, confidence: float) -> Question[Any] | None:
     for kind in QUESTIONS:
-        question = kind(confidence=confidence)  # type: ignore[call-arg]
         try:
+            question = kind(confidence=confidence)  # type: ignore[call-arg]
             question.check(mechanism)
-        except ParameterError:
+        except ParameterError:  # (or it has options that must be said)
             continue
         return question
     return None
@@ -127,13 +134,13 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     >>> question_of("heavy_hitters:k=5")
     HeavyHittersEstimate(k=5, confidence=0.95, threshold=None)
     >>> question_of({"question": "mean"}, confidence=0.9)
-    MeanEstimate(confidence=0.9, population=None)
+    MeanEstimate(confidence=0.9, population=None, repeats=None)
     """
     if isinstance(asked, Question):
         return asked
     if isinstance(asked, str):
         name, _, options = asked.partition(":")
-        pairs = [option.partition("=") for option in options.split(",") if option]
+        pairs = [option.partition("=") for option in re.split(r",(?=[^,\]]*=)", options) if option]
         named = [key.strip() for key, _, _ in pairs]
         if len({"question", *named}) <= len(named) or not all(equals for _, equals, _ in pairs):
             raise ParameterError("options of a question are OPTION=VALUE, each of them once, as heavy_hitters:k=5")
@@ -164,8 +171,8 @@ def _value(text: str) -> Any:
 def question_names() -> list[str]:
     """The names of all questions that are known here: those of this package, and those that were imported.
 
-    >>> question_names()[:3]
-    ['distribution', 'heavy_hitters', 'histogram']
+    >>> question_names()[:4]
+    ['cdf', 'distribution', 'heavy_hitters', 'histogram']
     """
     return sorted(Question._named)
 

@@ -21,7 +21,7 @@ Woodruff, JASA 47(260), 1952).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -31,7 +31,8 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
-from ldp_core.estimates.base import Result, SingleNumber, z_score
+from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
+from ldp_core.estimates.clusters import student
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.reports import Native
@@ -220,6 +221,121 @@ def total(numbers: Any, *, confidence: float = 0.95) -> Total:
     return Total(made, error, made - z * error, made + z * error, len(u), confidence)
 
 
+# ---- means of a population that the people do not stand for alike
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WeightedMean(SingleNumber):
+    """The mean of some numbers, of people who stand for more or fewer others; of weights of reports it is a share.
+
+    Attributes:
+        mean: the estimate.
+        standard_error: of ``mean``, of noise and of the people together, by linearization.
+        low, high: ends of the confidence interval.
+        effective: how many people who stand for as many each would tell as much: (sum v)^2 / sum v^2 of their weights v
+            (L. Kish, "Survey Sampling", 1965, Section 11.7).
+        n: number of records.
+        confidence: of the interval.
+
+    >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
+    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.512826 to 0.737174
+    """
+
+    view: ClassVar[View] = View("mean", unit="mean")
+
+    mean: float
+    standard_error: float
+    low: float
+    high: float
+    effective: float
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+    @classmethod
+    @override
+    def arrow_schema(cls) -> pa.Schema:
+        """Columns: mean, standard_error, low, high, n, effective."""
+        return super().arrow_schema().append(pa.field("effective", pa.float64()))
+
+
+def weighted_mean(
+    numbers: Any,
+    *,
+    weights: Any = None,
+    groups: Any = None,
+    shares: Mapping[Any, float] | None = None,
+    confidence: float = 0.95,
+) -> WeightedMean:
+    """The mean of a population by survey weights, by known shares of groups (post-stratification), or by both.
+
+    With weights d of the records and known shares P of the groups h, each of sums over the n_h records of a group,
+
+        f = sum_h P_h f_h,  f_h = sum d u / sum d        V = sum_h P_h^2 n_h / (n_h - 1) sum (d (u - f_h))^2 / (sum d)^2
+
+    Each f_h is a ratio, linearized (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Equation 6.13, without the
+    correction for a finite population). V is given how many of each group came (D. Holt, T. M. F. Smith, "Post
+    Stratification", JRSS A 142(1), 1979). Without groups there is one, of share 1. The quantile of the interval is
+    Student's, for as many degrees of freedom as F. E. Satterthwaite, Biometrics Bulletin 2(6), 1946, gives V.
+
+    Args:
+        numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
+            that the mean is a share, or the mean of private numbers.
+        weights: float[n], above 0: how many people each stands for, as one over the probability of being asked.
+        groups: the public group of each, with ``shares``.
+        shares: of each group in the population; they add up to 1.
+        confidence: of the interval, in (0, 1).
+
+    Raises:
+        InputError: not columns of as many finite numbers; weights that are not above 0; a group without a share, or one
+            with fewer than two records; fewer than two records.
+        ParameterError: shares that do not add up to 1, or shares without groups; confidence outside (0, 1).
+
+    >>> weighted_mean([1.0, 0.0] * 50, groups=["a", "b"] * 50, shares={"a": 0.8, "b": 0.2}).mean
+    0.8
+    """
+    z = z_score(check_open("confidence", confidence))
+    [u] = columns_of(numbers=numbers)
+    u, d = columns_of(numbers=u, weights=np.ones(len(u)) if weights is None else weights)
+    if not (d > 0).all():
+        raise InputError(f"weights must be above 0, and {np.count_nonzero(d <= 0):,} of {len(d):,} are not")
+    if (groups is None) != (shares is None):
+        raise ParameterError("groups and shares go together: the group of each record, and the share of each group")
+    of, parts = (np.zeros(len(u), np.int64), np.ones(1)) if shares is None else _groups_of(groups, shares, len(u))
+    counts, sums = (np.bincount(of, x, minlength=len(parts)) for x in (None, d))
+    if (counts < 2).any():
+        raise InputError(
+            f"{np.count_nonzero(counts < 2)} of {len(parts)} groups have fewer than two records, which do not tell how "
+            "much another one would differ: give coarser groups"
+        )
+    means = np.bincount(of, d * u, minlength=len(parts)) / sums
+    v = (parts / sums)[of] * d
+    of_groups = np.bincount(of, (v * (u - means[of])) ** 2) * counts / (counts - 1)
+    variance = float(of_groups.sum())
+    degrees = variance**2 / max(float((of_groups**2 / (counts - 1)).sum()), 1e-300) if variance else np.inf
+    made, error = float(parts @ means), float(np.sqrt(variance))
+    reach = student(z, max(degrees, 1)) * error
+    return WeightedMean(made, error, made - reach, made + reach, float(1 / (v @ v)), len(u), confidence)
+
+
+def _groups_of(groups: Any, shares: Mapping[Any, float], n: int) -> tuple[I64, F64]:
+    """The position of each record's group among those that have a share, and the shares."""
+    parts = {group: float(share) for group, share in shares.items() if share != 0}
+    if not all(0 < share <= 1 for share in parts.values()) or abs(sum(parts.values()) - 1) > _SHARES:
+        raise ParameterError(f"shares must be in [0, 1] and add up to 1, got {sum(parts.values()):.6g}")
+    places = {group: place for place, group in enumerate(parts)}
+    of = np.array([places.get(group, -1) for group in (groups.tolist() if isinstance(groups, np.ndarray) else groups)])
+    if len(of) != n or (of < 0).any():
+        raise InputError(
+            f"groups must be the group of each of {n:,} records, one of the {len(parts)} that have a share: got "
+            f"{len(of):,}, of which {np.count_nonzero(of < 0):,} have none"
+        )
+    return of, np.array(list(parts.values()))
+
+
+_SHARES = 1e-6
+
+
 # ---- quantiles
 
 
@@ -228,37 +344,47 @@ class Quantiles(Result):
     """Quantiles of numbers, with intervals.
 
     Attributes:
-        probabilities: of the quantiles, float64[k]; the next four are float64[k], too.
-        quantiles: the estimates; nan where the weights do not add up to more than 0.
+        probabilities: of the quantiles, float64[k]; the next three are float64[k], too, or of labels k texts.
+        quantiles: the estimates; nan or None where nothing is known.
         low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
         n: number of records.
         confidence: of each interval.
+        mechanism: that made the reports; None if it is not known.
+        population: whom the intervals are about, see `QuantilesEstimate`.
 
     >>> weighted_quantiles(range(1, 101), np.ones(100), [0.5])
     Quantiles of 100 records, 95% intervals
     50%: 50 (41 to 60)
     """
 
-    view: ClassVar[View] = View("quantile", ("probability",), unit="quantile")
+    view: ClassVar[View] = View("quantile", ("probability",), unit="quantile", alone=True)
+    question: ClassVar[str] = "quantiles"
 
     probabilities: F64
-    quantiles: F64
-    low: F64
-    high: F64
+    quantiles: F64 | tuple[str | None, ...]
+    low: F64 | tuple[str, ...]
+    high: F64 | tuple[str, ...]
     n: int
     confidence: float
     mechanism: Mechanism | None = None
+    population: Population = None
 
     def __repr__(self) -> str:
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
-        lines = [f"{100 * p:.4g}%: {q:.6g} ({low:.6g} to {high:.6g})" for p, q, low, high in rows]
-        return "\n".join([f"Quantiles of {self.n:,} records, {self.confidence:.0%} intervals", *lines])
+        lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]
+        what = "records" if self.mechanism is None else "reports"
+        return "\n".join([f"Quantiles of {self.n:,} {what}, {self.confidence:.0%} intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:
         """Table of columns probability, quantile, low, high, n; a row per quantile."""
         arrays = (self.probabilities, self.quantiles, self.low, self.high, np.full(len(self.low), self.n))
-        return pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA)
+        return self._with_metadata(pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA.names))
+
+
+def word(value: float | str | None) -> str:
+    """A quantile for people."""
+    return f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else value
 
 
 QUANTILE_SCHEMA = pa.schema(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.inputs.open_domain import OpenDomain
@@ -14,6 +15,8 @@ from ldp_core.inputs.open_domain import OpenDomain
 def inputs_from_dict(data: Mapping[str, Any]) -> Inputs:
     """Inverse of `Inputs.to_dict`."""
     declared, unmatched = data["domain"], data.get("unmatched", "error")
+    if isinstance(declared, Mapping) and ("edges" in declared or "count" in declared):
+        return Cells.declared(**declared, unmatched=unmatched)
     if isinstance(declared, Mapping) and "low" in declared:
         return Interval(**declared, unmatched=unmatched)
     if isinstance(declared, Mapping):

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from ldp_core.arrays.types import Codes
+from ldp_core.arrays.types import F64, Codes
+from ldp_core.errors import ParameterError
+from ldp_core.parameters import shown
 
 
 class Inputs(ABC):
@@ -61,6 +64,52 @@ class Inputs(ABC):
         outside = self.outside(values, column=column)
         return outside if self.unmatched == "error" else np.zeros_like(outside)
 
+    @property
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.
+
+        Raises:
+            ParameterError: there is no order that is declared.
+        """
+        raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
+
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        """The codes of the values from ``low`` to ``high``: of the first one, and one beyond the last.
+
+        Args:
+            low, high: labels, which both belong to the range, or edges of cells; None: no end.
+
+        Raises:
+            ParameterError: no such values, or not in this order; see `ends`.
+        """
+        raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
+
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form: ``domain``, and ``unmatched`` where it is not ``"error"``."""
+
+
+def edges_between(edges: F64, low: Any, high: Any) -> tuple[int, int]:
+    """The cells between two of increasing ``edges``, float64[cells + 1]: the first one, and one beyond the last.
+
+    Raises:
+        ParameterError: a range that cuts a cell, which is refused; no edges, or not in this order.
+
+    >>> edges_between(np.array([0.0, 10.0, 20.0, 30.0]), 10, None)
+    (1, 3)
+    """
+    found = {"low": 0, "high": len(edges) - 1}
+    for name, value in (("low", low), ("high", high)):
+        if value is not None:
+            number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else np.nan
+            near = int(np.argmin(np.abs(edges - number)))
+            if not abs(edges[near] - number) <= 1e-12 * (edges[-1] - edges[0]):
+                after = int(np.clip(np.searchsorted(edges, number), 1, len(edges) - 1))
+                raise ParameterError(
+                    f"{name} of a range must be an edge of cells, which are not cut, got {shown(value)}: the nearest "
+                    f"edges are {edges[after - 1]:.9g} and {edges[after]:.9g}; or None for no end"
+                )
+            found[name] = near
+    if not found["low"] < found["high"]:
+        raise ParameterError(f"a range goes from low to a greater high, got {shown(low)} to {shown(high)}")
+    return found["low"], found["high"]

@@ -184,6 +184,33 @@ class Domain(Declared, Inputs):
         """The values as an Arrow array of `arrow_type`."""
         return pa.array(self.texts if self.arrow_type == pa.string() else self.values, self.arrow_type)
 
+    @property
+    @override
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        """The labels twice, in the order in which they are declared; ``other`` has no place in it."""
+        labels = self._labels_as(ARROW_TYPES[self.kind])
+        return labels, labels
+
+    @override
+    def between(self, low: Label | None, high: Label | None) -> tuple[int, int]:
+        first = 0 if low is None else self._code_of_end("low", low)
+        last = len(self.labels) if high is None else self._code_of_end("high", high) + 1
+        if not first < last:
+            raise ParameterError(
+                f"a range goes from low to high in the domain's order, got {shown(low)} to {shown(high)}: swap them"
+            )
+        return first, last
+
+    def _code_of_end(self, name: str, value: Any) -> int:
+        with suppress(DomainError, DtypeError):
+            [code] = self.encode([value]).tolist()
+            if code < len(self.labels):
+                return int(code)
+        raise ParameterError(
+            f"{name} of a range must be one of the {len(self.labels):,} values from {shown(self.labels[0])} to "
+            f"{shown(self.labels[-1])}, or None for no end, got {shown(value)}"
+        )
+
     def _is_encoded(self, array: pa.Array) -> bool:
         """Whether an array has codes in it: indices, none null, into a dictionary of the labels in order."""
         if not isinstance(array, pa.DictionaryArray) or array.indices.null_count or self.kind != "str":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn
 
@@ -23,8 +24,74 @@ _BLOCK = 1 << 15  # numbers at a time: they stay in the L2 cache
 _LARGEST = sys.float_info.max
 
 
+class Bounded(Inputs):
+    """Numbers from ``low`` to ``high``: which are outside, and what becomes of those, of nulls and of nans."""
+
+    low: float
+    high: float
+    missing: float | None
+
+    @property
+    @override
+    def summary(self) -> str:
+        return f"[{self.low:g}, {self.high:g}]"
+
+    def check_policy(self, what: str) -> None:
+        """Convert ``missing``; raise `DomainError` if it, or ``unmatched``, does not exist."""
+        if self.unmatched not in ("error", "clip"):
+            raise DomainError(f'unmatched of {what} must be "error" or "clip", got {self.unmatched!r}')
+        if self.missing is not None:
+            if isinstance(self.missing, bool) or not isinstance(self.missing, (int, float)):
+                raise DomainError(f"missing must be a number in {self.summary}, got {type(self.missing).__name__}")
+            if not self.low <= self.missing <= self.high:
+                raise DomainError(f"missing must be a number in {self.summary}, got {self.missing!r}")
+            object.__setattr__(self, "missing", float(self.missing))
+
+    def parts(self, numbers: npt.NDArray[np.float64], column: str) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
+        """Some at a time, clipped where that was asked for, and with ``missing`` in the place of what is missing.
+
+        Raises:
+            DomainError: numbers are refused.
+        """
+        for start in range(0, len(numbers), _BLOCK):
+            part = numbers[start : start + _BLOCK]
+            if self._refused(part).any():
+                self._complain(numbers, column)
+            part = part if self.missing is None else np.where(np.isnan(part), self.missing, part)
+            part = part.clip(self.low, self.high) if self.unmatched == "clip" else part
+            yield slice(start, start + len(part)), part
+
+    def _complain(self, numbers: npt.NDArray[np.float64], column: str) -> NoReturn:
+        wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
+        raise DomainError(
+            f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
+            'them null or nan); declare a wider interval or unmatched="clip", and for nulls missing=, a number'
+        )
+
+    @property
+    @override
+    def takes_nulls(self) -> bool:
+        return self.missing is not None
+
+    @override
+    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        return self._outside(as_floats(values, column=column))
+
+    @override
+    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
+        return self._refused(as_floats(values, column=column))
+
+    def _outside(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        """Nulls have come as nan, which is neither below nor above."""
+        return ~((numbers >= self.low) & (numbers <= self.high))
+
+    def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        refused = np.isnan(numbers) if self.unmatched == "clip" else self._outside(numbers)
+        return refused if self.missing is None else refused & ~np.isnan(numbers)
+
+
 @dataclass(frozen=True)
-class Interval(Declared, Inputs):
+class Interval(Declared, Bounded):
     """The numbers from ``low`` to ``high``, both included.
 
     Args:
@@ -55,15 +122,8 @@ class Interval(Declared, Inputs):
         good = good and -_LARGEST <= self.low < self.high <= _LARGEST  # (an integer may be beyond all floats)
         if not good or not float(self.low) < float(self.high):
             raise DomainError("an interval (low, high) goes from a finite number to a greater one")
-        if self.unmatched not in ("error", "clip"):
-            raise DomainError(f'unmatched of an interval must be "error" or "clip", got {self.unmatched!r}')
         self._declare(low=float(self.low), high=float(self.high))
-        if self.missing is not None:
-            if isinstance(self.missing, bool) or not isinstance(self.missing, (int, float)):
-                raise DomainError(f"missing must be a number in {self.summary}, got {type(self.missing).__name__}")
-            if not self.low <= self.missing <= self.high:
-                raise DomainError(f"missing must be a number in {self.summary}, got {self.missing!r}")
-            self._declare(missing=float(self.missing))
+        self.check_policy("an interval")
         length = self.high - self.low
         if not (math.isfinite(length) and math.isfinite(STEPS / length)):
             raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
@@ -76,11 +136,6 @@ class Interval(Declared, Inputs):
         if isinstance(interval, (tuple, list)) and len(interval) == 2:
             return cls(*interval)
         raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
-
-    @property
-    @override
-    def summary(self) -> str:
-        return f"[{self.low:g}, {self.high:g}]"
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
         """Codes 0 to `STEPS`, uint32: the nearest points of the grid.
@@ -96,44 +151,11 @@ class Interval(Declared, Inputs):
         """
         numbers = as_floats(values, column=column)
         codes = np.empty(len(numbers), np.uint32)
-        for start in range(0, len(numbers), _BLOCK):
-            part = numbers[start : start + _BLOCK]
-            if self._refused(part).any():
-                self._complain(numbers, column)
-            part = part if self.missing is None else np.where(np.isnan(part), self.missing, part)
-            part = part.clip(self.low, self.high) if self.unmatched == "clip" else part
+        for rows, part in self.parts(numbers, column):
             shares = part - self.low
             shares *= STEPS / (self.high - self.low)
-            codes[start : start + _BLOCK] = np.rint(shares, out=shares)
+            codes[rows] = np.rint(shares, out=shares)
         return codes
-
-    def _complain(self, numbers: npt.NDArray[np.float64], column: str) -> NoReturn:
-        wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
-        raise DomainError(
-            f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
-            'them null or nan); declare a wider interval or unmatched="clip", and for nulls missing=, a number'
-        )
-
-    @property
-    @override
-    def takes_nulls(self) -> bool:
-        return self.missing is not None
-
-    @override
-    def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        return self._outside(as_floats(values, column=column))
-
-    @override
-    def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
-        return self._refused(as_floats(values, column=column))
-
-    def _outside(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        """Nulls have come as nan, which is neither below nor above."""
-        return ~((numbers >= self.low) & (numbers <= self.high))
-
-    def _refused(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        refused = np.isnan(numbers) if self.unmatched == "clip" else self._outside(numbers)
-        return refused if self.missing is None else refused & ~np.isnan(numbers)
 
     def decode(self, shares: Any) -> npt.NDArray[np.float64]:
         """Shares of the way from ``low`` to ``high`` as numbers."""

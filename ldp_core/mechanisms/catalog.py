@@ -17,6 +17,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import best_symbols
+from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -40,6 +41,7 @@ from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
 
@@ -86,7 +88,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The folder of its file: oracles, sketches, heavy hitters, numbers or longitudinal."""
+        """The folder of its file: oracles, sketches, heavy hitters, numbers, ranges or longitudinal."""
         return self.mechanism.__module__.split(".")[-2].replace("_", " ")
 
     @property
@@ -185,6 +187,7 @@ _UNLISTED = "values that nobody listed; candidates come later"
 _FREQUENT = "the most frequent of millions of possible strings"
 _MEAN = "the mean of a number"
 _DISTRIBUTION = "the distribution of a number"
+_RANGE = "ranges, quantiles and the curve of ordered values"
 _AGAIN = "the same people, again and again"
 
 
@@ -215,6 +218,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(OneBitMean, _MEAN),
     Entry(SquareWave, _DISTRIBUTION),
     Entry(StochasticRounding, _DISTRIBUTION),
+    Entry(HierarchicalHistogram, _RANGE),
     Entry(LongitudinalRandomizedResponse, None),
     Entry(LongitudinalUnaryEncoding, _AGAIN),
     Entry(Loloha, _AGAIN),
@@ -254,6 +258,8 @@ def examples() -> dict[str, Mechanism]:
         "N outputs": NOutput((0, 10), epsilon=3.0),
         "square wave": SquareWave((0, 1), epsilon=1.0),
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
+        "hierarchical": HierarchicalHistogram(range(11), epsilon=1.0),
+        "hierarchical, cells": HierarchicalHistogram(Cells([0, 1, 5, 20]), epsilon=2.0, workload="prefixes"),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),
@@ -292,6 +298,7 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
         "one bit, [0, 1]": OneBitMean((0, 1), epsilon=epsilon),
         "square wave, [0, 1]": SquareWave((0, 1), epsilon=epsilon),
         "stochastic rounding, [0, 1]": StochasticRounding((0, 1), epsilon=epsilon),
+        "hierarchical histogram": HierarchicalHistogram(values, epsilon=epsilon),
         "L-GRR": LongitudinalRandomizedResponse(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
         "L-OSUE": LongitudinalUnaryEncoding(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
         "LOLOHA": Loloha(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),

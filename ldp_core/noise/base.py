@@ -20,6 +20,10 @@ class Noise(Protocol):
         """The noise of some of the records."""
         ...
 
+    def at(self, some: npt.NDArray[np.int64]) -> Noise:
+        """The noise of the records at these positions."""
+        ...
+
     def another(self) -> Noise | None:
         """Noise that another thread may draw for other records of these at the same time, if there is."""
         return None

@@ -50,7 +50,7 @@ class Keystream(Noise, Randomness):
         """Itself: fresh noise depends on nothing, and whatever comes next is the noise of the next records."""
         return self
 
-    bind = rows = of_persons = with_codes = instantaneous = _itself
+    bind = rows = at = of_persons = with_codes = instantaneous = _itself
 
     @override
     def another(self) -> Keystream | None:

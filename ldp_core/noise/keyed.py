@@ -170,9 +170,12 @@ class KeyedRows(Noise):
 
     @override
     def rows(self, start: int, stop: int) -> KeyedRows:
-        some = slice(start, stop)
+        return self.at(slice(start, stop))
+
+    @override
+    def at(self, some: npt.NDArray[np.int64] | slice) -> KeyedRows:
         low, seeds = (None if words is None else words[some] for words in (self._low, self._seeds))
-        again = None if self._again is None else self._again.rows(start, stop)
+        again = None if self._again is None else self._again.at(some)
         return KeyedRows(self._ciphers, again, self._high[some], low, self._codes[some], seeds)
 
     @override

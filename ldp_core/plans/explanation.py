@@ -43,7 +43,14 @@ def warn_of_seed(plan: PlanContents) -> None:
 
 
 def explanation(
-    plan: PlanContents, n: int, *, records: Iterable[int], keyed: bool, total: float | None, delta: float | None
+    plan: PlanContents,
+    n: int,
+    *,
+    records: Iterable[int],
+    keyed: bool,
+    total: float | None,
+    delta: float | None,
+    repeats: float = 1.0,
 ) -> str:
     """See `PrivacyPlan.explain`."""
     if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
@@ -54,10 +61,16 @@ def explanation(
     rows = [("column", "mechanism", "epsilon", "margin, 95 %")]
     warnings = []
     for name, m in plan.columns.items():
-        outlook = m.explain(n)
+        alike = 1 + (repeats - 1) * m.common_noise(keyed=keyed)
+        outlook = m.explain(math.ceil(n / alike))
         rows.append((name, m.title, _spends(m), outlook.margin))
         if outlook.advice is not None:
             warnings.append(f"{name}: {outlook.advice}")
+        if alike > 1:
+            warnings.append(
+                f"{name}: a person's reports have noise in common: if values stay, {n:,} reports are worth "
+                f"{math.ceil(n / alike):,} of as many people"
+            )
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", f"{plan.epsilon:.4g}", ""))
     learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)

@@ -285,6 +285,7 @@ class PrivacyPlan(PlanForms):
         keyed: bool = False,
         total: float | None = None,
         delta: float | None = None,
+        repeats: float = 1.0,
     ) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` records, in words and numbers.
 
@@ -299,6 +300,10 @@ class PrivacyPlan(PlanForms):
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
             delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
+            repeats: of m_g records of person g, sum m_g^2 / sum m_g: how many a person has, as a record meets it. Keyed
+                and permanent noise is the same in all of them, so that the margin is that of fewer reports: the
+                variance is V (1 + (repeats - 1) c) / n, with the part c of the noise that is common (L. Kish, "Survey
+                Sampling", 1965, Section 5.4), if values do not change.
 
         >>> from ldp_core import UnaryEncoding
         >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
@@ -316,7 +321,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.explanation import explanation
 
-        return explanation(self, n, records=records, keyed=keyed, total=total, delta=delta)
+        return explanation(self, n, records=records, keyed=keyed, total=total, delta=delta, repeats=repeats)
 
     def simulate(
         self,

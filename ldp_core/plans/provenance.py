@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from ldp_core.errors import LdpError, ReportError, warn_user
 from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_flag
 from ldp_core.plans.metadata import canonical, from_text, to_text
 from ldp_core.randomizer.declared import check_same
 
@@ -80,8 +81,9 @@ def _read(metadata: str) -> tuple[Mechanism, bool]:
     made = from_text(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
-    seeded, reason = bool(made.pop("seeded", False)), ""
+    reason = ""
     try:
+        seeded = check_flag("seeded", made.pop("seeded", False))
         return Mechanism.from_dict(made), seeded
     except LdpError as error:
         reason = str(error)

@@ -119,12 +119,23 @@
     return el("div", {}, el("p", { class: "quiet" }, caption), picture, el("details", {}, el("summary", {}, "The numbers"), numbers, more));
   }
 
+  function points(column, group) { // a curve of numbers, or a line for each label
+    const number = column.shares ? percent : digits, caption = titled(column, group), head = column.shares ? "up to" : "of";
+    const places = group.rows.map(([name, estimate, low, high]) => ({ name, at: Number(name), estimate, low, high }));
+    const [first, end] = [places[0], places[places.length - 1]];
+    if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, dot: true, confidence: column.confidence });
+    const labels = () => [first.at, (first.at + end.at) / 2, end.at].map((v) => ({ at: v, text: digits(v) }));
+    const picture = chart([{ name: column.name, points: places }], { fromZero: true, from: first.at, to: end.at, number: percent, label: `${caption}, share up to each value. The table below has the numbers.`, labels });
+    const rows = places.map((p) => [digits(p.at), percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
+    return el("div", {}, el("p", { class: "quiet" }, `${caption}, share up to each value`), picture, el("details", {}, el("summary", {}, "The numbers"), table(caption, [head, column.what, "interval"], rows)));
+  }
+
   function means(column, key, window) {
     const groups = column.groups.filter((group) => group.key === key);
     const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
     const n = groups.reduce((sum, group) => sum + (group.n || 0), 0);
-    const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: mean of ${whole(n)} reports`;
-    return bars(rows, { caption, head: "window", what: "mean", number: (x) => LDP.fixed(x, places), axis: (x) => digits(x), dot: true, long: true, confidence: column.confidence });
+    const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: ${column.what} of ${whole(n)} reports`;
+    return bars(rows, { caption, head: "window", what: column.what, number: (x) => LDP.fixed(x, places), axis: (x) => digits(x), dot: true, long: true, confidence: column.confidence });
   }
 
   function overTime(column, key, choose) {
@@ -156,7 +167,7 @@
     place.fill = () => {
       place.fill = () => {};
       if (!group) place.append(means(column, key, now().window));
-      else if (group.rows.length) place.append(column.kind === "distribution" ? distribution(column, group) : histogram(column, group));
+      else if (group.rows.length) place.append({ distribution, points, histogram }[column.kind](column, group));
     };
     late.push(place);
     return place;
@@ -169,6 +180,7 @@
       const about = column.alone ? "The intervals are of the noise alone: they are about these reports, not about people of whom these are a sample."
         : "The intervals are of noise and sampling together.";
       const section = el("div", { class: "column off" }, el("h3", {}, column.name), el("p", { class: "quiet" }, `${column.mechanism ? `${column.mechanism}${spent}` : spent.slice(2)}. ${about} ${column.searches || ""}`.replace(/^\. /, "")));
+      if (column.changed) section.append(el("p", {}, column.changed));
       section.about = column;
       section.overTime = el("div", {});
       for (const key of keysOf(column)) {

@@ -43,7 +43,7 @@ def test_the_commands_are_there():
         "plan new",
         "plan registry",
     ]
-    assert sorted(COMMANDS) == [*there, "planner", "recommend", "report", "run", "simulate", "size"]
+    assert sorted(COMMANDS) == [*there, "planner", "pool", "recommend", "report", "run", "simulate", "size"]
 
 
 def test_help_has_an_example(ldp):
@@ -95,6 +95,7 @@ GOOD = {
     "perturb": "perturb people.parquet out.parquet --plan plan.toml --id user --records 1",
     "estimate": "estimate reports.parquet --window 7d --event-time day",
     "compare": "compare reports.parquet --window 7d --event-time day",
+    "pool": "pool old.parquet new.parquet --window 7d --event-time day",
     "report": "report results",
     "planner": "planner",
     "audit": "audit plan.toml --trials 1e3 --quiet",

@@ -16,6 +16,7 @@ import ldp_polars
 from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
+    Domain,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -418,6 +419,9 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "minutes" not in shown
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
+    days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
+    assert {row["compared_with"][:10] for row in days} == {"2024-01-03"}
+    assert "baseline" in ldp("compare reports.parquet --by day --baseline x", code=2).err
     ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
     ldp("perturb people.parquet other.parquet --plan other.toml")
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
@@ -428,6 +432,27 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     for name in ("one", "two"):
         records.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
     assert "NOT private" in ldp("compare one.parquet two.parquet").out
+
+
+def test_pooled_files_are_those_of_polars(ldp, people, reports):
+    os = RandomizedResponse(Domain(["web", "ios"], unmatched="other"), epsilon=2.0)
+    other = PrivacyPlan({"os": os, "crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+    people.ldp.perturb(other).ldp.sink_parquet("other.parquet", other)
+    both = ["reports.parquet", "other.parquet"]
+    same = json.loads(json.dumps(ldp_polars.pool(both).to_dicts(), default=str))
+    assert ldp("pool reports.parquet other.parquet --json").data == same
+    assert [row["value"] for row in same] == ["ios", "web", "false", "true"]
+    shown = ldp("pool reports.parquet other.parquet --column os").out
+    assert f"{100 * same[0]['estimate']:.2f} %" in shown
+    assert "crashed" not in shown
+    weeks = ldp("pool reports.parquet other.parquet --window 1w --event-time day --json").data
+    assert {row["window_start"][:10] for row in weeks} == {"2024-01-01", "2024-01-08"}
+    assert "minutes" in ldp("pool reports.parquet other.parquet --column minutes", code=1).err
+    assert "there twice" in ldp("pool reports.parquet reports.parquet", code=2).err
+    assert "two files" in ldp("pool reports.parquet", code=2).err
+    seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
+    people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
+    assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out
 
 
 EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"

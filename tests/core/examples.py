@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core import (
+    Cells,
     Domain,
     FakeDataColumn,
     FrequencyOracle,
@@ -54,7 +55,7 @@ AB, LABELS = ["a", "b"], ["a", "b", "c"]
 def some_values(m: Mechanism, n: int) -> pa.Array:
     """``n`` values that a mechanism takes: of a domain all in turn."""
     inputs = m.inputs
-    if isinstance(inputs, Interval):
+    if isinstance(inputs, (Interval, Cells)):
         return pa.array(np.random.default_rng(0).uniform(inputs.low, inputs.high, n))
     labels = list(inputs.labels) if isinstance(inputs, Domain) else [1, 7, 2] if inputs.kind == "int" else LABELS
     return pa.array(labels).take(pa.array(np.arange(n) % len(labels)))

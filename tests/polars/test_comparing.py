@@ -113,6 +113,41 @@ def test_each_window_against_the_one_before():
     assert len(alone) == 3 * 6
 
 
+def test_reports_without_a_time_are_said_and_compared_with_nothing():
+    kept = ONE.with_columns(pl.when(pl.col("crashed").is_first_distinct().not_()).then("day").alias("day"))
+    for by in ((), ("country",)):
+        found = kept.ldp.compare(PLAN, by=by, window="1w", event_time="day")
+        without = found.filter(pl.col("window_start").is_null())
+        assert set(without["compared_with"]) == {None}
+        assert set(without["n_before"]) == {0}
+        assert set(without["low"]) == {-math.inf}
+        assert set(without["p_value"]) == {1}
+        groups = kept.filter(pl.col("day").is_null()).group_by(by or pl.lit(1)).len()["len"]
+        assert without.filter(column_name="minutes")["n_after"].sum() == groups.sum() == 2
+        timed = kept.filter(pl.col("day").is_not_null()).ldp.compare(PLAN, by=by, window="1w", event_time="day")
+        same(found.filter(pl.col("window_start").is_not_null()), timed)
+
+
+def test_a_frame_is_not_compared_with_its_copy():
+    copies = [ONE.clone(), pl.DataFrame(ONE.to_dict()), ONE.with_columns(country=pl.lit("x"))]
+    for copy in copies:
+        with pytest.raises(ParameterError, match="itself"):
+            ONE.ldp.compare(PLAN, other=copy)
+    few = ONE.head(20)  # may be equal by chance
+    assert few.ldp.compare(PLAN, other=few.clone()).height == 6
+
+
+def test_a_baseline_is_a_value_of_the_column():
+    kept = ONE.with_columns(number=pl.col("day").dt.day() % 2, flag=pl.col("day").dt.day() < 9)
+    plan = PrivacyPlan(PLAN.columns, keep=["country", "day", "number", "flag"])
+    for by, wrong in (("number", ["0", True, [0], object()]), ("flag", ["true", 1]), ("country", [5]), ("day", ["x"])):
+        for baseline in wrong:
+            for frame_of in (kept, kept.lazy()):
+                with pytest.raises(ParameterError, match="baseline= must be"):
+                    frame_of.ldp.compare(plan, by=by, baseline=baseline)
+    assert set(kept.ldp.compare(plan, by="day", baseline="2024-01-03")["compared_with"]) == {dt.date(2024, 1, 3)}
+
+
 def test_values_have_their_own_type_if_it_is_one():
     plan = PrivacyPlan({"level": RandomizedResponse([1, 2, 10], epsilon=1.0)}, keep=["os"])
     reports = pl.DataFrame({"os": ["a", "b"] * 50, "level": [1, 2, 2, 10] * 25}).ldp.perturb(plan)
@@ -126,6 +161,8 @@ def test_what_is_refused():
         ({"by": "country", "baseline": "de", "other": TWO}, "baseline"),
         ({"other": ONE}, "itself"),
         ({"window": "1w"}, "go together"),
+        ({"other": [1]}, "Polars frame"),
+        ({"other": "reports.parquet"}, "Polars frame"),
         ({"other": TWO, "anytime": True, "same_people": True}, "anytime"),
     ):
         with pytest.raises(ParameterError, match=text):

@@ -8,6 +8,7 @@ from functools import partial
 import polars as pl
 import pytest
 
+import ldp_core
 import ldp_polars
 from ldp_core import (
     DtypeError,
@@ -121,3 +122,40 @@ def test_values_that_nobody_says_are_reports_are_refused():
 def test_reports_are_not_suspected():
     with warnings.catch_warnings(action="error", category=LdpWarning):
         UNPERTURBED.ldp.perturb(PrivacyPlan({"x": FLAG})).ldp.histograms(PrivacyPlan({"x": FLAG}))
+
+
+# ---- people who report again
+
+
+def test_reports_of_persons():
+    """As the core has it, in groups, windows and frames, eager and lazy; and what is refused."""
+    m, numbers = RandomizedResponse([1, 2, 3], epsilon=1.0), ldp_core.Hybrid((0, 1), epsilon=1.0)
+    plan = ldp_core.PrivacyPlan({"x": m, "y": numbers}, keep=["user", "day"])
+    frame = pl.DataFrame({"user": [f"u{i % 40}" for i in range(400)], "day": [i // 200 for i in range(400)]})
+    frame = frame.with_columns(x=pl.int_range(pl.len()) % 40 % 3 + 1, y=pl.lit(0.5))
+    made = frame.ldp.perturb(plan)
+    for reports in (made, made.lazy()):
+        for day, part in made.group_by("day"):
+            found = reports.ldp.estimates(plan, by="day", person="user")
+            for name, question in (("x", ldp_core.HistogramEstimate()), ("y", ldp_core.MeanEstimate())):
+                table = found[name].lazy().filter(pl.col("day") == day[0]).collect()
+                expected = question.of_persons(plan[name], part[name].ext.storage().to_arrow(), part["user"].to_arrow())
+                assert table["standard_error"].to_list() == pytest.approx(
+                    expected.to_arrow()["standard_error"].to_pylist()
+                )
+    alone = made.select(pl.col("y").ldp.mean(person=pl.col("user"))).unnest("y")
+    assert alone["standard_error"].item() > 0
+    tidy = made.ldp.histograms(plan, person="user")
+    assert tidy["n"].to_list() == [400] * 3
+    with pytest.raises(ldp_core.ParameterError, match="tallies do not tell persons apart"):
+        made.select(pl.col("x").ldp.tally()).select(pl.col("x").ldp.estimate("histogram", m, person="x"))
+
+
+def test_weighted_means_of_reports():
+    frame = pl.DataFrame({"w": [1.5, -0.5, 1.5, 0.5] * 5, "d": [1.0, 2.0] * 10, "g": ["a", "b", "b", "a"] * 5})
+    shares = {"a": 0.3, "b": 0.7}
+    [found] = frame.select(pl.col("w").ldp.weighted_mean(weights="d", groups="g", shares=shares)).unnest("w").to_dicts()
+    expected = ldp_core.weighted_mean(frame["w"], weights=frame["d"], groups=frame["g"].to_list(), shares=shares)
+    assert found == expected.to_arrow().to_pylist()[0]
+    with pytest.raises(ldp_core.InputError, match="have nulls"):
+        frame.with_columns(d=None).select(pl.col("w").ldp.weighted_mean(weights="d"))

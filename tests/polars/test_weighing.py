@@ -82,7 +82,7 @@ def test_totals_and_quantiles(reports):
         "n": N,
     }
     assert found == pytest.approx(expected)
-    rows = reports.group_by("week").agg(pl.col("minutes").ldp.quantiles([0.5, 0.9], w)).sort("week")
+    rows = reports.group_by("week").agg(pl.col("minutes").ldp.weighted_quantiles([0.5, 0.9], w)).sort("week")
     group = reports.filter(pl.col("week") == 1)
     expected = weighted_quantiles(group["minutes"], OS.weights(group["os"], "ios"), [0.5, 0.9]).to_arrow().to_pylist()
     assert rows["minutes"].to_list()[1] == expected
@@ -91,7 +91,7 @@ def test_totals_and_quantiles(reports):
 def test_rows_with_nulls_are_left_out(reports):
     w, y = pl.col("os").ldp.weight("ios"), pl.when(pl.col("week") > 0).then("minutes")
     some = reports.filter(pl.col("week") > 0)
-    for asked in ((w * y).ldp.ratio(w), y.ldp.quantiles([0.5], w), (w * y).ldp.total()):
+    for asked in ((w * y).ldp.ratio(w), y.ldp.weighted_quantiles([0.5], w), (w * y).ldp.total()):
         assert reports.select(r=asked)["r"].to_list() == some.select(r=asked)["r"].to_list()
 
 
@@ -109,7 +109,7 @@ def test_columns_that_are_none_of_numbers(reports):
             with case(column), pytest.raises(DtypeError, match=words):
                 frame.select(asked)
     with pytest.raises(ParameterError, match="must be a list"):
-        pl.col("minutes").ldp.quantiles(0.5, "minutes")
+        pl.col("minutes").ldp.weighted_quantiles(0.5, "minutes")
 
 
 def test_what_is_refused(reports):
@@ -121,7 +121,7 @@ def test_what_is_refused(reports):
     with pytest.raises(ParameterError, match="confidence"):
         typed.ldp.ratio("week", confidence=2)
     nan = pl.DataFrame({"w": [1.0, float("nan")]})
-    for asked in (pl.col("w").ldp.ratio("w"), pl.col("w").ldp.total(), pl.col("w").ldp.quantiles([0.5], "w")):
+    for asked in (pl.col("w").ldp.ratio("w"), pl.col("w").ldp.total(), pl.col("w").ldp.weighted_quantiles([0.5], "w")):
         with case(str(asked)), pytest.raises(InputError, match="finite"):
             nan.select(asked)
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import HeavyHitters, InputError, LdpError, LimitError, Limits, Prefixes, PrivacyPlan, RandomizedResponse
+from ldp_core import (
+    HeavyHitters,
+    HistogramEstimate,
+    Hybrid,
+    InputError,
+    LdpError,
+    LimitError,
+    Limits,
+    Prefixes,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+    compare,
+)
+from ldp_core.engine import p_values_of
 from ldp_report import RESULTS, Results, about, read_results, report_page
 
 from .conftest import EVIL, EVIL_COLUMN, N
@@ -154,6 +169,38 @@ def test_searches_say_how_often_any_of_them_errs():
     assert "a probability of 0.05 at most, and any of the 8 on this page with 0.34." in word["searches"]
     assert crashed["searches"] is None
     assert Results({"word": [ROW]}, plan=plan, confidence=0.95).to_json()["columns"][0]["searches"] == ""
+
+
+def test_the_last_window_is_compared_with_the_one_before():
+    """As `ldp_core.compare` does it, of the rows alone; on the live page at all looks together."""
+    os, minutes = UnaryEncoding(["ios", "web"], epsilon=2.0), Hybrid((0, 60), epsilon=2.0)
+    plan = PrivacyPlan({"os": os, "minutes": minutes})
+    tallies = [os.simulate([7000, 3000], seed=1), os.simulate([7000, 3000], seed=2), os.simulate([5500, 4500], seed=3)]
+    rows: list[dict] = []
+    days = [f"2024-01-0{k}" for k in range(1, 5)]
+    for k, tally in enumerate(tallies):
+        when = {"window_start": days[k], "window_end": days[k + 1]}
+        rows += [{**row, **when} for row in os.estimate(tally).to_arrow().to_pylist()]
+    for last, live in ((2, False), (2, True), (1, False), (1, True)):
+        sure = compare(os, tallies[last - 1], tallies[last], anytime=live)
+        shown = Results({"os": rows[: 2 * last + 2]}, plan=plan, live=live).to_json()["columns"][0]["changed"]
+        assert ("web" in shown) == (sure.p_adjusted.max() < 0.05) == (last == 2), (last, live)
+        assert ("nothing has changed" in shown) == (last == 1)
+        assert ("at all looks" in shown) == live
+        n, before = np.array([10_000, 10_000]), [os.estimate(tally) for tally in tallies[last - 1 : last + 1]]
+        sides = [np.array([getattr(one, name) / 10_000 for one in before]) for name in ("counts", "standard_errors")]
+        np.testing.assert_allclose(p_values_of(os, n, *sides, anytime=live), sure.p_values, rtol=1e-4, atol=1e-12)
+        many = [HistogramEstimate(population="many").result(os, tally) for tally in tallies[last - 1 : last + 1]]
+        sides[1] = np.array([one.standard_errors / 10_000 for one in many])
+        found = p_values_of(os, n, *sides, anytime=live, about="population")
+        np.testing.assert_allclose(found, sure.p_values, rtol=0.01, atol=1e-12)
+    means = [{"mean": m, "standard_error": 0.5, "low": 0, "high": 60, "n": 500} for m in (20.0, 30.0)]
+    means = [{**row, "window_start": days[k], "window_end": days[k + 1]} for k, row in enumerate(means)]
+    assert "changed: 20 to 30 (" in Results({"minutes": means}, plan=plan).to_json()["columns"][0]["changed"]
+    alone, overlapping = Results({"os": rows[:2]}, plan=plan), {"window_end": "2024-01-09"}
+    rolling = Results({"os": [{**row, **overlapping} for row in rows]}, plan=plan)
+    seeded = Results({"os": rows}, plan=plan.seeded(1))
+    assert [one.to_json()["columns"][0]["changed"] for one in (alone, rolling, seeded)] == [None] * 3
 
 
 def test_a_plan_that_is_nobodys_promise(tmp_path):

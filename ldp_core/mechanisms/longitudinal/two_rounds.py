@@ -125,6 +125,15 @@ class Chain(TwoRounds):
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
 
+    @override
+    def common_noise(self, *, keyed: bool) -> float:
+        """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
+
+        So the mean of k reports, as a weight, has the variance V1 + (V - V1) / k, V1 being the first round's alone.
+        """
+        count = 1 / self.domain.size
+        return min(float(self.permanent.variance(1, count) / self.variance(1, count)), 1.0)
+
     @property
     @override
     def supported(self) -> tuple[int, int]:
@@ -218,9 +227,15 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         So the least q2 is found by bisection, over multiples of 2^-53: both probabilities are floats, exactly.
         """
         limit = exp_below(self.epsilon_1)
+        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
+        parts = math.lcm(p1.denominator, q1.denominator)
+        permanent, every = [int(rate * parts) for rate in (p1, q1)], parts * _STEPS
 
         def is_private(k: int) -> bool:
-            return self._ratio_with(*self._second(k)) <= limit
+            """`_ratio_with` is at most the limit: in integers, as fractions would take ten times as long."""
+            kept = int(self._second(k)[0] * _STEPS)
+            p, q = (ones * kept + (parts - ones) * k for ones in permanent)
+            return p * (every - q) * limit.denominator <= limit.numerator * (every - p) * q
 
         half = _STEPS // 2
         if is_private(0):

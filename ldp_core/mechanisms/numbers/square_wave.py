@@ -14,6 +14,7 @@ d + 2 w cells, each of the 2 w + 1 cells around its own with probability p, the 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
@@ -23,11 +24,13 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.expectation_maximization import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
-from ldp_core.exact.probability import exp_below
+from ldp_core.estimates.window_bounds import WindowBounds
+from ldp_core.exact.probability import exp_below, fraction
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanisms.numbers.means import Window
 from ldp_core.noise.base import Noise
@@ -36,6 +39,7 @@ from ldp_core.simulated_counts import Generator, by_code
 from ldp_core.tally import Tally
 
 Method: TypeAlias = Literal["ems", "em"]
+Assumption: TypeAlias = Literal["smooth"]
 
 
 @dataclass(frozen=True, init=False)
@@ -138,49 +142,103 @@ class SquareWave(Window):
         return mean, error, low - 1 / (2 * d), high + 1 / (2 * d)
 
     def distribution(
-        self, tally: Tally, *, buckets: int | None = None, method: Method = "ems", confidence: float = 0.95
+        self,
+        tally: Tally,
+        *,
+        buckets: int | None = None,
+        method: Method = "ems",
+        confidence: float = 0.95,
+        assume: Assumption | None = None,
     ) -> Distribution:
         """Estimate the share of the numbers in each bucket, by maximum likelihood or with smoothing.
 
         Args:
             tally: of reports of this mechanism.
             buckets: how many the result has, 1 to the mechanism's d, of which they are made; default: d, but at most
-                40, as many as a table or a picture has room for.
+                40, as many as a table or a picture has room for. Whole numbers are cut between them.
             method: ``"em"``: expectation maximization. ``"ems"``: each step followed by smoothing with the weights
                 1/4, 1/2, 1/4 (at the ends 2/3, 1/3), which is what to take unless the distribution has spikes.
             confidence: of the intervals, in (0, 1).
+            assume: None: intervals hold for every population, see `WindowBounds`. ``"smooth"``: narrower ones, of
+                populations whose shares change little over a few percent of the interval: no heaps, no whole numbers.
 
         The stopping rule is the paper's: the log likelihood gains less than 1e-3 in a step, or 1e-3 e^eps for ``"em"``.
 
-        Standard errors tell how much the estimate varies, by derivatives through the steps that were taken. Stopping
-        early and smoothing move it, too: by how much is estimated, and intervals reach z sqrt(error^2 + (2 bias)^2) to
-        either side. They hold for smooth distributions from epsilon 0.5 on, with ``"em"`` mostly at spikes too. They do
-        not where ``"ems"`` has blurred a spike or where reports say too little: docs/numbers.md says what was measured.
+        A standard error is half an interval over z. With ``assume="smooth"`` it says how much the estimate varies, by
+        derivatives through the steps that were taken. Stopping early and smoothing move it, too: by how much is
+        estimated, and intervals reach z sqrt(error^2 + (2 bias)^2) to either side. They cannot contain what reports
+        never showed: of fewer than `least_if_smooth` reports, intervals are those of every population.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: another method; confidence outside (0, 1); more buckets than the mechanism has.
+            ParameterError: another method; confidence outside (0, 1); more buckets than there are; another assumption,
+                or ``"smooth"`` below epsilon 0.5, where its intervals hold less often than they say.
         """
         self.check_tally(tally)
         method = check_choice("method", method, get_args(Method))
+        if assume is not None and check_choice("assume", assume, get_args(Assumption)) and self.epsilon < _TOLD:
+            raise ParameterError(
+                f'assume="smooth" is for reports that tell shapes, from epsilon {_TOLD} on, got {self.epsilon!r}: '
+                "leave it out, and intervals hold for every population"
+            )
         confidence = check_open("confidence", confidence)
-        d = self.buckets
-        k = min(d, _SHOWN) if buckets is None else check_integer("buckets", buckets, 1, d)
-        edges = self.domain.decode(np.arange(k + 1) / k)
-        fine = min(d, _FINE)
-        grid = self.domain.decode(np.arange(fine + 1) / fine)
-        sums, errors, total = np.full((3, k + fine), np.nan)
+        cuts = self._cuts(buckets)
+        grid = np.linspace(0, self.buckets, min(self.buckets, _FINE) + 1).round() / self.buckets
+        edges, k = self.domain.decode(cuts), len(cuts) - 1
+        of_buckets, of_grid = np.full((4, k), np.nan), np.full((3, len(grid) - 1), np.nan)
         if tally.n:
             watch(self, tally.n, tally.counters)
-            found = self._fit(tally.counters, method)
-            gather = np.concatenate([_overlaps(d, k), np.cumsum(_overlaps(d, fine), axis=0)])
-            sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
-            errors, biases = self._errors(found, tally.n, gather, _SMOOTHING if method == "ems" else 0.0)
-            total = np.hypot(errors, _BIASES * biases)
-        half = z_score(confidence) * total[:k]
-        low, high = np.maximum(sums[:k] - half, 0), np.minimum(sums[:k] + half, 1)
-        arrays = (sums[:k], errors[:k], low, high, grid, sums[k:], total[k:])
+            found, z = self._fit(tally.counters, method), z_score(confidence)
+            if assume and tally.n >= self.least_if_smooth:
+                of_buckets, of_grid = self._smooth(found, tally.n, cuts, grid, z, _SMOOTHING if method == "ems" else 0)
+            else:
+                of_buckets, of_grid = self._bounded(found, tally.counters, cuts, grid, z)
+        arrays = (*of_buckets, self.domain.decode(grid), *of_grid)
         return Distribution(edges, (edges[1:] + edges[:-1]) / 2, *arrays, tally.n, confidence, method, self)
+
+    @property
+    def least_if_smooth(self) -> int:
+        """From how many reports on ``assume="smooth"`` makes intervals narrower: as many say as much as 100 numbers."""
+        return math.ceil(_ENOUGH / fraction(self.keep) ** 2)
+
+    def _cuts(self, buckets: int | None) -> F64:
+        """float64[k + 1]: where the buckets of a result end, as shares; between whole numbers."""
+        most = self.buckets
+        k = min(most, _SHOWN) if buckets is None else check_integer("buckets", buckets, 1, most)
+        cuts: F64 = np.arange(k + 1) / k
+        return cuts
+
+    def _bounded(self, found: Fit, counters: I64, cuts: F64, grid: F64, z: float) -> tuple[F64, F64]:
+        """What `Distribution` has of each bucket, and of the grid, for every population.
+
+        A cut inside one of the mechanism's buckets may have its numbers on either side. Intervals hold the estimate,
+        even where that is a spike which smoothing has blurred.
+        """
+        d = self.buckets
+        bounds = WindowBounds(counters, self._mixture(found.shares), self.cells[1], *self._densities, z)
+
+        def intervals(begin: F64, end: F64) -> tuple[F64, F64, F64]:
+            ends = begin * d, end * d
+            shares = np.minimum(np.diff([np.interp(at, np.arange(d + 1), cumulative) for at in ends], axis=0)[0], 1)
+            first, second = (np.floor(at + _TINY).astype(np.int64) for at in ends)
+            after, last = (np.ceil(at - _TINY).astype(np.int64) for at in ends)
+            low, high = bounds.bound(after, second, upper=False), bounds.bound(first, last, upper=True)
+            return shares, np.minimum(low, shares), np.maximum(high, shares)
+
+        cumulative = np.concatenate(([0.0], np.cumsum(found.shares)))
+        shares, low, high = intervals(cuts[:-1], cuts[1:])
+        of_grid = intervals(np.zeros(len(grid) - 1), grid[1:])
+        return np.stack((shares, (high - low) / (2 * z), low, high)), np.stack(of_grid)
+
+    def _smooth(self, found: Fit, n: int, cuts: F64, grid: F64, z: float, smoothing: float) -> tuple[F64, F64]:
+        """The same for smooth populations."""
+        k, prefixes = len(cuts) - 1, _prefixes(self.buckets, np.concatenate((cuts, grid[1:])))
+        gather = np.concatenate((np.diff(prefixes[: k + 1], axis=0), prefixes[k + 1 :]))
+        sums = np.minimum(gather @ found.shares, 1)  # (rounded, of all of them it may be above)
+        errors, biases = self._errors(found, n, gather, smoothing)
+        half = z * np.hypot(errors, _BIASES * biases)
+        low, high = np.maximum(sums - half, 0), np.minimum(sums + half, 1)
+        return np.stack((sums, errors, low, high))[:, :k], np.stack((sums, low, high))[:, k:]
 
     def _fit(self, counts: I64, method: Method) -> Fit:
         """Shares of the d buckets, by the paper's stopping rule."""
@@ -245,11 +303,16 @@ _SHOWN = 40  # buckets of a result, if nothing is said
 _COARSE = 128  # buckets for errors
 _FINE = 128  # steps of the cumulative distribution, from which quantiles are read
 _SMOOTHING = 0.25
+_TINY = 1e-9  # of a bucket: what floats add to a cut
+_TOLD, _ENOUGH = 0.5, 100  # epsilon and n keep^2 from which intervals of smooth populations hold: measured
 _BIASES = 2.0  # an estimate is blurred already and has less bias than its population: measured, see docs/numbers.md
 
 
 def _overlaps(fine: int, coarse: int) -> F64:
     """Float64[coarse, fine]: which share of each fine bucket of an interval lies in each coarse one."""
-    ends = np.arange(coarse + 1)[:, None] * fine / coarse - np.arange(fine)  # of coarse buckets, inside fine ones
-    shares: F64 = np.diff(ends.clip(0, 1), axis=0)
-    return shares
+    return np.diff(_prefixes(fine, np.arange(coarse + 1) / coarse), axis=0)
+
+
+def _prefixes(fine: int, cuts: F64) -> F64:
+    """Float64[k, fine]: which share of each fine bucket of an interval lies before each cut."""
+    return (cuts[:, None] * fine - np.arange(fine)).clip(0, 1)

@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
+from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.inputs.domain import Domain
@@ -172,7 +173,8 @@ class StochasticRounding(Wrapping, Numeric):
         watch(self, tally.n, tally.counters, debiased[0])
         frequencies, errors, low, high = (a / n for a in debiased)
         cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
-        arrays = (frequencies, errors, low, high, edges, cumulative, cumulative_errors)
+        half = z_score(confidence) * cumulative_errors
+        arrays = (frequencies, errors, low, high, edges, cumulative, cumulative - half, cumulative + half)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased", self)
 
     @override

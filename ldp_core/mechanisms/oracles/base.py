@@ -232,6 +232,101 @@ class FrequencyOracle(Mechanism):
         covariances: F64 = second - np.einsum("kx,xa,xb->kab", shares, means, means, optimize=True)
         return covariances / self.rates.difference**2
 
+    def sums(self, n: I64, counters: I64, weights: F64) -> tuple[F64, F64]:
+        """Estimated sums of weights over the records, and their variances about these people: of noise alone.
+
+        Where true counts add up to n, a sum is n times the weights' mean, plus the sum of the weights less their mean.
+        It is as unbiased, and varies less (of unary encoding, half as much on average over all ranges); of all records
+        it is n, without error.
+
+        The variance of one report is that of sum_v w_v S_v given its value x, see `sum_variance`, averaged over the
+        estimated shares of the values. That is unbiased; it is moved to where it can be.
+
+        Args:
+            n: int64[k].
+            counters: int64[k, counters].
+            weights: float64[r, d].
+
+        Returns:
+            float64[k, r] twice; nan where there are records of which none answers.
+
+        Raises:
+            ParameterError: how the estimated shares of one report hang together is not known.
+
+        >>> from ldp_core import RandomizedResponse
+        >>> m = RandomizedResponse(["a", "b", "c"], epsilon=50.0)  # hardly any noise
+        >>> tally = m.tally(m.perturb(["a", "a", "b", "c"]))
+        >>> m.sums(np.array([tally.n]), tally.counters[None], np.array([[1.0, 0.0, 1.0]]))[0].round(6).tolist()
+        [[3.0]]
+        """
+        oracle, answers, counted = self.answers(n, counters)
+        d, m = oracle.domain.size, answers[:, None].astype(float)
+        counts: F64 = oracle.debias(answers[:, None], counted)[0]
+        if oracle.exhaustive:
+            middle = weights.mean(axis=1)
+            weights = weights - middle[:, None]
+            sums = m * middle + counts @ weights.T
+            people = counts + (m - counts.sum(axis=1, keepdims=True)) / d
+        else:
+            sums = counts @ weights.T
+            people = np.concatenate([counts, m - counts.sum(axis=1, keepdims=True)], axis=1)
+        variances = oracle.noise_of_sums(m, people, weights)
+        if oracle is not self:  # those who answer are a sample of those who report, without replacement
+            with np.errstate(divide="ignore", invalid="ignore"):
+                scale = n[:, None] / m
+                means = people[:, :d] @ weights.T / m
+                squares = people[:, :d] @ (weights**2).T / m
+                left_out = (n[:, None] - m) / np.maximum(n[:, None] - 1, 1)
+                sums, variances = (
+                    sums * scale,
+                    scale**2 * (variances + m * left_out * np.maximum(squares - means**2, 0)),
+                )
+            sums, variances = (np.where(n[:, None] == 0, 0.0, array) for array in (sums, variances))
+        return sums, variances
+
+    def noise_of_sums(self, n: F64, people: F64, weights: F64) -> F64:
+        """float64[k, r]: variances of sums of weights, float64[r, d], given people of each code, float64[k, codes]."""
+        if type(self).sum_variance is FrequencyOracle.sum_variance:
+            if self.domain.size > MOST_COVARIANCES:
+                raise ParameterError(
+                    f"the errors of sums of {self.name} are computed of at most {MOST_COVARIANCES} values, the domain "
+                    f"has {self.domain.size}: take subset_selection or unary_encoding"
+                )
+            shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
+            each = np.eye(people.shape[1]) if len(people) > people.shape[1] else shares  # (it is linear in the shares)
+            covariances = (self.noise_covariance(one[None])[0] for one in each)  # (of all at once they are many)
+            found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
+            made: F64 = n * (found if each is shares else shares @ found)
+            return made.clip(min=0)
+        out, step = np.empty((len(people), len(weights))), max(_PRODUCTS // self.domain.size, 1)
+        for start in range(0, len(weights), step):
+            given = self.sum_variance(weights[start : start + step]) / self.rates.difference**2
+            found = people @ given.T
+            out[:, start : start + step] = found.clip(n * given.min(axis=1), n * given.max(axis=1))
+        return out
+
+    def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
+        """Estimated counts of records with low <= code < high, and their variances about these people; see `sums`.
+
+        Args:
+            n: int64[k].
+            counters: int64[k, counters].
+            low, high: int64[r], codes in the order of the domain.
+
+        Returns:
+            float64[k, r] twice.
+
+        Raises:
+            ParameterError: see `sums`; or there are too many ranges of too many values.
+        """
+        if len(low) * self.domain.size > MOST_SUMS:
+            raise ParameterError(
+                f"{len(low):,} ranges of {self.domain.size:,} values are too many, at most {MOST_SUMS:,} products: ask "
+                "for fewer ranges, take coarser values, or a mechanism of ranges"
+            )
+        codes = np.arange(self.domain.size)
+        return self.sums(n, counters, ((codes >= low[:, None]) & (codes < high[:, None])).astype(float))
+
     def debiased(self, counters: I64) -> F64:
         """float64[..., d], the numbers that are debiased, of int64[..., counters]."""
         return counters.astype(float)
@@ -429,6 +524,9 @@ class CountedCells(FrequencyOracle):
 
 MOST_COVARIANCES = 256
 """The most values of which `FrequencyOracle.covariance` has all covariances: there are as many as their square."""
+MOST_SUMS = 1 << 25
+"""The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
+_PRODUCTS = 1 << 20  # of them at a time
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

@@ -21,6 +21,7 @@ from ldp_core import (
     ReportError,
     Tally,
     UnaryEncoding,
+    pool,
     ratio,
 )
 
@@ -184,3 +185,44 @@ def test_ratios_of_pairs_and_of_batches():
         fn = ldp_beam.RatioCombineFn()
         with pytest.raises(InputError, match="as many finite numbers"):
             fn.add_input(fn.create_accumulator(), bad)
+
+
+# ---- several mechanisms
+
+
+def test_every_split_and_merge_pools_the_same():
+    few = RandomizedResponse(["c", "a"], epsilon=2.0)
+    tally = few.simulate([6, 3], seed=1)
+    inputs = [(0, "a"), (1, "a"), (0, pa.array(["b", "c"])), (1, tally)]
+    fn = ldp_beam.PoolCombineFn([RR, few])
+    expected = pool([(RR, RR.tally(["a", "b", "c"])), (few, few.tally(["a"]) + tally)])
+    every_way_gives(fn, inputs, expected)
+    assert expected.values.to_pylist() == ["a", "c"]
+
+
+def test_a_key_that_one_mechanism_alone_has_is_estimated():
+    fn = ldp_beam.PoolCombineFn([RR, BITS], confidence=0.9)
+    found = dict(run(beam.CombinePerKey(fn), [("x", (0, "a")), ("x", (1, [1, 0, 0])), ("y", (0, "b"))]))
+    assert {key: (one.groups, one.n, one.confidence) for key, one in found.items()} == {
+        "x": (2, 2, 0.9),
+        "y": (1, 1, 0.9),
+    }
+    assert found["y"].p_values.tolist() == [1, 1, 1]
+
+
+def test_what_pooling_refuses():
+    for mechanisms, error in (
+        ([RR], ParameterError),
+        (RR, ParameterError),
+        ([RR, 5], ParameterError),
+        ([RR, RandomizedResponse([1, 2], epsilon=1.0)], MechanismMismatchError),
+        ([RR, RandomizedResponse(["x", "y"], epsilon=1.0)], ParameterError),
+    ):
+        with pytest.raises(error):
+            ldp_beam.PoolCombineFn(mechanisms)
+    fn = ldp_beam.PoolCombineFn([RR, BITS])
+    for element in ("a", (2, "a"), (True, "a"), ("0", "a"), (0, "a", 1)):
+        with pytest.raises(InputError, match="pairs of a mechanism's place, 0 to 1"):
+            fn.add_input(fn.create_accumulator(), element)
+    with pytest.raises(ParameterError, match="no reports"):
+        fn.extract_output(fn.create_accumulator())

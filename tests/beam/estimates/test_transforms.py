@@ -25,7 +25,7 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 import ldp_beam
 import ldp_polars
 from ldp_beam.estimates.combine import _LOG
-from ldp_beam.estimates.transforms import _RowsOf
+from ldp_beam.estimates.transforms import RowsOf
 from ldp_core import (
     DistributionEstimate,
     HadamardCountMeanSketch,
@@ -174,7 +174,7 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
 
 def rows_of(tally, *, bounded, filled, timing):
     """Of the only pane of the global window."""
-    fn = _RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
+    fn = RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
     fn.setup()
     pane = PaneInfo(is_first=True, is_last=True, timing=timing, index=0, nonspeculative_index=0)
     return list(fn.process(((), tally), GlobalWindow(), pane))

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from itertools import count
+from itertools import count, islice
 from types import SimpleNamespace
 from typing import Any
 
@@ -174,8 +174,12 @@ def test_each_record_and_the_watermark_once_over_a_restart(broker, topic):
     base = 1_700_000_000
     send(broker, topic, [(numbers(10 * i, 10), 0, 1000 * (base + i)) for i in range(100)])
     whole = source(broker, topic, stop_at="latest", max_batch=7, max_delay=5)
-    first = Bundle(whole)
-    seen = ids(next(first.elements).value) + ids(next(first.elements).value)
+    for _ in range(10):  # (a broker that is slow to answer ends a bundle early: it is read again)
+        first = Bundle(whole)
+        polls = list(islice(first.elements, 2))
+        if len(polls) == 2:
+            break
+    seen = [i for poll in polls for i in ids(poll.value)]
     read, left = first.tracker.try_split(0)  # the runner makes a checkpoint between two polls
     assert not list(first.elements), "what is read after the checkpoint is another bundle's"
     first.tracker.check_done()

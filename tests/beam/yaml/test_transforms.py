@@ -60,6 +60,7 @@ def test_reports_are_rows_that_histograms_read(packed):
     jobs = {
         "v": {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}},
         "c": {"type": "LdpEstimate", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}},
+        "d": {"type": "LdpCompare", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}},
     }
     found = several(rows, jobs, [{"type": "LdpPerturb", "config": {"plan": plan, "packed": packed}}])
     reports = found["before"]
@@ -72,6 +73,10 @@ def test_reports_are_rows_that_histograms_read(packed):
         assert {len(r.v) for r in reports} == {70}
         assert all(type(bit) is bool for r in reports for bit in r.v)
     assert ns_and_counts(found["v"]) == {WHOLE: {0: (1, 6), 1: (1, 6), 63: (2, 6), 64: (1, 6), 69: (1, 6)}}
+    assert [(r.window_start.micros, r.value, round(r.difference, 9)) for r in found["d"]] == [
+        (64 * 10**6, False, -0.5),
+        (64 * 10**6, True, 0.5),
+    ]
     assert ns_and_counts(found["c"]) == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
 
 
@@ -338,7 +343,7 @@ def test_the_providers_describe_their_arguments():
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
         *("LdpReadCsv", "LdpReadNdjson", "LdpReadParquet", "LdpWriteEstimates"),
-        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram"),
+        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram", "LdpCompare"),
     }
     kinds = beam.portability.api.schema_pb2
     for name in provider.provided_transforms():

@@ -21,6 +21,7 @@ from ldp_core import (
     ParameterError,
     ProjectiveGeometryResponse,
     RandomizedResponse,
+    ReportError,
     SubsetSelection,
     SummationHistogramEncoding,
     Tally,
@@ -227,7 +228,12 @@ def test_what_cannot_be_compared_is_refused():
     one, two = reports_of(m, [400, 300, 200, 100], 1), reports_of(m, [400, 300, 200, 100], 2)
     with pytest.raises(MechanismMismatchError):
         compare(m, one, reports_of(other, [400, 300, 200, 100], 2))
-    for how in ({"anytime": True, "same_people": True}, {"confidence": 1.0}, {"about": "me"}, {"anytime": 0}):
+    for how in (
+        {"anytime": True, "same_people": True},
+        {"confidence": 1.0},
+        {"about": "me"},
+        *({"anytime": n} for n in (0, 10**400)),
+    ):
         with pytest.raises(ParameterError):
             compare(m, one, two, **how)
     with pytest.raises(ParameterError, match="the same tally"):
@@ -375,6 +381,14 @@ def test_run_lengths_of_the_cusum():
     found = changes(m, windows(np.repeat([0, 1], 30)), run_length=1000)
     assert {(a.value, a.direction) for a in found} == {(True, "up"), (False, "down")}
     assert all(25 <= a.since <= 32 and 30 < a.window < 40 for a in found)
-    for wrong in ({"run_length": 5}, {"shift": 0}, {"same_people": True}):
+    assert changes(m, iter(windows(np.zeros(3, int)))) == changes(m, [])
+    lengths = [{"run_length": wrong} for wrong in (5, None, "100", math.nan, 10**400)]
+    for wrong in (*lengths, {"shift": 0}, {"shift": None}, {"same_people": True}):
         with pytest.raises(ParameterError):
             changes(m, windows(np.zeros(3, int)), **wrong)
+    for wrong in (None, 5, "abc", m, m.empty_tally()):
+        with pytest.raises(ParameterError, match="list of tallies"):
+            changes(m, wrong)
+    whole = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
+    with pytest.raises(ReportError, match="at most"):  # sums would wrap around
+        changes(m, [whole, whole])

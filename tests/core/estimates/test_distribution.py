@@ -69,7 +69,8 @@ def by_hand(frequencies) -> Distribution:
     k = len(frequencies)
     edges, zeros = np.arange(k + 1.0), np.zeros(k)
     shares = np.array(frequencies)
-    arrays = (shares, zeros, shares, shares, edges, np.cumsum(frequencies), zeros + 0.1)
+    cumulative = np.cumsum(frequencies)
+    arrays = (shares, zeros, shares, shares, edges, cumulative, cumulative - 0.196, cumulative + 0.196)
     return Distribution(edges, (edges[1:] + edges[:-1]) / 2, *arrays, 10, 0.95, "em")
 
 
@@ -81,9 +82,7 @@ def test_quantiles():
     np.testing.assert_allclose(found.quantiles([0.0, 0.5, 1.0]), [0, 3, 4])
     assert by_hand([0.0, 1.0, 0.0]).quantile(0.0) == 1.0
     assert by_hand([0.5, -0.1, 0.6]).quantile(0.45) == pytest.approx(0.9)
-    low, high = found.quantile_interval(0.5)
-    assert low == pytest.approx(2 + (0.5 - 0.195996) / 0.3 - 0.2 / 0.3, abs=0.01)
-    assert 3 < high < 4
+    assert found.quantile_interval(0.5) == (2, 4), "nothing is known between points of the grid"
     for share in (-0.1, 1.1, float("nan"), True):
         with pytest.raises(ParameterError):
             found.quantile(share)
@@ -102,16 +101,16 @@ def test_distribution_is_a_value():
 
 def repeated(m, shares, n, runs, method, k) -> list[Distribution]:
     tallies = (Tally(n, counts_of(m, shares, n, i), m.fingerprint) for i in range(runs))
-    return [m.distribution(tally, method=method, buckets=k) for tally in tallies]
+    return [m.distribution(tally, method=method, buckets=k, assume="smooth") for tally in tallies]
 
 
 @pytest.mark.parametrize("method", ["ems", slow("em")])
 def test_errors_of_few_coarse_buckets_are_those_of_all(monkeypatch, method):
     m = SquareWave((0, 1), epsilon=1.0, buckets=256)
     tally = Tally(50_000, counts_of(m, population("beta", 256), 50_000), m.fingerprint)
-    found = m.distribution(tally, method=method, buckets=16)
+    found = m.distribution(tally, method=method, buckets=16, assume="smooth")
     monkeypatch.setattr(square_wave, "_COARSE", 256)
-    finer = m.distribution(tally, method=method, buckets=16)
+    finer = m.distribution(tally, method=method, buckets=16, assume="smooth")
     np.testing.assert_allclose(found.standard_errors, finer.standard_errors, rtol=0.1)
     np.testing.assert_allclose(found.high - found.low, finer.high - finer.low, rtol=0.15)
 
@@ -156,13 +155,48 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_runs(kind, n, meth
     assert 0.6 < ratio.min() < ratio.max() < 1.8
 
 
-def test_smoothed_intervals_at_a_spike_are_found_not_to_cover():
-    """As the documentation says."""
+def test_intervals_hold_for_every_population():
+    """Of a heap at one number, at a cut or inside a bucket; of whole numbers; where reports say nothing; of few.
+
+    They were of +-0.0 points at epsilon 0.05, and 0 to 90 % of them held beside a heap.
+    """
+    d, runs = 32, 25
+    heap, whole, end = (np.full(d, 0.5 / d) for _ in range(3))
+    heap[14], whole[::4], end[0] = heap[14] + 0.5, 0.5 / d + 0.5 / 8, 0.5 / d + 0.5
+    for epsilon, n in ((0.05, 500), (1.0, 100_000), (4.0, 500)):
+        m = SquareWave((0, 1), epsilon=epsilon, buckets=d)
+        for shares in (heap, whole, end):
+            tallies = [Tally(n, counts_of(m, shares, n, i), m.fingerprint) for i in range(runs)]
+            found = [m.distribution(tally, buckets=8) for tally in tallies]
+            # (of 25 runs fewer than 18 hold with probability 3e-5 where intervals cover with 0.95)
+            assert hits(found, shares)[:8].min() >= 18
+            assert hits(found, shares).mean() >= 0.93 * runs
+            for one in found:
+                assert one.low.min() >= 0
+                assert (one.low <= one.frequencies).all()
+                assert (one.frequencies <= one.high).all()
+                assert one.high.max() <= 1
+
+
+def test_what_a_cut_inside_a_bucket_leaves_open_is_in_the_interval():
+    m = SquareWave((0, 1), epsilon=8.0, buckets=10)
+    for number, least, most in ((0.55, [0.99, 0.0], [1.0, 0.01]), (0.78, [0.0, 0.0], [1.0, 1.0])):
+        found = m.distribution(m.simulate({number: 1_000_000}, seed=1), buckets=4, method="em")
+        np.testing.assert_allclose(found.low[2:] > 0.9, np.array(least) > 0.9)
+        np.testing.assert_allclose(found.high[2:], most, atol=0.02)
+
+
+def test_smoothness_is_assumed_only_where_reports_can_bear_it():
     m = SquareWave((0, 1), epsilon=1.0, buckets=256)
     shares = np.full(256, 0.5 / 256)
     shares[100] += 0.5
-    found = repeated(m, shares, 10**6, 3, "ems", 256)
-    assert all(not f.low[100] <= shares[100] <= f.high[100] for f in found)
+    for run in repeated(m, shares, 10**6, 3, "ems", 256):
+        assert not run.low[100] <= shares[100] <= run.high[100], "as the documentation says"
+    few = Tally(m.least_if_smooth - 1, counts_of(m, shares, m.least_if_smooth - 1), m.fingerprint)
+    assert m.distribution(few, assume="smooth") == m.distribution(few)
+    noisy = SquareWave((0, 1), epsilon=0.4)
+    with pytest.raises(ParameterError, match="from epsilon"):
+        noisy.distribution(noisy.empty_tally(), assume="smooth")
 
 
 # ---- expectation maximization

@@ -150,3 +150,9 @@ def test_what_is_beyond_the_limits_is_kept_however_many_come_after_it(monkeypatc
     assert described(metadata) == (large, True)
     assert described(others[0]) == (RandomizedResponse(epsilon=1.0), False)
     assert RandomizedResponse(epsilon=1.0) not in [kept for kept, _ in provenance._beyond_limits.values()]
+
+
+def test_whether_noise_was_seeded_is_no_text():
+    for wrong in ("no", 1, None, []):
+        with pytest.raises(ReportError, match="seeded must be true or false"):
+            described(json.dumps(SMALL.to_dict() | {"seeded": wrong}))

@@ -1,0 +1,160 @@
+"""Each window against the one before, per key, in every pane.
+
+A comparison of two windows of length L is an answer about a window of length 2 L: tallies go into Beam's own sliding
+windows of 2 L every L, and each is summed there on the side of the half that it lies in. So there is no state of ours:
+triggers, late reports and merges are those of any other answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Unpack
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows, SlidingWindows
+from apache_beam.utils.timestamp import Duration, Timestamp
+from typing_extensions import override
+
+from ldp_beam.estimates._partials import Key, KeyedTally
+from ldp_beam.estimates.combine import TalliesCombineFn
+from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
+from ldp_beam.time.windows import WindowLike, window_fn
+from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
+from ldp_core.engine import I64, About
+from ldp_core.engine import Compare as Comparing
+
+_Sides: TypeAlias = tuple[Tally, Tally]
+_KeyedSides: TypeAlias = tuple[Key, _Sides]
+_WITH = "compared_with"
+
+
+class Compare(Estimate):
+    """By how much each window differs from the one before, from reports: rows per window, key and pane.
+
+    A row has the fields that all rows of estimates have, `HistogramRow`; ``compared_with``, the start of the window
+    before; ``value``, of a frequency oracle; and the columns of differences that `ldp_core.Comparison` has: before,
+    after, difference, ..., n_before, n_after. ``n`` is the number of reports in both windows, and what is not known
+    (the test of all values of some mechanisms) is nan. A window has no rows without reports in the window just before.
+
+    Panes are accumulating: of both windows together, so that a late report changes its own comparison and, as long as
+    that is not over, the next one's. Who looks at early panes, and acts on the first that looks changed, takes
+    ``anytime=True``.
+
+    Args:
+        column: of the reports, of other people in each window, or with fresh noise.
+        mechanism: that made them: a frequency oracle, or a mechanism for numbers with means.
+        window: fixed windows: their length, or Beam's ``FixedWindows``; see `Estimate`.
+        confidence: of the intervals, in (0, 1).
+        simultaneous: widen the intervals so that those of all values hold together with that confidence.
+        anytime: True if you look again and again, as at early panes, and stop when you like: all panes hold together.
+            Or the number of reports of each side at which intervals are to be tightest, in place of 10,000.
+        same_people: whether the same people may be in both windows, or their noise is keyed: errors then add up.
+        about: the difference of two populations, ``"population"``, or of the ``"people"`` themselves who report.
+
+    More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
+
+    Raises:
+        ParameterError: other windows; what `ldp_core.compare` refuses; bad arguments.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
+    >>> reports = [{"crashed": i % 10 < (1 if i < 300 else 3), "time": 0.2 * i} for i in range(600)]
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     rows = p | beam.Create(reports) | Compare("crashed", mechanism, window="1m", event_time="time")
+    ...     _ = rows | beam.Map(lambda r: print(r.window_start, r.value, round(r.difference, 3), r.p_value < 1e-6))
+    Timestamp(60) False -0.2 True
+    Timestamp(60) True 0.2 True
+    """
+
+    def __init__(
+        self,
+        column: str,
+        mechanism: Mechanism,
+        *,
+        window: WindowLike,
+        confidence: float = 0.95,
+        simultaneous: bool = False,
+        anytime: bool | int | None = None,
+        same_people: bool | None = None,
+        about: About = "population",
+        **options: Unpack[StreamOptions],
+    ) -> None:
+        fixed = window_fn(window)
+        if not isinstance(fixed, FixedWindows):
+            raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
+        asked: Any = _OfWindows(confidence, simultaneous, anytime, same_people, about)
+        both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
+        super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
+        self._length = fixed.size
+
+    @override
+    def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
+        return question
+
+    @override
+    def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
+        halves = _Halves(self._length, self._mechanism.empty_tally())
+        summed: PCollection[Any] = (
+            partials
+            | "Halves" >> beam.ParDo(halves).with_output_types(_KeyedSides)
+            | "Sum" >> beam.CombinePerKey(TalliesCombineFn([self._mechanism] * 2)).with_output_types(_KeyedSides)
+        )
+        return summed
+
+    @override
+    def _rows_of(self, **how: bool) -> RowsOf:
+        return _RowsOfSides(self._column, self._by, self._mechanism, self._question, **how)
+
+
+@dataclass(frozen=True)
+class _OfWindows(Comparing):
+    """A comparison whose rows are rows of Beam."""
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        fields = list(super().schema(mechanism))
+        has_values = isinstance(mechanism, FrequencyOracle)
+        return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *(fields if has_values else fields[1:])])
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        table, lengths = super().rows(mechanism, n, counters)
+        filled = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
+        return pa.table(filled, table.column_names), lengths
+
+
+class _Halves(beam.DoFn):
+    """A tally in a window of two: on its side."""
+
+    def __init__(self, length: Duration, empty: Tally) -> None:
+        self._length, self._empty = length, empty
+
+    @override
+    def process(
+        self, element: KeyedTally, at: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
+    ) -> Iterator[_KeyedSides]:
+        key, tally = element
+        is_before = at < window.start + self._length
+        yield key, ((tally, self._empty) if is_before else (self._empty, tally))
+
+
+class _RowsOfSides(RowsOf):
+    """(key, (tally before, tally after)) of a pane to rows."""
+
+    @override
+    def process(  # type: ignore[override]
+        self, element: _KeyedSides, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+    ) -> Iterator[Any]:
+        key, sides = element
+        n = [tally.n for tally in sides]
+        if not all(n):
+            return
+        for tally in sides:
+            self._tallier.check_tally(tally)
+        middle = window.start + Duration(micros=(window.end - window.start).micros // 2)
+        counts = np.array([n]), np.array([[tally.counters for tally in sides]])
+        yield from self._rows((middle, window.end), pane, key, sum(n), *counts, **{_WITH: window.start})

@@ -1,0 +1,234 @@
+"""Ordered values: counts of ranges, the curve of cumulative shares and its inverse, the quantiles, from one interface.
+
+With A records up to t, N in all (the estimated number, where some may have no value), and p a share, A - p N has mean 0
+if the share up to t is p. With B = N - A its variance is
+
+    V = (1 - p) Var A + p Var B - p (1 - p) Var N,        plus p (1 - p) N if the people are a sample of many
+
+All p with (A - p N)^2 <= z^2 V, the roots of a quadratic (E. C. Fieller, JRSS B 16(2), 1954), are the interval of the
+share up to t. The p-quantile is the first t with a share of at least p: its interval goes from the first t whose share
+may be p or more to the last one of which the share below may be p or less (R. S. Woodruff, JASA 47(260), 1952). Where
+one value holds much it is wider than it needs to be: either end fails less often than it may.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64
+from ldp_core.estimates.base import Population, refuse_mechanism, sampled_part, z_score
+from ldp_core.estimates.distribution import Distributing, Distribution
+from ldp_core.estimates.histogram import Counting, Side
+from ldp_core.estimates.plausibility import watch
+from ldp_core.inputs.base import edges_between
+from ldp_core.mechanism import Mechanism
+from ldp_core.tables import text_of
+from ldp_core.tally import Tally
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """What a mechanism of ordered values offers, beside ``inputs.between`` and ``inputs.ends``: a `FrequencyOracle`."""
+
+    def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
+        """Estimated counts of records with low <= code < high, and their variances about these people (noise only).
+
+        n int64[k], counters int64[k, c], low and high int64[r] -> float64[k, r] twice.
+        """
+        ...
+
+
+class Curve(NamedTuple):
+    """Shares of the records up to the end of each of L cells, their errors and intervals: float64[k, L] each."""
+
+    shares: F64
+    errors: F64
+    low: F64
+    high: F64
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How questions about order read the tallies of an `Ordered` mechanism: all is linear and unbiased."""
+
+    mechanism: Any
+    population: Population
+
+    @cached_property
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        """The lowest and the highest value of each cell; see `Inputs.ends`."""
+        made: tuple[pa.Array, pa.Array] = self.mechanism.inputs.ends
+        return made
+
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        """Cells of a range; see `Inputs.between`."""
+        found: tuple[int, int] = self.mechanism.inputs.between(low, high)
+        return found
+
+    def name(self, first: int, beyond: int) -> str:
+        """A range in words: its one value, or its two ends."""
+        ends = (end[at].as_py() for end, at in zip(self.ends, (first, beyond - 1), strict=True))
+        lowest, highest = (f"{end:.9g}" if isinstance(end, float) else text_of(end) for end in ends)
+        return lowest if lowest == highest else f"{lowest} to {highest}"
+
+    def watch(self, n: I64, counters: I64) -> None:
+        """Warn if tallies are not what reports add up to."""
+        m = self.mechanism
+        watch(m, n[:, None], counters, m.debias(n[:, None], counters)[0] if isinstance(m, Counting) else None)
+
+    def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
+        """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
+        return self.with_ends(n, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z=z)
+
+    def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
+        """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
+        with np.errstate(invalid="ignore"):
+            counts, variances = self.mechanism.range_counts(n, counters, low, high)
+        return counts, np.minimum(np.where(n[:, None] > 0, variances, 0.0), 1e6 * (n[:, None] + 1.0) ** 2)
+
+    def with_ends(self, n: I64, counts: F64, variances: F64, z: float) -> tuple[F64, F64, F64, F64]:
+        """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise."""
+        some = np.maximum(n, 1)[:, None]
+        side = Side(some, counts / some, variances / some, 0.0, sampled_part(self.population, n[:, None]))
+        low, high = side.ends(np.array(z))
+        return counts, some * np.sqrt(side.variance(np.clip(side.estimates, 0, 1))), some * low, some * high
+
+    def curve(self, n: I64, counters: I64, z: float) -> Curve:
+        """Cumulative shares of k tallies, with intervals of so many standard errors."""
+        size = len(self.ends[0])
+        places, count = np.arange(1, size + 1), self._counts
+        upto, v_upto = count(n, counters, np.zeros(size, np.int64), places)
+        whole, v_whole, v_above = upto[:, -1:], v_upto[:, -1:], v_upto
+        if v_whole.any():  # else it is the same, as the number of all is known
+            v_above = count(n, counters, places, np.full(size, size))[1]
+        v_whole = v_whole - sampled_part(self.population, n[:, None]) * np.maximum(whole, 0)
+        a = whole**2 - z**2 * v_whole
+        b = upto * whole + z**2 * (v_above - v_upto - v_whole) / 2
+        root = np.sqrt(np.maximum(b**2 - a * (upto**2 - z**2 * v_upto), 0))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(whole > 0, upto / whole, np.nan)
+            p = np.clip(shares, 0, 1)
+            errors = np.sqrt(np.maximum((1 - p) * v_upto + p * v_above - p * (1 - p) * v_whole, 0)) / whole
+            low, high = np.where(a > 0, (b - root) / a, 0.0), np.where(a > 0, (b + root) / a, 1.0)
+        return _bounded(shares, errors, low, high)
+
+    def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:
+        """Quantiles, low and high ends of their intervals: k times as many values each, null where not known.
+
+        For the estimate the curve is made monotone: half way between the greatest share so far and the least from here
+        on, which is in the interval. Numbers are float64, all else text.
+        """
+        curve = self.curve(n, counters, z_score(confidence))
+        rising = np.maximum.accumulate(curve.shares, axis=1)
+        rising += np.minimum.accumulate(curve.shares[:, ::-1], axis=1)[:, ::-1]
+        before = np.concatenate([np.zeros((len(n), 1)), curve.low[:, :-1]], axis=1)
+        p = probabilities[None, :, None]
+        at, low = (np.argmax(x[:, None] >= p, axis=2).reshape(-1) for x in (rising / 2, curve.high))
+        high = before.shape[1] - 1 - np.argmax(before[:, None, ::-1] <= p, axis=2).reshape(-1)
+        unknown = np.repeat(np.isnan(curve.shares[:, 0]), len(probabilities))
+        (first, last), none = self.ends, np.zeros(len(low), bool)
+        middle = _answer(first, at, unknown)
+        if middle.type == pa.float64():  # of a cell, its middle
+            middle = pa.array((np.array(middle) + np.array(_answer(last, at, unknown))) / 2, from_pandas=True)
+        return [middle, _answer(first, low, none), _answer(last, high, none)]
+
+
+def _answer(values: pa.Array, at: I64, unknown: Any) -> pa.Array:
+    """Values at these places, numbers as float64 and all else as text; null where unknown."""
+    taken = values.take(pa.array(at, mask=unknown))
+    if answer_type(values) == pa.float64():
+        return taken.cast(pa.float64())
+    return pa.array([None if value is None else text_of(value) for value in taken.to_pylist()], pa.string())
+
+
+def answer_type(values: pa.Array) -> pa.DataType:
+    """Of quantiles of such values."""
+    number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
+    return pa.float64() if number else pa.string()
+
+
+def _bounded(shares: F64, errors: F64, low: F64, high: F64) -> Curve:
+    """A curve that ends in 1, with intervals in [0, 1]."""
+    low[:, -1] = high[:, -1] = 1.0
+    return Curve(shares, errors, np.clip(np.nan_to_num(low), 0, 1), np.clip(np.nan_to_num(high, nan=1.0), 0, 1))
+
+
+class _OfDistribution(Reader):
+    """Of `Distributing`, at the grid where the cumulative distribution is known, with the errors that it has there.
+
+    They are those of noise and sampling together: of the people themselves, or of few, they are on the safe side.
+    """
+
+    @cached_property
+    def _grid(self) -> F64:
+        grid: F64 = self.mechanism.distribution(self.mechanism.empty_tally()).grid
+        return grid
+
+    @cached_property
+    @override
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        return pa.array(self._grid[:-1]), pa.array(self._grid[1:])
+
+    @override
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        return edges_between(self._grid, low, high)
+
+    @override
+    def watch(self, n: I64, counters: I64) -> None:
+        """`distribution` does."""
+
+    def _found(self, n: I64, counters: I64, confidence: float = 0.95) -> list[Distribution]:
+        tallies = (Tally(int(a), b, self.mechanism.fingerprint) for a, b in zip(n, counters, strict=True))
+        return [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
+
+    @override
+    def curve(self, n: I64, counters: I64, z: float) -> Curve:
+        found, shape = self._found(n, counters), (len(n), len(self._grid) - 1)
+        shares = np.array([one.cumulative for one in found]).reshape(shape)
+        errors = np.array([one.cumulative_errors for one in found]).reshape(shape)
+        low, high = shares - z * errors, shares + z * errors
+        if found and found[0].method == "unbiased":
+            # A number counts for the two nearest points: what is counted up to the point before is at most the share
+            # up to here, and what is counted up to the point after is at least that.
+            low[:, 1:], low[:, 0], high[:, :-1] = low[:, :-1].copy(), 0.0, high[:, 1:].copy()
+        return _bounded(shares, errors, low, high)
+
+    @override
+    def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
+        """Differences of the curve; of the two errors, whose correlation is not known, the sum."""
+        ends = [np.concatenate([np.zeros((len(n), 1)), array], axis=1) for array in self.curve(n, counters, z)]
+        (share, error, low, high), (below, error_below, low_below, high_below) = (
+            [n[:, None] * np.where(n[:, None], array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
+        )
+        low, high = np.maximum(low - high_below, 0), np.minimum(high - low_below, n[:, None])
+        return share - below, error + error_below, low, high
+
+    @override
+    def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:
+        """`Distribution.quantile` and `quantile_interval`."""
+        found, asked = self._found(n, counters, confidence), probabilities.tolist()
+        rows = [(one.quantile(p), *one.quantile_interval(p)) for one in found for p in asked]
+        columns = np.array(rows, float).reshape(-1, 3).T
+        unknown = (np.nan, self._grid[0], self._grid[-1])
+        return [pa.array(np.where(np.isnan(a), b, a), from_pandas=True) for a, b in zip(columns, unknown, strict=True)]
+
+
+def reader_of(what: str, mechanism: Mechanism, population: Population) -> Reader:
+    """What reads the tallies of a mechanism that is asked for ``what``.
+
+    Raises:
+        ParameterError: it has no ordered values, or how its errors hang together is not known.
+    """
+    if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
+        return _OfDistribution(mechanism, population)
+    if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Ordered):
+        raise refuse_mechanism(what, "ordered values: a frequency oracle, SquareWave or StochasticRounding", mechanism)
+    reader, none = Reader(mechanism, population), np.zeros(1, np.int64)
+    reader._counts(none, mechanism.empty_tally().counters[None], none, none + 1)  # (it may not know its errors)
+    return reader

@@ -1,0 +1,301 @@
+"""Quantiles, the median, and the whole curve of cumulative shares, of ordered values: see `ordered` in this room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import Population, Question, Result, check_population, z_score
+from ldp_core.estimates.ordered import Reader, answer_type, reader_of
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, Quantiles, word
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_flag, check_open, parameter, shown
+from ldp_core.tables import SHARE, View, about_whom, aligned, text_of
+from ldp_core.tally import Tally
+
+
+def _check_probabilities(name: str, value: Any) -> tuple[float, ...]:
+    listed = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else [value]
+    made = tuple(check_open(f"each of {name}", one) for one in listed)
+    if not made or len(set(made)) < len(made):
+        raise ParameterError(f"{name} must be a list of different numbers, as [0.25, 0.5, 0.9], got {shown(value)}")
+    return made
+
+
+@dataclass(frozen=True)
+class QuantilesEstimate(Question[Quantiles]):
+    """Quantiles of ordered values: the first value that at least such a share of the records does not exceed.
+
+    Args:
+        probabilities: of the quantiles, each in (0, 1).
+        confidence: of each interval, in (0, 1).
+        population: whom the intervals are about; see `HistogramEstimate`. `SquareWave` and `StochasticRounding` have
+            errors of noise and sampling together in any case.
+
+    The answers are labels, numbers as float64 and all else as text; of a cell of numbers the estimate is its middle,
+    and the interval has its edges. Where one value holds much, intervals hold more often than they have to.
+
+    Raises:
+        ParameterError: probabilities or a confidence outside (0, 1).
+
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
+    >>> QuantilesEstimate([0.5]).result(m, m.tally(m.perturb([20, 30, 45, 60, 70])))
+    Quantiles of 5 reports, 95% intervals
+    50%: 45 (45 to 45)
+    """
+
+    name: ClassVar[str] = Quantiles.question
+    view: ClassVar[View] = Quantiles.view
+
+    probabilities: tuple[float, ...] = parameter(_check_probabilities, default=(0.25, 0.5, 0.75))
+    confidence: float = parameter(check_open, default=0.95)
+    population: Population = parameter(check_population, default=None)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        reader_of("a quantile", mechanism, self.population)
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        return _schema(reader_of("a quantile", mechanism, self.population))
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Quantiles:
+        made: Any = (*_columns(self, mechanism, tally), tally.n, self.confidence, mechanism, self.population)
+        return Quantiles(*made)
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        reader, size = reader_of("a quantile", mechanism, self.population), len(self.probabilities)
+        reader.watch(n, counters)
+        found = reader.quantiles(n, counters, np.array(self.probabilities), self.confidence)
+        columns = [np.tile(self.probabilities, len(n)), *found, np.repeat(n, size)]
+        return pa.table(columns, _schema(reader)), np.full(len(n), size)
+
+
+def _schema(reader: Reader) -> pa.Schema:
+    kinds = (pa.float64(), *[answer_type(reader.ends[0])] * 3, pa.int64())
+    return pa.schema(list(zip(QUANTILE_SCHEMA.names, kinds, strict=True)))
+
+
+def _columns(question: Question[Any], mechanism: Any, tally: Tally) -> list[Any]:
+    """All columns of the rows of one tally but n: numbers as arrays, all else as tuples."""
+    question.check(mechanism)
+    mechanism.check_tally(tally)
+    table, _ = question.rows(mechanism, np.array([tally.n]), tally.counters[None])
+    columns = [column.combine_chunks() for column in table.columns[:-1]]
+    return [
+        np.array(column)
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type)
+        else tuple(column.to_pylist())
+        for column in columns
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Median(Result):
+    """The median of ordered values: the first value that at least half of the records do not exceed.
+
+    Attributes:
+        median: the estimate: a number, or a label as text; None where there are no reports.
+        low, high: ends of the confidence interval.
+        n: number of reports.
+        confidence: of the interval.
+        mechanism: that made the reports; None if it is not known.
+        population: whom the interval is about.
+    """
+
+    view: ClassVar[View] = View("median", unit="median", alone=True)
+    question: ClassVar[str] = "median"
+
+    median: float | str | None
+    low: float | str
+    high: float | str
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+    population: Population = None
+
+    def __repr__(self) -> str:
+        middle, low, high = map(word, (self.median, self.low, self.high))
+        return f"Median of {self.n:,} reports: {middle}, {self.confidence:.0%} interval {low} to {high}"
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns median, low, high, n; one row."""
+        kind = pa.string() if isinstance(self.low, str) else pa.float64()
+        row = {"median": self.median, "low": self.low, "high": self.high, "n": self.n}
+        return self._with_metadata(pa.Table.from_pylist([row], _median_schema(kind)))
+
+
+def _median_schema(kind: pa.DataType) -> pa.Schema:
+    return pa.schema([*((name, kind) for name in ("median", "low", "high")), ("n", pa.int64())])
+
+
+@dataclass(frozen=True)
+class MedianEstimate(Question[Median]):
+    """The median of ordered values, one row: `QuantilesEstimate` of 0.5.
+
+    Args:
+        confidence: of the interval, in (0, 1).
+        population: whom it is about; see `QuantilesEstimate`.
+
+    Raises:
+        ParameterError: a confidence outside (0, 1).
+
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
+    >>> MedianEstimate().result(m, m.tally(m.perturb([20, 30, 45])))
+    Median of 3 reports: 30, 95% interval 30 to 30
+    """
+
+    name: ClassVar[str] = Median.question
+    view: ClassVar[View] = Median.view
+    single: ClassVar[bool] = True
+
+    confidence: float = parameter(check_open, default=0.95)
+    population: Population = parameter(check_population, default=None)
+
+    @property
+    def _quantile(self) -> QuantilesEstimate:
+        return QuantilesEstimate((0.5,), self.confidence, self.population)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        self._quantile.check(mechanism)
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        return _median_schema(self._quantile.schema(mechanism).field("quantile").type)
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Median:
+        found = (column[0] for column in _columns(self, mechanism, tally))
+        numbers = [one if isinstance(one, str | None) else float(one) for one in found]
+        made: Any = (*numbers, tally.n, self.confidence, mechanism, self.population)
+        return Median(*made)
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        table, lengths = self._quantile.rows(mechanism, n, counters)
+        return table.drop_columns("probability").rename_columns(["median", "low", "high", "n"]), lengths
+
+
+@dataclass(frozen=True, eq=False)
+class Cdf(Result):
+    """The curve of cumulative shares, with a band that holds everywhere together. Arrays are float64[k].
+
+    Attributes:
+        values: labels, or upper edges of cells: an array of numbers, or else a tuple.
+        shares: estimated shares of the records with this value or a lower one; not monotone, as noise is not.
+        standard_errors: of ``shares``.
+        low, high: ends of the band, in [0, 1].
+        n: number of reports.
+        confidence: that the whole curve is in the band; or of each interval, if not ``simultaneous``.
+        simultaneous: whether it is a band.
+        mechanism: that made the reports; None if it is not known.
+        population: whom it is about.
+    """
+
+    view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True, alone=True)
+    question: ClassVar[str] = "cdf"
+
+    values: npt.NDArray[Any] | tuple[Any, ...]
+    shares: F64
+    standard_errors: F64
+    low: F64
+    high: F64
+    n: int
+    confidence: float
+    simultaneous: bool
+    mechanism: Mechanism | None = None
+    population: Population = None
+
+    def __len__(self) -> int:
+        return len(self.shares)
+
+    def __repr__(self) -> str:
+        step = -(-len(self) // _SHOWN)
+        rows: list[tuple[str, ...]] = [("value", "share", "std.error", "low", "high")]
+        for i in range(step - 1, len(self), step):
+            numbers = (array[i] for array in (self.shares, self.standard_errors, self.low, self.high))
+            value = self.values[i]
+            name = f"{value:.9g}" if isinstance(value, float) else text_of(value)
+            rows.append((name, *(f"{100 * x:.2f} %" for x in numbers)))
+        kind = "band" if self.simultaneous else "intervals"
+        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {self.confidence:.0%} {kind}"
+        return "\n".join([head + about_whom(self.population), *aligned(rows, numbers=range(1, 5))])
+
+    @override
+    def to_arrow(self) -> pa.Table:
+        """Table of columns value, share, standard_error, low, high, n; a row per value."""
+        columns = (self.values, self.shares, self.standard_errors, self.low, self.high, np.full(len(self), self.n))
+        kind = pa.array(self.values).type
+        return self._with_metadata(pa.table([pa.array(column) for column in columns], _cdf_schema(kind)))
+
+
+_SHOWN = 20
+
+
+def _cdf_schema(kind: pa.DataType) -> pa.Schema:
+    numbers = ((name, pa.float64()) for name in ("share", "standard_error", "low", "high"))
+    return pa.schema([("value", kind), *numbers, ("n", pa.int64())])
+
+
+@dataclass(frozen=True)
+class CdfEstimate(Question[Cdf]):
+    """Which share of the records has each value or a lower one, with a band that holds for all values together.
+
+    Args:
+        confidence: of the band, in (0, 1).
+        simultaneous: widen the intervals so that all hold together with that confidence (Bonferroni): a band.
+        population: whom it is about; see `QuantilesEstimate`.
+
+    Raises:
+        ParameterError: a confidence outside (0, 1).
+
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection(range(4), epsilon=50.0)  # hardly any noise
+    >>> CdfEstimate().result(m, m.tally(m.perturb([0, 1, 1, 3]))).shares.round(6).tolist()
+    [0.25, 0.75, 0.75, 1.0]
+    """
+
+    name: ClassVar[str] = Cdf.question
+    view: ClassVar[View] = Cdf.view
+
+    confidence: float = parameter(check_open, default=0.95)
+    simultaneous: bool = parameter(check_flag, default=True)
+    population: Population = parameter(check_population, default=None)
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        reader_of("a curve", mechanism, self.population)
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        return _cdf_schema(reader_of("a curve", mechanism, self.population).ends[1].type)
+
+    @override
+    def result(self, mechanism: Any, tally: Tally) -> Cdf:
+        about = (tally.n, self.confidence, self.simultaneous, mechanism, self.population)
+        made: Any = (*_columns(self, mechanism, tally), *about)
+        return Cdf(*made)
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        reader = reader_of("a curve", mechanism, self.population)
+        reader.watch(n, counters)
+        values = reader.ends[1]
+        size = len(values)
+        found = reader.curve(n, counters, z_score(self.confidence, max(size - 1, 1) if self.simultaneous else 1))
+        columns = [values.take(pa.array(np.tile(np.arange(size), len(n)))), *(array.reshape(-1) for array in found)]
+        return pa.table([*columns, np.repeat(n, size)], _cdf_schema(values.type)), np.full(len(n), size)

@@ -1,0 +1,1 @@
+"""Mechanisms for ordered values: shares of ranges, and what follows from them."""

@@ -1,0 +1,105 @@
+"""Several plans, one population: what files of reports, or frames, of different plans say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from polars import selectors as cs
+
+from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
+from ldp_core.engine import check_open, common_values, pooled
+from ldp_polars.frames import checked_plan, groups_of, named, read_plan
+from ldp_polars.tallying import counts, tally_for
+
+_ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
+
+
+def pool(
+    reports: Iterable[str | Path | tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]],
+    *,
+    columns: Sequence[str] | None = None,
+    by: str | Iterable[str] = (),
+    window: str | timedelta | None = None,
+    event_time: str | None = None,
+    confidence: float = 0.95,
+    assume_reports: bool = False,
+) -> pl.DataFrame:
+    """What reports of several plans say together of one population; see `ldp_core.pool`.
+
+    Args:
+        reports: two or more: Parquet files (or patterns, or folders) of reports, which say their plan themselves; or
+            pairs of a frame, eager or lazy, and the plan that made it. They are of other people each.
+        columns: which to pool. Default: all frequency oracles and numbers that all plans have.
+        by, window, event_time, assume_reports: see `histograms`. In groups of which one plan has no reports the others
+            tell alone.
+        confidence: of each interval, in (0, 1).
+
+    Returns:
+        Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), ``value``,
+        and those of `ldp_core.Pooled`; numbers have one row, without a value. ``value`` is text if the columns' values
+        are of several types.
+
+    Raises:
+        PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
+        ParameterError, MechanismMismatchError: fewer than two; see `ldp_core.pool`.
+
+    >>> import polars as pl, ldp_polars
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> plans = [PrivacyPlan({"crashed": RandomizedResponse(epsilon=e)}) for e in (40.0, 50.0)]
+    >>> records = [pl.DataFrame({"crashed": [True, False] * n}) for n in (10, 30)]
+    >>> made = [(frame.ldp.perturb(plan), plan) for frame, plan in zip(records, plans)]
+    >>> ldp_polars.pool(made).select("column_name", "value", pl.col("estimate").round(6), "n").rows()
+    [('crashed', False, 0.5, 80), ('crashed', True, 0.5, 80)]
+    """
+    check_open("confidence", confidence)
+    given = list(reports) if isinstance(reports, Iterable) and not isinstance(reports, (str, pl.DataFrame)) else []
+    sources = [_source(one) for one in given]
+    if len(sources) < 2:
+        raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
+    if len({str(one) if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given):
+        raise ParameterError("the same reports are there twice: people count once, so give each file or frame once")
+    plans = [plan for _, plan in sources]
+    of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
+    names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
+    if unknown := sorted({*(columns or ())} - {*names}):
+        raise PlanError(f"not all plans have shares or a mean of {unknown}; in common they have {names}")
+    names = [name for name in names if columns is None or name in columns]
+    if not names:
+        raise PlanError("the plans have no column in common that has shares or a mean")
+    mechanisms = {name: [plan[name] for plan in plans] for name in names}
+    types = {common_values(made)[0].type for made in mechanisms.values()}
+    taken = {"column_name", "entry", *_ANSWER}
+    grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
+    keys = named(grouped[0].names)
+    tables = []
+    for name, made in mechanisms.items():
+        found: dict[Any, list[Tally]] = {}
+        for k, (groups, m) in enumerate(zip(grouped, made, strict=True)):
+            table = groups.aggregated(tally_for(cs.by_name(name), m, m)).collect()
+            places = table.select(keys)
+            n, counters = counts(table["entry"], m)
+            for place, count, row in zip(places.rows() if keys else [()], n.tolist(), counters, strict=True):
+                there = found.setdefault(place, [one.empty_tally() for one in made])
+                there[k] = Tally(count, row, m.fingerprint)
+        for place, tallies in found.items():
+            answer = pl.DataFrame(pooled(list(zip(made, tallies, strict=True)), confidence).to_arrow())
+            value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+            head = [
+                pl.lit(cell, dtype).alias(key) for cell, (key, dtype) in zip(place, places.schema.items(), strict=True)
+            ]
+            tables.append(answer.select(pl.lit(name).alias("column_name"), *head, value, pl.exclude("value")))
+    order = {name: k for k, name in enumerate(names)}
+    return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
+
+
+def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
+    """Reports and their plan."""
+    if isinstance(one, (str, Path)):
+        return pl.scan_parquet(one), read_plan(one)
+    if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
+        raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
+    return one[0], checked_plan(one[1])

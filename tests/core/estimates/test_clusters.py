@@ -1,0 +1,186 @@
+"""Several reports of one person: cluster-robust intervals, and the bound where nobody is told apart."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.people import SHARE, held
+from ldp_core import (
+    DistributionEstimate,
+    HistogramEstimate,
+    Hybrid,
+    InputError,
+    LongitudinalUnaryEncoding,
+    MeanEstimate,
+    ParameterError,
+    RandomizedResponse,
+    SquareWave,
+    UnaryEncoding,
+    weighted_mean,
+)
+from ldp_core.estimates.clusters import student
+
+from ..examples import ALONE, keyed, some_values
+
+RNG = np.random.default_rng(11)
+PERSONS = np.repeat(np.arange(300), RNG.integers(1, 9, 300))
+
+
+def by_hand(weights, persons, z):
+    """Mean, standard error and z of the linearized variance of a ratio of sums over persons, written out."""
+    people = np.unique(persons)
+    f = weights.mean()
+    residuals = np.array([(weights[persons == g] - f).sum() for g in people])
+    variance = len(people) / (len(people) - 1) * (residuals**2).sum() / len(weights) ** 2
+    return f, np.sqrt(variance), stats.t.ppf(1 - (1 - 0.95) / 2, len(people) - 1)
+
+
+def test_errors_are_those_of_sums_over_persons():
+    values = RNG.integers(0, 4, 300)[PERSONS]
+    for m in (UnaryEncoding(range(4), epsilon=1.0), RandomizedResponse(range(4), epsilon=2.0)):
+        reports = m.perturb(values)
+        for ids in (PERSONS, np.array([f"person {g}" for g in PERSONS])):
+            found = HistogramEstimate().of_persons(m, reports, ids)
+            for v in range(4):
+                f, error, _ = by_hand(m.weights(reports, v), PERSONS, 1.96)
+                assert (found.frequencies[v], found.frequency_standard_errors[v]) == pytest.approx((f, error))
+        assert found.population == "many"
+    m = Hybrid((0, 10), epsilon=1.0)
+    reports = m.perturb(RNG.uniform(0, 10, 300)[PERSONS])
+    found = MeanEstimate().of_persons(m, reports, PERSONS)
+    mean, error, t = by_hand(m.weights(reports), PERSONS, 1.96)
+    assert (found.mean, found.standard_error) == pytest.approx((mean, error))
+    assert found.high - found.mean == pytest.approx(t * error, rel=1e-4)
+    for degrees in (5, 10, 100):
+        assert student(1.959964, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=0.005)
+
+
+def test_all_mechanisms_tell_persons_apart():
+    """One report of each, of all mechanisms: nearly as if nobody was told apart. Each report twice says no more."""
+    for name, m in ALONE.items():
+        kind = HistogramEstimate if hasattr(m, "debias") else MeanEstimate if hasattr(m, "means") else None
+        if kind is None:
+            continue
+        reports = np.asarray(m.perturb(some_values(m, 600), randomness=keyed(600)))
+        if m.name == "rappor_candidates":
+            with pytest.raises(ParameterError, match="fits all reports at once"):
+                kind().of_persons(m, reports, np.arange(600))
+            continue
+        once = kind(population="many").result(m, m.tally(reports))
+        single = kind().of_persons(m, reports, np.arange(600))
+        twice = kind().of_persons(m, np.concatenate([reports, reports]), np.tile(np.arange(600), 2))
+        a, b, c = (
+            np.atleast_1d(one.frequency_standard_errors if kind is HistogramEstimate else one.standard_error)
+            for one in (once, single, twice)
+        )
+        np.testing.assert_allclose(b, a, rtol=0.25, err_msg=name)
+        np.testing.assert_allclose(c, b, rtol=0.05, err_msg=name)
+
+
+def test_intervals_hold_where_people_report_again():
+    """A few of the cases of `python -m benchmarks.people`."""
+    for noise, reports, changing in (("fresh", 7, True), ("keyed", 30, False), ("longitudinal", 30, True)):
+        alone, by_person, bound = held(noise, reports, changing, 100, seed=4)
+        assert alone < 0.92, (noise, reports)
+        assert 0.9 <= by_person <= 0.99, (noise, reports)
+        assert bound >= 0.9, (noise, reports)
+    assert SHARE == 0.2
+
+
+def test_the_bound_is_so_many_times_the_variance():
+    m = RandomizedResponse(epsilon=1.0)
+    tally = m.simulate([700, 300], seed=1)
+    for options in ({}, {"population": "many"}, {"simultaneous": True}):
+        one, seven = (HistogramEstimate(repeats=r, **options).result(m, tally) for r in (1, 7))
+        np.testing.assert_allclose(seven.standard_errors, np.sqrt(7) * one.standard_errors)
+        assert np.all(seven.low < one.low)
+        assert np.all(seven.high > one.high)
+        np.testing.assert_allclose(one.low, HistogramEstimate(**options).result(m, tally).low, rtol=1e-9)
+    n = Hybrid((0, 1), epsilon=1.0)
+    tally = n.simulate_values(np.full(50, 0.5), np.ones(50, np.int64), np.random.default_rng(1))
+    one, seven = (MeanEstimate(repeats=r).result(n, tally) for r in (None, 7))
+    assert seven.high - seven.mean == pytest.approx(np.sqrt(7) * (one.high - one.mean))
+
+
+def test_what_is_refused_and_what_is_unbounded():
+    m = RandomizedResponse(epsilon=1.0)
+    alone = HistogramEstimate().of_persons(m, [True] * 5, [1] * 5)
+    assert np.isinf(alone.standard_errors).all()
+    assert (alone.low == -np.inf).all()
+    assert (alone.high == np.inf).all()
+    nobody = HistogramEstimate().of_persons(m, np.zeros(0, bool), np.zeros(0, np.int64))
+    assert nobody.n == 0
+    for ids in ([1, 2], [1, 2, None]):
+        with pytest.raises(InputError, match="persons must be the id"):
+            HistogramEstimate().of_persons(m, [True] * 3, ids)
+    with pytest.raises(ParameterError, match="sample of many"):
+        HistogramEstimate(population=50).of_persons(m, [True] * 3, [1, 2, 3])
+    with pytest.raises(ParameterError, match="does not tell persons apart"):
+        DistributionEstimate().of_persons(SquareWave((0, 1), epsilon=1.0), [], [])
+    for wrong in (0, 1.5, True):
+        with pytest.raises(ParameterError, match="repeats must be an integer"):
+            HistogramEstimate(repeats=wrong)
+
+
+def test_permanent_noise_is_common_to_all_reports_of_a_person():
+    """The part that `common_noise` says, by simulation of the chain: of the mean of k reports of one value."""
+    m = LongitudinalUnaryEncoding(["a", "b"], epsilon_infinity=2.0, epsilon_1=1.0)
+    rng, k = np.random.default_rng(2), 5
+    weights = []
+    for value, chance in ((1, m.permanent.p), (0, m.permanent.q)):  # half of the people hold it: d = 2
+        answer = rng.random(200_000) < chance
+        yes = rng.binomial(k, np.where(answer, m.instantaneous.p, m.instantaneous.q))
+        weights.append((yes / k - m.q) / (m.p - m.q) - value)
+    expected = m.variance(1, 0.5) * (1 + (k - 1) * m.common_noise(keyed=True)) / k
+    assert np.var(np.concatenate(weights)) == pytest.approx(expected, rel=0.02)
+    assert RandomizedResponse(epsilon=1.0).common_noise(keyed=False) == 0
+    assert RandomizedResponse(epsilon=1.0).common_noise(keyed=True) == 1
+
+
+def test_weighted_mean():
+    u, d = RNG.normal(1, 2, 60), RNG.uniform(1, 5, 60)
+    of = np.repeat(["a", "b", "c"], 20)
+    shares = {"a": 0.5, "b": 0.3, "c": 0.2}
+    parts = [weighted_mean(u[of == g], weights=d[of == g]) for g in shares]
+    for one, g in zip(parts, shares, strict=True):  # a ratio of sums, linearized
+        w, x = d[of == g], u[of == g]
+        f = (w @ x) / w.sum()
+        assert one.mean == pytest.approx(f)
+        assert one.standard_error == pytest.approx(np.sqrt(20 / 19 * ((w * (x - f)) ** 2).sum()) / w.sum())
+        assert one.effective == pytest.approx(w.sum() ** 2 / (w @ w))
+    found = weighted_mean(u, weights=d, groups=of, shares=shares)
+    assert found.mean == pytest.approx(sum(p * one.mean for p, one in zip(shares.values(), parts, strict=True)))
+    errors = (p * one.standard_error for p, one in zip(shares.values(), parts, strict=True))
+    assert found.standard_error == pytest.approx(np.sqrt(sum(e**2 for e in errors)))
+    plain = weighted_mean(u)
+    assert plain.effective == pytest.approx(60)
+    half = stats.t.ppf(0.975, 59) * stats.sem(u)
+    assert (plain.low, plain.high) == pytest.approx((u.mean() - half, u.mean() + half), rel=1e-4)
+    for wrong, said in (
+        ({"weights": np.zeros(60)}, "weights must be above 0"),
+        ({"groups": of}, "groups and shares go together"),
+        ({"groups": of, "shares": {"a": 1.0}}, "of which 40 have none"),
+        ({"groups": of, "shares": shares | {"d": 0.1}}, "add up to 1"),
+        ({"groups": of, "shares": {"a": 0.5, "b": 0.3, "c": 0.1, "d": 0.1}}, "fewer than two records"),
+        ({"weights": np.ones(3)}, "as many finite numbers"),
+    ):
+        with pytest.raises((InputError, ParameterError), match=said):
+            weighted_mean(u, **wrong)
+
+
+def test_weighted_means_hold_the_share_of_the_population():
+    """A sample of whom some were asked three times as often, and post-stratified: 600 runs at epsilon 1."""
+    rng, m, n = np.random.default_rng(5), RandomizedResponse(epsilon=1.0), 1000
+    held_by = np.zeros(2)
+    for _ in range(600):
+        old = rng.random(n) < 0.75  # half of the population
+        yes = np.where(rng.random(n) < np.where(old, 0.4, 0.1), rng.random(n) < m.p, rng.random(n) < m.q)
+        w = (yes - m.q) / (m.p - m.q)
+        for i, asked in enumerate(
+            ({"weights": np.where(old, 1.0, 3.0)}, {"groups": old, "shares": {True: 0.5, False: 0.5}})
+        ):
+            found = weighted_mean(w, **asked)
+            held_by[i] += found.low <= 0.25 <= found.high
+    assert np.all((held_by / 600 > 0.92) & (held_by / 600 < 0.98))

@@ -1,0 +1,122 @@
+"""Frames and files of several plans pooled: what `ldp_core.pool` says of their tallies, in all, by keys and windows."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import (
+    Domain,
+    Hybrid,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    UnaryEncoding,
+    pool,
+)
+
+OLD = PrivacyPlan(
+    {
+        "os": UnaryEncoding(["ios", "android", "web"], epsilon=1.0),
+        "minutes": Hybrid((0, 60), epsilon=1.0),
+        "gone": RandomizedResponse(epsilon=1.0),
+    },
+    keep=["country", "day"],
+)
+NEW = PrivacyPlan(
+    {
+        "minutes": Hybrid((0, 60), epsilon=4.0),
+        "os": RandomizedResponse(Domain(["web", "ios"], unmatched="other"), epsilon=3.0),
+    },
+    keep=["country", "day"],
+)
+
+
+def reports(n, countries, plan):
+    records = {
+        "os": [("ios", "android", "web", "ios")[k % 4] for k in range(n)],
+        "minutes": [float(k % 60) for k in range(n)],
+        "gone": [True] * n,
+        "country": [countries[k % len(countries)] for k in range(n)],
+        "day": [dt.date(2024, 1, 1) + dt.timedelta(days=k % 14) for k in range(n)],
+    }
+    return pl.DataFrame(records).ldp.perturb(plan)
+
+
+FIRST, SECOND = reports(600, ["de", "fr"], OLD), reports(400, ["fr", "it"], NEW)
+
+
+def expected(column, keep=None):
+    """What the core says of the reports that are kept."""
+    sides = [frame if keep is None else frame.filter(keep) for frame in (FIRST, SECOND)]
+    made = [
+        (plan[column], plan[column].tally(side[column].ext.storage().to_arrow()))
+        for side, plan in zip(sides, (OLD, NEW), strict=True)
+    ]
+    return [tuple(row.values()) for row in pool(made).to_arrow().to_pylist()]
+
+
+def rows(found, column, **places):
+    """Without the names of the column and of the groups."""
+    kept = found.filter(pl.col("column_name") == column, *(pl.col(name) == at for name, at in places.items()))
+    return [
+        pytest.approx(row)
+        for row in kept.select(
+            pl.col("value", "estimate", "standard_error", "low", "high", "q"), pl.col("p_value", "n")
+        ).rows()
+    ]
+
+
+def test_frames_and_files(tmp_path):
+    found = ldp_polars.pool([(FIRST, OLD), (SECOND.lazy(), NEW)])
+    assert list(dict.fromkeys(found["column_name"])) == ["os", "minutes"]
+    for column in ("os", "minutes"):
+        assert rows(found, column) == expected(column)
+    assert found["value"].to_list() == ["ios", "web", None]
+    files = [tmp_path / "old.parquet", tmp_path / "new.parquet"]
+    for file, frame, plan in zip(files, (FIRST, SECOND), (OLD, NEW), strict=True):
+        frame.ldp.sink_parquet(file, plan)
+    assert ldp_polars.pool(files).equals(found)
+    assert ldp_polars.pool(map(str, files), columns=["os"]).equals(found.filter(pl.col("column_name") == "os"))
+
+
+def test_by_keys_and_windows():
+    both = [(FIRST, OLD), (SECOND, NEW)]
+    by = ldp_polars.pool(both, by="country", columns=["os"])
+    assert rows(by, "os", country="fr") == expected("os", pl.col("country") == "fr")
+    assert by["country"].unique(maintain_order=True).to_list() == ["de", "fr", "it"]
+    alone = by.filter(pl.col("country") == "de")
+    assert alone["value"].to_list() == ["ios", "web"]  # what all plans know, also where one alone has reports
+    assert (alone["n"].to_list(), alone["q"].to_list()) == ([300] * 2, pytest.approx([0, 0]))
+    of_plan = OLD["os"].estimate(OLD["os"].tally(FIRST.filter(country="de")["os"].ext.storage().to_arrow()))
+    assert alone["estimate"].to_list() == pytest.approx([of_plan.frequencies[0], of_plan.frequencies[2]])
+    weeks = ldp_polars.pool(both, window="1w", event_time="day", columns=["minutes"])
+    for start in (dt.date(2024, 1, 1), dt.date(2024, 1, 8)):
+        kept = pl.col("day").dt.truncate("1w") == start
+        assert rows(weeks, "minutes", window_start=start) == expected("minutes", kept)
+
+
+def test_what_is_refused():
+    numbers = PrivacyPlan({"os": Hybrid((0, 60), epsilon=4.0)})
+    other = pl.DataFrame({"os": [1.0]}).ldp.perturb(numbers)
+    gone = PrivacyPlan({"gone": OLD["gone"]})
+    for given, how, error, words in (
+        ([(FIRST, OLD)], {}, ParameterError, "two files"),
+        (FIRST, {}, ParameterError, "two files"),
+        ("old.parquet", {}, ParameterError, "two files"),
+        ([(FIRST, OLD), (FIRST, OLD)], {}, ParameterError, "there twice"),
+        ([(FIRST, OLD), FIRST], {}, ParameterError, "pairs of a frame and its plan"),
+        ([(FIRST, OLD), (SECOND, OLD)], {}, PlanError, "gone"),
+        ([(FIRST, OLD), (SECOND, NEW)], {"columns": ["gone"]}, PlanError, "gone"),
+        ([(FIRST, OLD), (SECOND, NEW)], {"confidence": 1}, ParameterError, "confidence"),
+        ([(FIRST, OLD), (other, numbers)], {}, MechanismMismatchError, "of the same kind"),
+        ([(FIRST.select("gone"), gone), (SECOND, NEW)], {}, PlanError, "no column in common"),
+        ([(FIRST.head(0), OLD), (SECOND.head(0), NEW)], {}, ParameterError, "no reports"),
+    ):
+        with pytest.raises(error, match=words):
+            ldp_polars.pool(given, **how)
