@@ -105,8 +105,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Estimate Histogram PrivateHistogram Table PrivateTable TallyCombineFn EstimateCombineFn HistogramCombineFn "
-            "AfterTallies RatioCombineFn",
+            "Estimate Histogram PrivateHistogram Table PrivateTable TallyCombineFn EstimateCombineFn "
+            "HistogramCombineFn AfterTallies RatioCombineFn",
         ),
         "What differs": ("compare", "Compare PoolCombineFn"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),

@@ -36,15 +36,7 @@ from ldp_polars.perturbing import perturb, randomized_response, unary_encode
 from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
-from ldp_polars.weighing import (
-    linear_fit,
-    navigation_timing,
-    ratio,
-    total,
-    weight,
-    weighted_mean,
-    weighted_quantiles,
-)
+from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_mean, weighted_quantiles
 
 __all__ = [
     "NoiseOptions",

@@ -423,12 +423,11 @@ def _estimated(
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
     """The answers to tallies, as `estimate` has them."""
-    row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     answered = partial(_answered, mechanism=mechanism, question=question)
     return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
 
 
-def _dtype(mechanism: Mechanism, question: Question[Any]) -> pl.DataType:
+def _dtype(mechanism: Any, question: Question[Any]) -> pl.DataType:
     """Of an answer: a Struct, or a List of them."""
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     return row if question.single else pl.List(row)

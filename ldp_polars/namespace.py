@@ -81,8 +81,8 @@ class LdpExpr(_Namespace[pl.Expr]):
     weight = _Method(weighing.weight)
     total = _Method(weighing.total)
     ratio = _Method(weighing.ratio)
-    weighted_quantiles = _Method(weighing.weighted_quantiles)
     weighted_mean = _Method(weighing.weighted_mean)
+    weighted_quantiles = _Method(weighing.weighted_quantiles)
     linear_fit = _Method(weighing.linear_fit)
 
 

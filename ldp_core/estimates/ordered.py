@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -160,7 +161,7 @@ def _bounded(shares: F64, errors: F64, low: F64, high: F64) -> Curve:
 
 
 class _OfDistribution(Reader):
-    """Of `Distributing`, at the grid where the cumulative distribution is known, with the errors that it has there.
+    """Of `Distributing`, at the grid where the cumulative distribution is known, with the intervals that it has there.
 
     They are those of noise and sampling together: of the people themselves, or of few, they are on the safe side.
     """
@@ -189,10 +190,12 @@ class _OfDistribution(Reader):
 
     @override
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
-        found, shape = self._found(n, counters), (len(n), len(self._grid) - 1)
+        found, shape = self._found(n, counters, 2 * NormalDist().cdf(z) - 1), (len(n), len(self._grid) - 1)
         shares = np.array([one.cumulative for one in found]).reshape(shape)
-        errors = np.array([one.cumulative_errors for one in found]).reshape(shape)
-        low, high = shares - z * errors, shares + z * errors
+        low, high = (
+            np.array([getattr(one, f"cumulative_{end}") for one in found]).reshape(shape) for end in ("low", "high")
+        )
+        errors = (high - low) / (2 * z)
         if found and found[0].method == "unbiased":
             # A number counts for the two nearest points: what is counted up to the point before is at most the share
             # up to here, and what is counted up to the point after is at least that.

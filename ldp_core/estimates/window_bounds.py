@@ -71,7 +71,8 @@ class WindowBounds:
             variance = np.maximum(squares @ observed - mean**2, self.low * squares.sum(axis=1))
             bound = mean + shift + side * self.z * np.sqrt(variance / n)
             best[take], found[take] = expected[take], bound[take]
-        return np.clip(found, 0, 1)
+        clipped: F64 = np.clip(found, 0, 1)
+        return clipped
 
     def _widths(self) -> list[int]:
         """Widths of windows to choose from, each about half as wide again as the one before."""

@@ -395,6 +395,10 @@ class HierarchicalHistogram(Mechanism):
         d = self.domain.size
         return Rates(np.zeros(d), self._even(np.arange(d), np.arange(1, d + 1)), np.zeros(d), 1.0)
 
+    def answers(self, n: I64, counters: I64) -> tuple[HierarchicalHistogram, I64, I64]:
+        """All reports are answers."""
+        return self, n, counters
+
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
