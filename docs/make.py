@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
+        "Tables": ("tables", "Pair Table TableEstimate"),
         "Weights": (
             "weights",
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
@@ -96,7 +97,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Clients that lie": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates compare explain simulate sink_parquet read_plan sink_csv "
+            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
             "scan_csv window_start",
         ),
     },
@@ -104,8 +105,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Perturb": ("beam", "Perturb RandomizedResponse UnaryEncode"),
         "Tally and estimate": (
             "beam numbers heavy_hitters",
-            "Estimate Histogram PrivateHistogram TallyCombineFn EstimateCombineFn HistogramCombineFn AfterTallies "
-            "RatioCombineFn",
+            "Estimate Histogram PrivateHistogram Table PrivateTable TallyCombineFn EstimateCombineFn "
+            "HistogramCombineFn AfterTallies RatioCombineFn",
         ),
         "What differs": ("compare", "Compare PoolCombineFn"),
         "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),

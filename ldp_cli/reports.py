@@ -238,20 +238,17 @@ def estimate(
     """
     ldp_polars = files.our_polars()
     check_picture(plot)
-    if (window is None) != (event_time is None):
-        raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
-    if window is not None:
-        Window.of(window)
+    _check_window(window, event_time)
     if (value or at) and (plot is None or (at and window is None)):
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
-    whom = _population(population)
+    how = (confidence, _population(population))
     if table is not None:
-        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], confidence, whom)
+        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
         wanted = _wanted(made, column, candidates)
-        questions = _questions(wanted, ask or (), confidence, top, whom)
+        questions = _questions(wanted, ask or (), confidence, top, how[1])
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
@@ -281,6 +278,14 @@ def _show(answers: _Answers, names: Iterable[str], most: int | None) -> None:
         answers.show(name, most)
     out().print()
     show([], notes=[answers.words()])
+
+
+def _check_window(window: str | None, event_time: str | None) -> None:
+    """Raise unless both are given, or none, and there are such windows."""
+    if (window is None) != (event_time is None):
+        raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
+    if window is not None:
+        Window.of(window)
 
 
 def _population(text: str | None) -> Any:

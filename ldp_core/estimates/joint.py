@@ -330,6 +330,18 @@ class Table(Counted):
             shares of a mechanism hang together. It is right for large n: of about a hundred pairs for a cell at least.
         confidence: of each interval.
         population: whom intervals are about, see `HistogramEstimate`.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> pair = Pair({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise
+    >>> tally = pair.tally({"late": [True] * 40 + [False] * 60, "canceled": [True] * 30 + [False] * 69 + [True]})
+    >>> pair.estimate(tally)
+    Table of late and canceled of 100 reports, 95% intervals (per cell)
+    late, canceled  count   low  high     rate      low     high
+    false, false     59.0  59.0  59.0  98.33 %  98.33 %  98.33 %
+    false, true       1.0   1.0   1.0   1.67 %   1.67 %   1.67 %
+    true, false      10.0  10.0  10.0  25.00 %  25.00 %  25.00 %
+    true, true       30.0  30.0  30.0  75.00 %  75.00 %  75.00 %
+    independent? chi-square 60.34, 1 degrees of freedom, p = 7.98e-15
     """
 
     question: ClassVar[str] = "table"
