@@ -55,6 +55,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
+        "Ordered values": (
+            "ordered",
+            "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf",
+        ),
         "Tables": ("tables", "Pair Table TableEstimate"),
         "Weights": (
             "weights",
@@ -92,6 +96,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "polars numbers heavy_hitters",
             "tally merge estimate histogram mean distribution heavy_hitters",
         ),
+        "Ordered values": ("ordered", "range quantiles median cdf"),
         "Weights": ("weights", "weight ratio total weighted_mean weighted_quantiles linear_fit navigation_timing"),
         "Several plans": ("compare", "pool"),
         "Clients that lie": ("poisoning", "suspicious"),
@@ -195,11 +200,7 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
 | what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
-<<<<<<< HEAD
-| a range, a quantile, a median, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
-=======
-| a range, a quantile, a curve of ordered values | `.ldp.range`, `.ldp.median` | [ordered values](docs/ordered.md) |
->>>>>>> order
+| a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |

@@ -47,7 +47,7 @@ from ldp_core import (
     TableEstimate,
     estimates_metadata,
 )
-from ldp_core.engine import Window, asked_of, questions_of, seed_warning
+from ldp_core.engine import Window, asked_of, check_open, questions_of, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -409,6 +409,8 @@ def pool(
     Each file says its own plan, and counts as much as its reports are worth. The error bars are of noise and sampling
     together. With a small "p of Q" the files are of different populations: then add up what ldp estimate says of each.
     """
+    check_open("--confidence", confidence)
+    _check_window(window, event_time)
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
     groups = {"by": by or (), "window": window, "event_time": event_time}

@@ -206,17 +206,13 @@ class _OfDistribution(Reader):
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Differences of the curve; of the two errors, whose correlation is not known, the sum."""
         ends = [np.concatenate([np.zeros((len(n), 1)), array], axis=1) for array in self.curve(n, counters, z)]
+        people: F64 = n[:, None].astype(float)
         (share, error, low, high), (below, error_below, low_below, high_below) = (
-            [n[:, None] * np.where(n[:, None], array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
+            [people * np.where(people, array[:, side], 0) for array in ends] for side in cells[:, ::-1].T
         )
-<<<<<<< HEAD
         least: F64 = np.maximum(low - high_below, 0)
-        most: F64 = np.minimum(high - low_below, n[:, None])
+        most: F64 = np.minimum(high - low_below, people)
         return share - below, error + error_below, least, most
-=======
-        ends = [np.maximum(low - high_below, 0), np.minimum(high - low_below, n[:, None])]
-        return share - below, error + error_below, ends[0], ends[1]
->>>>>>> order
 
     @override
     def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:

@@ -112,6 +112,11 @@ class Median(Result):
         confidence: of the interval.
         mechanism: that made the reports; None if it is not known.
         population: whom the interval is about.
+
+    >>> from ldp_core import MedianEstimate, SubsetSelection
+    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
+    >>> MedianEstimate().result(m, m.tally(m.perturb([20, 30, 45]))).median
+    30.0
     """
 
     view: ClassVar[View] = View("median", unit="median", alone=True)
@@ -204,6 +209,11 @@ class Cdf(Result):
         simultaneous: whether it is a band.
         mechanism: that made the reports; None if it is not known.
         population: whom it is about.
+
+    >>> from ldp_core import CdfEstimate, SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> CdfEstimate().result(m, m.tally(m.perturb([1, 2, 3, 3]))).shares.round(6).tolist()
+    [0.0, 0.25, 0.5, 1.0]
     """
 
     view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True, alone=True)

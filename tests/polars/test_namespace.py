@@ -26,7 +26,7 @@ PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := geta
 
 
 FRAMES = (
-    *("bound", "perturb_frame", "histograms", "estimates", "compare", "explain", "simulate"),
+    *("bound", "perturb_frame", "histograms", "estimates", "compare", "table", "explain", "simulate"),
     *("sink_csv", "sink_parquet"),
 )
 
@@ -34,7 +34,13 @@ FRAMES = (
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
 
 
-ELSEWHERE = {"navigation_timing", "read_plan", "scan_csv", "window_start"}  # of two columns, of a file, of times
+ELSEWHERE = {
+    "navigation_timing",
+    "pool",
+    "read_plan",
+    "scan_csv",
+    "window_start",
+}  # of files, of times
 
 
 ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}

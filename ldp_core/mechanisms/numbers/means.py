@@ -488,15 +488,11 @@ class NOutput(Window):
     @override
     def cells(self) -> tuple[int, int]:
         """(M, W): as many as a byte holds, M a multiple of W, which has the least worst variance."""
-        e = float(min(exp_below(self.epsilon), Fraction(_MOST_E)))
+        gain = float(min(max(exp_below(self.epsilon) - 1, 1 / _FAR), _FAR))
 
         def worst(a: int) -> float:
-            curved = max(1 - a * (a - 2) / (e - 1), 0.0) / 2
-            return (
-                a * (a + 1) * (a + e - 1) / (3 * (a - 1) * (e - 1) ** 2)
-                + a / (e - 1)
-                + 8 * curved**3 / (3 * (a - 1) ** 2)
-            )
+            curved = max(1 - a * (a - 2) / gain, 0.0) / 2
+            return a * (a + 1) * (a + gain) / (3 * (a - 1) * gain**2) + a / gain + 8 * curved**3 / (3 * (a - 1) ** 2)
 
         w = _OUTPUTS // min(range(2, _MOST_WINDOWS + 1), key=worst)
         return _OUTPUTS // w * w, w
@@ -522,6 +518,6 @@ class NOutput(Window):
         return [Fraction(1, 2) + (i - Fraction(a - 1, 2)) * step + d for i in range(a) for d in within]
 
 
-_MOST_E = 10**100  # no other W is best beyond: floats will do to choose it
+_FAR = Fraction(10**100)  # no other W is best beyond: floats will do to choose it
 _OUTPUTS = 256  # as many as a byte holds
 _MOST_WINDOWS = 64  # side by side, so that each has several cells

@@ -98,8 +98,8 @@ def test_by_md5_they_are_two_values_with_noise_of_their_own():
 
 # ---- each bit, of every mechanism
 
-BY_PLACE = ("LOLOHA", "LOLOHA, linear", "dBitFlipPM")
-"""Their permanent answer is to a bucket, by design: the value enters by the bucket alone."""
+BY_PLACE = ("LOLOHA", "LOLOHA, linear", "dBitFlipPM", "hierarchical")
+"""They answer about a bucket or a node of a tree, by design: the value enters by that alone."""
 
 
 def differs(reports, bits):
