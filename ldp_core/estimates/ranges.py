@@ -31,6 +31,12 @@ class Ranges(Counted):
     """Estimates of how many of ``n`` records are in each of k ranges, or sets; unbiased. All arrays are float64[k].
 
     The attributes are those of a `Histogram`; ``values`` are the ranges in words.
+
+    >>> from ldp_core import RangeEstimate, SubsetSelection
+    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
+    >>> found = RangeEstimate(ranges=((20, 30), (31, None))).result(m, m.tally(m.perturb([20, 30, 45])))
+    >>> found.counts.round(6).tolist()
+    [2.0, 1.0]
     """
 
     view: ClassVar[View] = View("count", ("value",))

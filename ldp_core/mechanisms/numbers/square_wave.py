@@ -193,8 +193,10 @@ class SquareWave(Window):
                 of_buckets, of_grid = self._smooth(found, tally.n, cuts, grid, z, _SMOOTHING if method == "ems" else 0)
             else:
                 of_buckets, of_grid = self._bounded(found, tally.counters, cuts, grid, z)
-        arrays: list[Any] = [edges, (edges[1:] + edges[:-1]) / 2, *of_buckets, self.domain.decode(grid), *of_grid]
-        return Distribution(*arrays, *(tally.n, confidence, method, self))
+        centers = (edges[1:] + edges[:-1]) / 2
+        made: tuple[Any, ...] = (edges, centers, *of_buckets, self.domain.decode(grid), *of_grid)
+        made += tally.n, confidence, method, self
+        return Distribution(*made)
 
     @property
     def least_if_smooth(self) -> int:

@@ -98,7 +98,7 @@ def test_by_md5_they_are_two_values_with_noise_of_their_own():
 
 # ---- each bit, of every mechanism
 
-BY_PLACE = ("LOLOHA", "LOLOHA, linear", "dBitFlipPM", "hierarchical")
+BY_PLACE = ("LOLOHA", "LOLOHA, linear", "dBitFlipPM", "hierarchical", "hierarchical, cells")
 """They answer about a bucket or a node of a tree, by design: the value enters by that alone."""
 
 
