@@ -55,7 +55,7 @@ def held(noise: str, reports: int, changing: bool, runs: int, seed: int) -> np.n
         yes = said_yes(m, noise, with_value(reports, changing, generator), reports, generator)
         each = np.stack([n - yes, yes], axis=1)
         tally = Tally(int(n.sum()), each.sum(axis=0), m.fingerprint)
-        found = (many.result(m, tally), many.of_tallies(m, tally, [(n, each)], PEOPLE), bound.result(m, tally))
+        found = (many.result(m, tally), many.of_tallies(m, tally, [(n, each)]), bound.result(m, tally))
         holds += [one.frequency_low[1] <= SHARE <= one.frequency_high[1] for one in found]
     return holds / runs
 

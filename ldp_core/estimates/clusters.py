@@ -4,15 +4,18 @@ An estimated share is f = sum_g W_g / sum_g m_g, over the G people: W_g is the s
 person g (`ldp_core.estimates.weights`), which are alike if the value is, and more so if the noise is keyed or has a
 permanent answer. Linearized, as the ratio of two sums over independent people, it has the variance
 
-    V = G / (G - 1) sum_g (W_g - f m_g)^2 / (sum_g m_g)^2        (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977,
+    V = E / (E - 1) sum_g (W_g - f m_g)^2 / (sum_g m_g)^2        (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977,
                                                                  Section 9A.2 and Equation 11.29 of clusters of unequal
                                                                  size; K.-Y. Liang, S. L. Zeger, Biometrika 73(1), 1986)
 
-of whatever mechanism, keyed or fresh noise, and changing or constant values: the cluster-robust one. Its ratio to the
+of whatever mechanism, keyed or fresh noise, and changing or constant values: the cluster-robust one. E is the effective
+number of persons, (sum_g m_g)^2 / sum_g m_g^2 (Kish), which is G if all have as many reports. Cochran has G there, and
+with it 20 people of whom one has 50 reports get intervals that hold 7 % of the time, as f is nearly that person's own
+share. Of fewer than `LEAST_EFFECTIVE` the variance is not known: it is infinite. Its ratio to the
 variance V_1 of as many reports of as many people is the design effect (L. Kish, "Survey Sampling", 1965). Intervals are
 score intervals of the n V_1 / V reports that these are worth (E. L. Korn, B. I. Graubard, "Confidence Intervals for
 Proportions with Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2), 1998),
-with the quantile of Student's distribution with G - 1 degrees of freedom.
+with the quantile of Student's distribution with E - 1 degrees of freedom.
 
 **Without ids**: if nobody has more than r reports in a tally, the variance is at most r times that of independent
 reports. The sum over g of T_g = sum_i X_gi, over the m_g <= r reports of each, has the variance
@@ -38,6 +41,8 @@ from ldp_core.estimates.base import Population
 from ldp_core.parameters import check_integer
 from ldp_core.reports import Native
 
+LEAST_EFFECTIVE = 10
+"""Effective persons from which on a variance is computed from their differences."""
 _COUNTERS = 1 << 21
 """Of the tallies of single persons, at a time."""
 
@@ -88,19 +93,22 @@ def tallies_of(mechanism: Any, reports: Native, codes: I64, people: int) -> Iter
         yield np.diff(ends[first : last + 1]), mechanism.count_reports(reports[mine], codes[mine] - first, last - first)
 
 
-def variance_of_sum(persons: Iterable[tuple[Any, Any]], people: int) -> F64:
-    """n^2 V, float64[d], n being the sum of m: see this module's text. Infinite of less than two people (float64[1]).
+def variance_of_sum(persons: Iterable[tuple[Any, Any]]) -> tuple[F64, float]:
+    """n^2 V, float64[d] or float64[1], n being the sum of m, and the degrees of freedom: see this module's text.
 
     Args:
         persons: some at a time: W, float64[k, d], and m, int64[k, 1].
-        people: how many there are.
     """
-    if people < 2:
-        return np.full(1, np.inf)
-    w, m, ww, wm, mm = (sum(parts) for parts in zip(*(_moments(w, m) for w, m in persons), strict=True))
+    moments = [_moments(w, m) for w, m in persons]
+    if not moments:
+        return np.full(1, np.inf), 1.0
+    w, m, ww, wm, mm = (sum(parts) for parts in zip(*moments, strict=True))
+    effective = float(m[0]) ** 2 / max(float(mm[0]), 1.0)
+    if effective < LEAST_EFFECTIVE:
+        return np.full(1, np.inf), 1.0
     f = w / np.maximum(m, 1)
     made: F64 = np.maximum(ww - 2 * f * wm + f**2 * mm, 0)
-    return made * people / (people - 1)
+    return made * effective / (effective - 1), effective - 1
 
 
 def _moments(w: Any, m: Any) -> tuple[F64, ...]:

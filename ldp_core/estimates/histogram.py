@@ -282,19 +282,19 @@ class HistogramEstimate(Question[Histogram]):
         native = mechanism._checked(reports, column)
         codes, people = codes_of(persons, len(native))
         tally = mechanism.tally(reports, column=column)
-        return self.of_tallies(mechanism, tally, tallies_of(mechanism, native, codes, people), people)
+        return self.of_tallies(mechanism, tally, tallies_of(mechanism, native, codes, people))
 
-    def of_tallies(self, mechanism: Any, tally: Tally, persons: Iterable[tuple[I64, I64]], people: int) -> Histogram:
+    def of_tallies(self, mechanism: Any, tally: Tally, persons: Iterable[tuple[I64, I64]]) -> Histogram:
         """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
         many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
         each = (_answering(mechanism, *some) for some in persons)
         sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
-        variance = variance_of_sum(sums, people)
+        variance, degrees = variance_of_sum(sums)
         alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
         effect = np.divide(np.broadcast_to(variance, alone.shape), alone, out=np.ones_like(alone), where=alone > 0)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
-        arrays = many._arrays(mechanism, tally.n, tally.counters, effect, student(z, max(people - 1, 1)) / z)
+        arrays = many._arrays(mechanism, tally.n, tally.counters, effect, student(z, degrees) / z)
         asked = (self.confidence, self.simultaneous, self.consistency)
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, "many")
 

@@ -139,10 +139,8 @@ class MeanEstimate(Question[Mean]):
         tally = mechanism.tally(reports, column=column)
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
         sums, each = (np.bincount(codes, w, minlength=people)[:, None] for w in (weights, None))
-        error = float(np.sqrt(variance_of_sum([(sums, each)], people)[0])) / max(tally.n, 1)
-        z = z_score(self.confidence)
-        more = (
-            student(z, max(people - 1, 1)) * error - z * alone.standard_error
-        )  # (what else there is in the interval stays)
+        variance, degrees = variance_of_sum([(sums, each)])
+        error, z = float(np.sqrt(variance[0])) / max(tally.n, 1), z_score(self.confidence)
+        more = student(z, degrees) * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")

@@ -32,7 +32,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
-from ldp_core.estimates.clusters import student
+from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.reports import Native
@@ -314,8 +314,9 @@ def weighted_mean(
     variance = float(of_groups.sum())
     degrees = variance**2 / max(float((of_groups**2 / (counts - 1)).sum()), 1e-300) if variance else np.inf
     made, error = float(parts @ means), float(np.sqrt(variance))
-    reach = student(z, max(degrees, 1)) * error
-    return WeightedMean(made, error, made - reach, made + reach, float(1 / (v @ v)), len(u), confidence)
+    effective = float(1 / (v @ v))
+    reach = student(z, max(degrees, 1)) * error if effective >= LEAST_EFFECTIVE else np.inf
+    return WeightedMean(made, error, made - reach, made + reach, effective, len(u), confidence)
 
 
 def _groups_of(groups: Any, shares: Mapping[Any, float], n: int) -> tuple[I64, F64]:

@@ -33,8 +33,9 @@ def by_hand(weights, persons, z):
     people = np.unique(persons)
     f = weights.mean()
     residuals = np.array([(weights[persons == g] - f).sum() for g in people])
-    variance = len(people) / (len(people) - 1) * (residuals**2).sum() / len(weights) ** 2
-    return f, np.sqrt(variance), stats.t.ppf(1 - (1 - 0.95) / 2, len(people) - 1)
+    effective = len(persons) ** 2 / sum(np.count_nonzero(persons == g) ** 2 for g in people)
+    variance = effective / (effective - 1) * (residuals**2).sum() / len(weights) ** 2
+    return f, np.sqrt(variance), stats.t.ppf(1 - (1 - 0.95) / 2, effective - 1)
 
 
 def test_errors_are_those_of_sums_over_persons():
@@ -53,6 +54,9 @@ def test_errors_are_those_of_sums_over_persons():
     mean, error, t = by_hand(m.weights(reports), PERSONS, 1.96)
     assert (found.mean, found.standard_error) == pytest.approx((mean, error))
     assert found.high - found.mean == pytest.approx(t * error, rel=1e-4)
+    many = np.repeat(np.arange(20), [50, *[1] * 19])  # (1.9 effective persons)
+    one = HistogramEstimate().of_persons(RandomizedResponse(epsilon=1.0), [True] * 69, many)
+    assert np.isinf([one.standard_errors, one.high - one.low]).all()
     for degrees in (5, 10, 100):
         assert student(1.959964, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=0.005)
 
