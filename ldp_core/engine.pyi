@@ -27,7 +27,7 @@ from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.pooling import common_values, pooled
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
-from ldp_core.estimates.weights import QUANTILE_SCHEMA, ratio_of, ratio_sums
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, added_sums, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
@@ -114,6 +114,7 @@ __all__ = [
     "View",
     "Window",
     "about",
+    "added_sums",
     "aes",
     "aligned",
     "altair",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
 import apache_beam as beam
@@ -10,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core import InputError, Ratio
-from ldp_core.engine import F64, check_open, ratio_of, ratio_sums
+from ldp_core.engine import F64, added_sums, check_open, ratio_of, ratio_sums
 
 
 class RatioCombineFn(beam.CombineFn):
@@ -45,7 +46,7 @@ class RatioCombineFn(beam.CombineFn):
 
     @override
     def create_accumulator(self) -> F64:
-        return np.zeros(6)
+        return ratio_sums([], [])
 
     @override
     def add_input(self, accumulator: F64, element: Any) -> F64:
@@ -59,11 +60,11 @@ class RatioCombineFn(beam.CombineFn):
         if not pairs:
             return accumulator
         above, below = zip(*pairs, strict=True)
-        return accumulator + ratio_sums(np.hstack(above), np.hstack(below))
+        return added_sums(accumulator, ratio_sums(np.hstack(above), np.hstack(below)))
 
     @override
     def merge_accumulators(self, accumulators: Iterable[F64]) -> F64:
-        return sum(accumulators, self.create_accumulator())
+        return reduce(added_sums, accumulators, self.create_accumulator())
 
     @override
     def extract_output(self, accumulator: F64) -> Ratio:

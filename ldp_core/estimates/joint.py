@@ -588,7 +588,9 @@ class TableEstimate(Question[Table]):
             _sum_of((2, 1), one, two, people, sums) - true,
             _sum_of((2, 0), one, two, people, sums) - first + zero,
         ]
-        return [counts, errors, low, high, *ratios(np.stack(of_ratio, axis=-1), self.confidence)], margins
+        c, s, known = one.yes[:, None] + one.no[:, None], two.yes + two.no, 1 - sampled
+        rates = ratios(np.stack(of_ratio, axis=-1), self.confidence, (c * s - known, c - known))
+        return [counts, errors, low, high, *rates], margins
 
 
 def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64]) -> tuple[F64, I64, F64]:

@@ -14,6 +14,18 @@ has mean 0 and is nearly normal, with a variance of about sum (u - m w)^2. All m
 are the interval (E. C. Fieller, "Some Problems in Interval Estimation", JRSS B 16(2), 1954). If A is not above 0, the
 sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded.
 
+**Where few records carry the sum**, that variance is far too small: where none has it, it is 0. But how much a number y
+of two values varies is known if its mean is m. Let u = w y, w be one of two values of which the sum is c (so is that of
+a pure protocol) and y one of two values of which the sum is s (a public bit, or a private one's weight). As w^2 = c w +
+a constant, and y^2 likewise,
+
+    sum (u - m w)^2 = c (s - 2 m) (sum u - m sum w) + terms of sum w, of sum y, and of n
+
+and where m is the ratio the first term is 0 on average. Without it this is the variance if m is the ratio, and all m
+with (sum u - m sum w)^2 <= z^2 of that are a score interval: that of E. B. Wilson, JASA 22(158), 1927, if w is 1. The
+same holds with s = 1 if u and w - u are weights of two values of one column. The interval reaches over both of these:
+it is not shorter than Fieller's, and unbounded where that one is.
+
 **Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
 is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
 Woodruff, JASA 47(260), 1952).
@@ -119,19 +131,62 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
+    known = _sums(u, w)
+    bends = _bends(known)
+    if bends is not None:
+        return _ratio(known, confidence, bends)
     with np.errstate(divide="ignore", invalid="ignore"):
-        near = float(np.nan_to_num(u.sum() / w.sum(), posinf=0, neginf=0))  # sums about it do not cancel
-    found = ratio_of(_sums(u - near * w, w), confidence)
+        near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
+    found = _ratio(_sums(u - near * w, w), confidence, None)
     return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
-    """float64[6], which add up: the number of records, and what `ratios` needs; see `ratio`."""
+    """float64[12] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+
+    The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
+    the greatest w, u / w, and of u and w - u together.
+    """
     return _sums(*columns_of(above=above, below=below))
 
 
+def added_sums(one: F64, two: F64) -> F64:
+    """`ratio_sums` of the records of both."""
+    return np.concatenate([one[:6] + two[:6], np.maximum(one[6:], two[6:])])
+
+
 def _sums(u: F64, w: F64) -> F64:
-    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = (u / w)[(u != 0) | (w != 0)]
+    ends = [x.max(initial=-np.inf) for of in (w, y, np.append(u, w - u)) for x in (-of, of)]
+    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w, *ends])
+
+
+def _bends(sums: F64) -> tuple[float, float] | None:
+    """c s and c of this module's text, see `ratios`; None where numbers have more than two values.
+
+    Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
+    """
+    n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
+    (low, high), (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (0, 2, 4))
+    if _are_two(low_a, high_a, n, u, uu) and _are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
+        return low_a + high_a, low_a + high_a
+    low = min(low, 0.0)
+    if not _are_two(low, high, n, w, ww):
+        return None
+    c = low + high
+    if high_y - low_y <= _SAME * max(abs(low_y), 1):
+        return (c, c) if -1 < low_y <= 0 or 1 <= low_y < 2 else None  # noqa: PLR2004 (see above)
+    return (c * (low_y + high_y), c) if _are_two(low_y, high_y, ww, uw, uu) else None
+
+
+def _are_two(low: float, high: float, ones: float, numbers: float, squares: float) -> bool:
+    """Whether numbers between both ends are one of these: from weighted sums of 1, of them, and of their squares."""
+    between = (low + high) * numbers - low * high * ones - squares  # the sum of (x - low) (high - x), not negative
+    return abs(between) <= _SAME * (high - low) ** 2 * ones
+
+
+_SAME = 1e-9
 
 
 def ratio_of(sums: F64, confidence: float) -> Ratio:
@@ -140,8 +195,12 @@ def ratio_of(sums: F64, confidence: float) -> Ratio:
     Raises:
         InputError: so little is left of the sums of squares that their digits do not tell it.
     """
-    m, error, low, high = (float(x) for x in ratios(sums[1:], confidence))
-    if sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
+    return _ratio(sums, confidence, _bends(sums))
+
+
+def _ratio(sums: F64, confidence: float, bends: tuple[float, float] | None) -> Ratio:
+    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, bends))
+    if bends is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so near to one ratio, {m:.6g}, that sums of their squares do not tell how near: take a "
             "number near it off first, and add it again"
@@ -149,12 +208,15 @@ def ratio_of(sums: F64, confidence: float) -> Ratio:
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
-def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
+def ratios(
+    sums: F64, confidence: float, bends: tuple[F64 | float, F64 | float] | None = None
+) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals.
 
     Args:
         sums: float64[..., 5]: of u, w, u^2, u w, w^2.
         confidence: of the intervals.
+        bends: g and h, if (g - 2 h m) (sum u - m sum w) is what the variance has too much if m is the ratio: c s and c.
 
     Returns:
         Four arrays float64[...].
@@ -164,11 +226,22 @@ def ratios(sums: F64, confidence: float) -> tuple[F64, F64, F64, F64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         m: F64 = np.where(w == 0, np.nan, u / w)
         error: F64 = np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
-        a, b, c = w**2 - z2 * ww, u * w - z2 * uw, u**2 - z2 * uu
+    low, high = _fieller(u, w, z2 * uu, z2 * uw, z2 * ww)
+    if bends is not None:
+        g, h = bends
+        score = _fieller(u, w, z2 * (uu - g * u), z2 * (uw - g * w / 2 - h * u), z2 * (ww - 2 * h * w))
+        low, high = np.minimum(low, score[0]), np.maximum(high, score[1])
+    return m, error, low, high
+
+
+def _fieller(u: F64, w: F64, uu: F64, uw: F64, ww: F64) -> tuple[F64, F64]:
+    """The ends of all m with (u - m w)^2 <= uu - 2 m uw + m^2 ww."""
+    a, b, c = w**2 - ww, u * w - uw, u**2 - uu
+    with np.errstate(divide="ignore", invalid="ignore"):
         root = np.sqrt(np.maximum(b**2 - a * c, 0))
         low: F64 = np.where(a > 0, (b - root) / a, -np.inf)
         high: F64 = np.where(a > 0, (b + root) / a, np.inf)
-    return m, error, low, high
+    return low, high
 
 
 @dataclass(frozen=True, eq=False, repr=False)

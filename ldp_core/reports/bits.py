@@ -115,21 +115,36 @@ def _rows_of(reports: pa.FixedSizeListArray, d: int) -> U8:
     n = len(reports)
     values = reports.flatten()
     data = values.buffers()[1]
-    if data is None:
+    if data is None or not n:
         return np.zeros((n, row_bytes(d)), np.uint8)
     if pa.types.is_boolean(values.type):
         first = values.offset
         raw = np.frombuffer(data, np.uint8)[first // 8 : -(-(first + n * d) // 8)]
         if d % 8 == 0 and first % 8 == 0:
             return raw.reshape(n, d // 8)
-        bits = np.unpackbits(raw, bitorder="little")[first % 8 :][: n * d].reshape(n, d)
-        return np.packbits(bits, axis=1, bitorder="little")
+        return _rows_without_gaps(raw, first % 8, n, d)
     words = row_words(d)
     packed = stored(values, words * n, np.uint64)
     narrow = WORDS.get(row_bytes(d))
     if words == 1 and narrow is not None:
         return packed.astype(narrow, copy=False).view(np.uint8).reshape(n, row_bytes(d))
     return packed.view(np.uint8).reshape(n, 8 * words)
+
+
+def _rows_without_gaps(raw: U8, first: int, n: int, d: int) -> U8:
+    """Rows of bits, of which each begins at the bit after the last one, as rows of bytes: eight rows are d bytes."""
+    blocks, width = -(-n // 8), row_bytes(d)
+    source = np.zeros(blocks * d + 2, np.uint8)
+    source[: len(raw)] = raw
+    spans = np.lib.stride_tricks.sliding_window_view(source, d + 2)[::d]
+    rows = np.empty((blocks, 8, width), np.uint8)
+    for row in range(8):
+        for at in range(width):
+            byte, shift = divmod(first + row * d + 8 * at, 8)
+            rows[:, row, at] = spans[:, byte] >> np.uint8(shift) | spans[:, byte + 1] << np.uint8(8 - shift)
+    made = rows.reshape(-1, width)[:n]
+    clear_padding(made, d)
+    return made
 
 
 def _has_stray_bits(reports: pa.FixedSizeListArray, d: int) -> bool:
