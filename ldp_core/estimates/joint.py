@@ -42,7 +42,7 @@ from ldp_core.estimates.comparison import chi_square_tail, whitening
 from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.weights import ratios
+from ldp_core.estimates.weights import ratios, score_sums
 from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.exact.composition import History, Spent
 from ldp_core.mechanism import Mechanism, not_a_mechanism
@@ -581,15 +581,13 @@ class TableEstimate(Question[Table]):
         first = (1 - sampled) * within[0][:, :, None]
         true = (1 - sampled) * np.clip(counts, 0, within[0][:, :, None])
         zero = np.zeros_like(counts)
-        of_ratio = [
-            counts,
-            margins[0][:, :, None] + zero,
-            _sum_of((2, 2), one, two, people, sums) - true,
-            _sum_of((2, 1), one, two, people, sums) - true,
-            _sum_of((2, 0), one, two, people, sums) - first + zero,
-        ]
-        c, s, known = one.yes[:, None] + one.no[:, None], two.yes + two.no, 1 - sampled
-        rates = ratios(np.stack(of_ratio, axis=-1), self.confidence, (c * s - known, c - known))
+        powers = ((2, 2), (2, 1), (2, 0))
+        squares = [_sum_of(power, one, two, people, sums) for power in powers]
+        of_ratio = np.stack([counts, margins[0][:, :, None] + zero, *squares], axis=-1)
+        score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
+        score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
+        of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
+        rates = ratios(of_ratio, self.confidence, score)
         return [counts, errors, low, high, *rates], margins
 
 

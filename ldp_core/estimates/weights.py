@@ -132,9 +132,9 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
     known = _sums(u, w)
-    bends = _bends(known)
-    if bends is not None:
-        return _ratio(known, confidence, bends)
+    two = _two_values(known)
+    if two is not None:
+        return _ratio(known, confidence, two)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
     found = _ratio(_sums(u - near * w, w), confidence, None)
@@ -162,22 +162,22 @@ def _sums(u: F64, w: F64) -> F64:
     return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w, *ends])
 
 
-def _bends(sums: F64) -> tuple[float, float] | None:
-    """c s and c of this module's text, see `ratios`; None where numbers have more than two values.
+def _two_values(sums: F64) -> tuple[float, float] | None:
+    """c and s of this module's text; None where numbers have more than two values.
 
     Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
     """
     n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
     (low, high), (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (0, 2, 4))
     if _are_two(low_a, high_a, n, u, uu) and _are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
-        return low_a + high_a, low_a + high_a
+        return low_a + high_a, 1.0
     low = min(low, 0.0)
     if not _are_two(low, high, n, w, ww):
         return None
     c = low + high
     if high_y - low_y <= _SAME * max(abs(low_y), 1):
-        return (c, c) if -1 < low_y <= 0 or 1 <= low_y < 2 else None  # noqa: PLR2004 (see above)
-    return (c * (low_y + high_y), c) if _are_two(low_y, high_y, ww, uw, uu) else None
+        return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None  # noqa: PLR2004 (see above)
+    return (c, low_y + high_y) if _are_two(low_y, high_y, ww, uw, uu) else None
 
 
 def _are_two(low: float, high: float, ones: float, numbers: float, squares: float) -> bool:
@@ -195,12 +195,13 @@ def ratio_of(sums: F64, confidence: float) -> Ratio:
     Raises:
         InputError: so little is left of the sums of squares that their digits do not tell it.
     """
-    return _ratio(sums, confidence, _bends(sums))
+    return _ratio(sums, confidence, _two_values(sums))
 
 
-def _ratio(sums: F64, confidence: float, bends: tuple[float, float] | None) -> Ratio:
-    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, bends))
-    if bends is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
+def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None) -> Ratio:
+    score = None if two is None else score_sums(sums[1:6], *two)
+    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score))
+    if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so near to one ratio, {m:.6g}, that sums of their squares do not tell how near: take a "
             "number near it off first, and add it again"
@@ -208,15 +209,13 @@ def _ratio(sums: F64, confidence: float, bends: tuple[float, float] | None) -> R
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
-def ratios(
-    sums: F64, confidence: float, bends: tuple[F64 | float, F64 | float] | None = None
-) -> tuple[F64, F64, F64, F64]:
+def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals.
 
     Args:
         sums: float64[..., 5]: of u, w, u^2, u w, w^2.
         confidence: of the intervals.
-        bends: g and h, if (g - 2 h m) (sum u - m sum w) is what the variance has too much if m is the ratio: c s and c.
+        score: float64[..., 3], `score_sums`, if it is known how numbers vary.
 
     Returns:
         Four arrays float64[...].
@@ -227,11 +226,21 @@ def ratios(
         m: F64 = np.where(w == 0, np.nan, u / w)
         error: F64 = np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
     low, high = _fieller(u, w, z2 * uu, z2 * uw, z2 * ww)
-    if bends is not None:
-        g, h = bends
-        score = _fieller(u, w, z2 * (uu - g * u), z2 * (uw - g * w / 2 - h * u), z2 * (ww - 2 * h * w))
-        low, high = np.minimum(low, score[0]), np.maximum(high, score[1])
+    if score is not None:
+        ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
+        low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
     return m, error, low, high
+
+
+def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
+    """What sums of u^2, u w and w^2 are if m is the ratio, less what cancels in sum (u - m w)^2: see this module's text.
+
+    Args:
+        sums: see `ratios`.
+        c, s: sums of the two values of w, and of u / w.
+    """
+    u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
+    return np.stack([uu - c * s * u, uw - c * (s * w / 2 + u), ww - 2 * c * w], axis=-1)
 
 
 def _fieller(u: F64, w: F64, uu: F64, uw: F64, ww: F64) -> tuple[F64, F64]:
