@@ -7,13 +7,15 @@ coverage over many looks, and the run length of the CUSUM.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
-from ldp_core import RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
+from ldp_core import QuantilesEstimate, RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
+from ldp_core.estimates.quantile_differences import differences
 
 RUNS = 2000
 ORACLES = {
@@ -73,6 +75,34 @@ def powers(runs: int) -> Iterator[tuple[str, ...]]:
             found = compared(m, *shares, (need, need), runs, seed=77 + k)
             reached = (found["p"][:, 0] < 0.05).mean()
             yield (name, f"{epsilon:g}", f"{100 * change:g} %", f"{power:.0%}", f"{need:,}", f"{100 * reached:.1f} %")
+
+
+def medians(runs: int) -> Iterator[tuple[str, ...]]:
+    """Of a smooth population, one with all values alike, and one of which 40 % have one value; and of these shifted."""
+    yield ("mechanism", "d", "epsilon", "people a side", "median: level", "coverage of a shift", "worst")
+    for k, (name, make) in enumerate(ORACLES.items()):
+        d = (64, 16, 6)[min(k, 2)]
+        for epsilon, n in (
+            itertools.product((1.0, 3.0), (1000, 10_000)) if k < 3 else ()
+        ):  # (subsets are drawn one by one)
+            bell = np.exp(-(((np.arange(d) - 0.4 * d) / (0.15 * d)) ** 2) / 2)
+            called, held = [], []
+            for seed, f in enumerate(
+                (bell / bell.sum(), np.full(d, 1 / d), np.full(d, 0.6 / d) + 0.4 * np.eye(d)[d // 3])
+            ):
+                m, generator = make(d, epsilon), np.random.default_rng(seed)
+                later = np.concatenate([np.zeros(d // 8), f[: d - d // 8]]) / f[: d - d // 8].sum()
+                for shares, is_held in ((f, called), (later, held)):
+                    true = [int(np.argmax(np.cumsum(one) >= 0.5 - 1e-9)) for one in (f, shares)]
+                    sides = []
+                    for one, people in ((f, n), (shares, n // 2)):
+                        counters = tallies(m, one, people, runs, generator)
+                        table, _ = QuantilesEstimate((0.5,), population="many").rows(m, np.full(runs, people), counters)
+                        sides.append([table[column].to_numpy() for column in ("quantile", "low", "high")])
+                    _, low, high = differences(*sides)
+                    is_held.append(100 * np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
+            shown = (100 - min(called), np.mean(held), min(held))
+            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *(f"{x:.1f} %" for x in shown))
 
 
 def looks(runs: int) -> Iterator[tuple[str, ...]]:

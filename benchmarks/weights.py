@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,20 @@ import polars as pl
 
 import ldp_polars  # noqa: F401 (the namespace)
 from benchmarks.timing import Row, absolute, compare
-from ldp_core import RandomizedResponse, UnaryEncoding, ratio, weighted_quantiles
+from ldp_core import (
+    HierarchicalHistogram,
+    Hybrid,
+    Keyed,
+    Piecewise,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+    linear_fit,
+    ratio,
+    weighted_quantiles,
+)
+from ldp_core.estimates.weights import ratios, score_sums
 
 Sample = Callable[[np.random.Generator, int, float], tuple[Any, float]]
 W3C = RandomizedResponse(epsilon=1.1)
@@ -88,29 +102,109 @@ def coverage(sample: Sample, n: int, share: float, runs: int) -> tuple[float, fl
     return held / runs, unbounded / runs
 
 
+# ---- rare values
+
+
+def rare(private: bool, epsilon: float, rate: float, runs: int) -> tuple[list[float], list[float], float]:
+    """Of a 0/1 number, with so rare a 1, in a private group: over groups and people how often intervals hold.
+
+    Fieller's alone and with the score's, in each case; and by how much more often the latter are unbounded.
+    """
+    rng, more, held = np.random.default_rng(13), 0.0, ([], [])
+    m = RandomizedResponse(epsilon=epsilon)
+    values = m.weights(np.array([True, False]), True)
+    p, q, y = (m.p, m.q, values) if private else (1.0, 0.0, np.array([1.0, 0.0]))
+    yes = q + rate * (p - q)
+    u, w = np.outer(values, y).ravel(), np.repeat(values, 2)
+    for share in (0.05, 0.2, 0.5):
+        for n in (500, 2000, 20_000, 100_000):
+            inside = rng.binomial(n, share, runs)
+            chances = (np.outer((x, 1 - x), (yes, 1 - yes)).ravel() for x in (m.p, m.q))
+            cells = sum(rng.multinomial(k, chance) for k, chance in zip((inside, n - inside), chances, strict=True))
+            sums = cells @ np.stack([u, w, u * u, u * w, w * w], axis=1)
+            both = [ratios(sums, 0.95, score)[2:] for score in (None, score_sums(sums, values.sum(), y.sum()))]
+            for shares, (low, high) in zip(held, both, strict=True):
+                shares.append(float(np.mean((low <= rate) & (rate <= high))))
+            open_ends = [float(np.mean(np.isinf(high))) for _, high in both]
+            more = max(more, open_ends[1] - open_ends[0])
+    return *held, more
+
+
+# ---- second moments
+
+
+def lines(m: Any, other: Any, n: int, runs: int) -> tuple[float, float, dict[str, float]]:
+    """Slopes of y = 0.2 + x / 2 + noise, x of a beta(2, 5): their mean, their deviation, and how often intervals hold.
+
+    Args:
+        m, other: mechanisms of x and y; None of a public y.
+    """
+    variance = 10 / (49 * 8)
+    true = {"variance x": variance, "covariance": variance / 2, "slope": 0.5, "intercept": 0.2}
+    true |= {"variance y": variance / 4 + 0.0075, "correlation": (variance / (variance + 0.03)) ** 0.5}
+    rng, slopes, held = np.random.default_rng(4), [], dict.fromkeys(true, 0.0)
+    for k in range(runs):
+        x = rng.beta(2, 5, n)
+        y = 0.2 + x / 2 + rng.uniform(-0.15, 0.15, n)
+        found = linear_fit((m, _reports(m, x, 2 * k)), y if other is None else (other, _reports(other, y, 2 * k + 1)))
+        slopes.append(found["slope"][0])
+        for name in found.names:
+            held[name] += (found[name][1] <= true[name] <= found[name][2]) / runs
+    return float(np.mean(slopes)), float(np.std(slopes)), held
+
+
+def _reports(m: Any, x: Any, seed: int) -> Any:
+    return m.perturb(x, randomness=Keyed(Secret.from_seed(seed), np.arange(len(x)), column="x"))
+
+
+LINES = [
+    ("Hybrid, epsilon 2, of both", Hybrid((0, 1), epsilon=2.0), Hybrid((0, 1), epsilon=2.0), 200_000),
+    ("Hybrid, epsilon 2, of both", Hybrid((0, 1), epsilon=2.0), Hybrid((0, 1), epsilon=2.0), 20_000),
+    ("Piecewise, epsilon 2, of both", Piecewise((0, 1), epsilon=2.0), Piecewise((0, 1), epsilon=2.0), 20_000),
+    ("Piecewise, epsilon 4, of x; y is public", Piecewise((0, 1), epsilon=4.0), None, 5000),
+    ("Hybrid, epsilon 2, of x; y is public", Hybrid((0, 1), epsilon=2.0), None, 20_000),
+]
+
+
+# ---- speed
+
+
 def rows(scale: float) -> Iterator[Row]:
     """Each question against the histogram of the same reports."""
     n = int(10**6 * scale)
     rng = np.random.default_rng(1)
-    values = pl.DataFrame({"os": rng.choice(["ios", "android", "web"], n), "minutes": rng.random(n)})
+    values = {"os": rng.choice(["ios", "android", "web"], n), "minutes": rng.random(n), "age": rng.integers(0, 64, n)}
     m = UnaryEncoding(["ios", "android", "web"], epsilon=1.0)
-    reports = values.with_columns(pl.col("os").ldp.perturb(m))
-    w, y = pl.col("os").ldp.weight("ios"), pl.col("minutes")
-    asked = {
-        "ratio": (w * y).ldp.ratio(w),
-        "total": (w * y).ldp.total(),
-        "quantiles": y.ldp.weighted_quantiles([0.5], w),
+    reports = pl.DataFrame(values | {"crashed": rng.random(n) < 0.1, "time": rng.random(n), "week": np.arange(n) % 2})
+    reports = reports.with_columns(
+        pl.col("os").ldp.perturb(m),
+        pl.col("crashed").ldp.perturb(BIT),
+        pl.col("time").ldp.perturb(Hybrid((0, 1), epsilon=1.0)),
+        pl.col("age").ldp.perturb(HierarchicalHistogram(range(64), epsilon=1.0, workload="prefixes")),
+    )
+    w, y, age = pl.col("os").ldp.weight("ios"), pl.col("minutes"), pl.col("age").ldp
+    selected = {
+        ("ratio by weights", "os"): (w * y).ldp.ratio(w),
+        ("total by weights", "os"): (w * y).ldp.total(),
+        ("weighted mean", "os"): w.ldp.weighted_mean(weights="minutes"),
+        ("quantiles by weights", "os"): y.ldp.weighted_quantiles([0.5], w),
+        ("linear fit, y public", "time"): pl.col("time").ldp.linear_fit("minutes"),
+        ("range", "age"): age.range(10, 20),
+        ("median", "age"): age.median(),
+        ("curve", "age"): age.cdf(),
     }
+    jobs = {asked: partial(reports.select, expression) for asked, expression in selected.items()}
+    jobs["comparison of two groups", "os"] = partial(
+        reports.ldp.compare, PrivacyPlan({"os": m}, keep=["week"]), by="week"
+    )
+    jobs["table of two columns", "os"] = partial(reports.ldp.table, "os", "crashed")
     yield absolute("weights of reports", lambda: reports.select(w), n=n, unit="ns/row", limit=10)
-    for name, question in asked.items():
-
-        def ours(question: pl.Expr = question) -> pl.DataFrame:
-            return reports.select(question)
-
-        def histogram() -> pl.DataFrame:
-            return reports.select(pl.col("os").ldp.histogram())
-
-        yield compare(f"{name} by weights", "a histogram of the same reports", ours, histogram, n=n)
+    for (name, column), ours in jobs.items():
+        histogram = partial(
+            reports.select, pl.col(column).ldp.mean() if column == "time" else pl.col(column).ldp.histogram()
+        )
+        against = f"a {'mean' if column == 'time' else 'histogram'} of the same reports"
+        yield compare(name, against, ours, histogram, n=n)
 
 
 def main() -> None:
@@ -121,6 +215,23 @@ def main() -> None:
     for name, sample, n, share in CASES:
         held, unbounded = coverage(sample, n, share, runs)
         print(f"| {name} | {n:,} | {share:.0%} | {held:.1%} | {unbounded:.1%} |", flush=True)
+    print(
+        "\n| the 0/1 number | epsilon | rate | worst | of Fieller's alone | below 93% | more unbounded |"
+        + "\n|"
+        + " --- |" * 7
+    )
+    for private in (False, True):
+        for epsilon in (0.5, 1.0, 3.0, 5.0):
+            for rate in (0.001, 0.01, 0.05, 0.3):
+                before, after, more = rare(private, epsilon, rate, runs)
+                low = f"{sum(x < 0.93 for x in after)} of {len(after)}"
+                cells = (f"{epsilon:g}", f"{rate:.1%}", f"{min(after):.1%}", f"{min(before):.1%}", low, f"{more:.1%}")
+                print(f"| {'private' if private else 'public'} | {' | '.join(cells)} |", flush=True)
+    print("\n| a line of | people | slope | deviation | least | most |\n|" + " --- |" * 6)
+    for name, first, second, n in LINES:
+        mean, deviation, shares = lines(first, second, n, runs)
+        found = [share for share in shares.values() if share]
+        print(f"| {name} | {n:,} | {mean:.3f} | {deviation:.3f} | {min(found):.1%} | {max(found):.1%} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from ldp_core.estimates.joint import Pair, Table, TableEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
+from ldp_core.estimates.quantile_differences import QuantileDifferences, compare_quantiles
 from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.ranges import RangeEstimate, Ranges
 from ldp_core.estimates.registry import question_of, usual_question
@@ -147,6 +148,7 @@ __all__ = [
     "Prefixes",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
+    "QuantileDifferences",
     "Quantiles",
     "QuantilesEstimate",
     "Question",
@@ -176,6 +178,7 @@ __all__ = [
     "changes",
     "compare",
     "compare_plans",
+    "compare_quantiles",
     "consistent",
     "estimates_metadata",
     "expected_error",

@@ -164,7 +164,11 @@ class Mechanism(Spending, Perturbing, Crafted):
         >>> OneBitMean((0, 60), epsilon=1.0).weights([True, False]).round(1).tolist()
         [94.9, -34.9]
         """
-        return self.weights_of(self._checked(reports, column), self.code_of(value))
+        return self.weights_of_code(reports, self.code_of(value), column=column)
+
+    def weights_of_code(self, reports: Any, code: int, *, column: str = "reports") -> F64:
+        """`weights` of what `code_of` makes of the value."""
+        return self.weights_of(self._checked(reports, column), code)
 
     def code_of(self, value: Any) -> int:
         """What `weights_of` is given for a value; raise `ParameterError` if reports have no weight of it."""

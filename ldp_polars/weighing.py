@@ -64,16 +64,15 @@ def weight(
 
 def _weight(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, value: Any, assume_reports: bool) -> pl.Expr:
     made_by = maker_of(reports, dtype, mechanism, assume_reports=assume_reports)
-    made_by.code_of(value)
-    function = partial(_weighed, mechanism=made_by, value=value)
+    function = partial(_weighed, mechanism=made_by, code=made_by.code_of(value))
     return pl.map_batches([reports], function, return_dtype=pl.Float64, is_elementwise=True)
 
 
-def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, value: Any) -> pl.Series:
+def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, code: int) -> pl.Series:
     """Polars calls it back: reports -> weights."""
     [reports] = inputs
     arrow, name = to_arrow(untyped(reports, mechanism)), reports.name
-    return pl.Series(name, mechanism.weights(arrow, value, column=name))
+    return pl.Series(name, mechanism.weights_of_code(arrow, code, column=name))
 
 
 def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:

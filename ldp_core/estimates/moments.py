@@ -158,8 +158,9 @@ def _moments(numbers: Any) -> tuple[Any, Any, float]:
         if not hasattr(mechanism, "tells_squares"):
             raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")
         middle = float(mechanism.domain.decode(0.5))
-        squares = mechanism.squares(numbers[1], about=middle) if mechanism.tells_squares else None
-        return mechanism.weights(numbers[1]) - middle, squares, middle
+        if not mechanism.tells_squares:
+            return mechanism.weights(numbers[1]) - middle, None, middle
+        return *mechanism.moments(numbers[1], about=middle), middle
     [made] = columns_of(numbers=numbers)
     middle = float(made.mean()) if len(made) else 0.0
     about = made - middle

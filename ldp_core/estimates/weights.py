@@ -176,7 +176,7 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
         return None
     c = low + high
     if high_y - low_y <= _SAME * max(abs(low_y), 1):
-        return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None  # noqa: PLR2004 (see above)
+        return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
     return (c, low_y + high_y) if _are_two(low_y, high_y, ww, uw, uu) else None
 
 
@@ -233,7 +233,7 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64,
 
 
 def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
-    """What sums of u^2, u w and w^2 are if m is the ratio, less what cancels in sum (u - m w)^2: see this module's text.
+    """Sums of u^2, u w and w^2 if m is the ratio: sum (u - m w)^2 without its first term, see this module's text.
 
     Args:
         sums: see `ratios`.

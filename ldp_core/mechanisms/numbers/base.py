@@ -176,6 +176,10 @@ class Numeric(Mechanism):
         >>> print(m.squares(m.perturb(np.full(1000, 5.0))).mean().round(1))
         25.0
         """
+        return self.moments(reports, about=about, column=column)[1]
+
+    def moments(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> tuple[F64, F64]:
+        """Weights of the numbers less ``about``, and of the squares of these; see `squares`."""
         self.code_of(None)  # what has no weights has no squares
         if not self.tells_squares:
             raise ParameterError(
@@ -186,8 +190,7 @@ class Numeric(Mechanism):
         share = self.report_shares(self._checked(reports, column))
         square = (share**2 - a - b * share) / c - 1 / (6 * (self.points - 1) ** 2)
         low, length = self.domain.low - about, self.domain.high - self.domain.low
-        made: F64 = low**2 + 2 * low * length * share + length**2 * square
-        return made
+        return low + length * share, low**2 + 2 * low * length * share + length**2 * square
 
     def variance(self, n: float, number: float | None = None) -> float:
         """Variance of an estimated mean, in the numbers' own unit squared, given that all n numbers are ``number``.

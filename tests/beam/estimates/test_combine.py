@@ -181,6 +181,11 @@ def test_ratios_of_pairs_and_of_batches():
     [(key, made)] = run(combine, [("web", pair) for pair in inputs])
     assert (key, made.n) == ("web", 1000)
     np.testing.assert_allclose(made.to_polars().row(0), expected.to_polars().row(0), rtol=1e-9)
+    rare = (below := RR.weights(RR.perturb(["a", "b"] * 500), "a")) * (np.arange(1000) == 7)  # the score's interval
+    parts = [(rare[:500], below[:500]), (rare[500:], below[500:])]
+    [(_, made)] = run(combine, [("web", part) for part in parts])
+    expected = ratio(rare, below, confidence=0.9)
+    np.testing.assert_allclose([made.low, made.high], [expected.low, expected.high], rtol=1e-9)
     for bad in ((1.0, float("nan")), (above, below[:3])):
         fn = ldp_beam.RatioCombineFn()
         with pytest.raises(InputError, match="as many finite numbers"):

@@ -251,3 +251,15 @@ def test_what_is_refused():
     for confidence in (0.0, 1.0, "x"):
         with pytest.raises(ParameterError, match="confidence"):
             TableEstimate(confidence)
+
+
+def test_rates_of_rare_values_hold_for_these_people():
+    """One in 1,000 of 100 people of 500: 45 % would hold if sums of squares alone said how sure they are."""
+    pair = Pair({name: RandomizedResponse(epsilon=5.0) for name in ("group", "event")})
+    m, rng, runs = pair.mechanisms[0], np.random.default_rng(3), 400
+    inside, outside = (np.outer((1 - x, x), (m.p, 1 - m.p)).ravel() for x in (m.p, 1 - m.p))  # nobody has the event
+    cells = (rng.multinomial(100, inside, runs) + rng.multinomial(400, outside, runs)).reshape(runs, 2, 2)
+    counters = np.concatenate([cells.reshape(runs, 4), cells.sum(axis=2), cells.sum(axis=1)], axis=1)
+    rows, _ = TableEstimate().rows(pair, np.full(runs, 500), counters)
+    low, high = (rows[name].to_numpy().reshape(runs, 2, 2)[:, 1, 1] for name in ("rate_low", "rate_high"))
+    assert ((low <= 0) & (high >= 0)).mean() >= 0.92
