@@ -142,7 +142,7 @@ def run_lengths(runs: int) -> Iterator[tuple[str, ...]]:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.comparisons", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--only", nargs="+", default=["levels", "powers", "looks", "run_lengths"])
+    parser.add_argument("--only", nargs="+", default=["levels", "powers", "medians", "looks", "run_lengths"])
     args = parser.parse_args()
     for name in args.only:
         print()

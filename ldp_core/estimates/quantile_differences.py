@@ -66,7 +66,7 @@ class QuantileDifferences(Result):
 
     def __repr__(self) -> str:
         sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
-        rows = [("", "before", "after", "difference", "low", "high")]
+        rows: list[tuple[str, ...]] = [("", "before", "after", "difference", "low", "high")]
         for p, *numbers in zip(*self._columns(), strict=True):
             rows.append((f"{100 * p:.4g}%", *(f"{x:.6g}" for x in numbers)))
         head = f"Quantiles {sides}, {self.confidence:.0%} intervals"
