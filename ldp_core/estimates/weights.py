@@ -137,7 +137,7 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
         return _ratio(known, confidence, two)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
-    found = _ratio(_sums(u - near * w, w), confidence, None)
+    found = _ratio(_plain_sums(u - near * w, w), confidence, None)
     return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
 
 
@@ -157,9 +157,18 @@ def added_sums(one: F64, two: F64) -> F64:
 
 def _sums(u: F64, w: F64) -> F64:
     with np.errstate(divide="ignore", invalid="ignore"):
-        y = (u / w)[(u != 0) | (w != 0)]
-    ends = [x.max(initial=-np.inf) for of in (w, y, np.append(u, w - u)) for x in (-of, of)]
-    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w, *ends])
+        y = u / w
+        if np.isnan(y.sum()):  # (0 of 0 tells nothing)
+            y = y[(u != 0) | (w != 0)]
+    others = w - u
+    none = np.inf
+    low = w.min(initial=none), y.min(initial=none), min(u.min(initial=none), others.min(initial=none))
+    high = w.max(initial=-none), y.max(initial=-none), max(u.max(initial=-none), others.max(initial=-none))
+    return np.concatenate([_plain_sums(u, w), np.stack([-np.array(low), high], axis=1).ravel()])
+
+
+def _plain_sums(u: F64, w: F64) -> F64:
+    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
 
 
 def _two_values(sums: F64) -> tuple[float, float] | None:
