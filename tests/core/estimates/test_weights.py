@@ -104,7 +104,7 @@ def test_public_bits_have_wilsons_interval_where_it_reaches_further():
 
 
 def test_rare_values_in_a_private_group_hold():
-    """200 runs hold 92 % of the time or less with a probability below 0.05, if 95 % hold; Fieller's alone hold 3 to 90 %.
+    """92 % of 200 runs or fewer hold with a probability below 0.05, if 95 % do; of Fieller's alone 3 to 90 % hold.
 
     Of two thirds of the public cases no record of the group has the number, and the sum of squares is 0.
     """
