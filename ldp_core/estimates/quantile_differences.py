@@ -65,10 +65,10 @@ class QuantileDifferences(Result):
         return self.n_before + self.n_after
 
     def __repr__(self) -> str:
-        sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
         rows: list[tuple[str, ...]] = [("", "before", "after", "difference", "low", "high")]
         for p, *numbers in zip(*self._columns(), strict=True):
             rows.append((f"{100 * p:.4g}%", *(f"{x:.6g}" for x in numbers)))
+        sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
         head = f"Quantiles {sides}, {self.confidence:.0%} intervals"
         return "\n".join([head, *aligned(rows, numbers=range(1, 6))])
 
