@@ -319,7 +319,8 @@ class HistogramEstimate(Question[Histogram]):
             times: the design effects of noise and of the sample, if they are not ``repeats``.
             reach: how many more standard errors intervals are wide.
         """
-        times = (self.repeats, self.repeats) if times is None and self.repeats is not None else times
+        if times is None and (self.repeats or 1) > 1:
+            times = self.repeats, self.repeats
         counts, errors, low, high = mechanism.debias(
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
