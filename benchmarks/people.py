@@ -12,7 +12,14 @@ import warnings
 
 import numpy as np
 
-from ldp_core import HistogramEstimate, LdpWarning, LongitudinalRandomizedResponse, RandomizedResponse, Tally, weighted_mean
+from ldp_core import (
+    HistogramEstimate,
+    LdpWarning,
+    LongitudinalRandomizedResponse,
+    RandomizedResponse,
+    Tally,
+    weighted_mean,
+)
 
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")

@@ -311,6 +311,9 @@ class _PerturbDoFn(RecordsDoFn):
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
         values = batch.select(self._plan)
         reports = self._plan.perturb(values, packed=self._packed, key=key, id=ids, records=records)
+        if key is not None and self._key is not None and not self._key.keyed:  # (of records, and not of persons)
+            schema = self._plan.with_proof(reports.schema, seeded=key.seeded)
+            reports = type(reports).from_arrays(reports.columns, schema=schema)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:

@@ -230,7 +230,10 @@ X = pl.col("x")
 
 def test_keyed_noise_asks_how_often_a_person_reports(tmp_path):
     """By the dtype, also of a file that is read; of a mechanism with permanent answers whatever the dtype says."""
-    flag, slow = RandomizedResponse(epsilon=1.0), LongitudinalRandomizedResponse([0, 1], epsilon_infinity=2.0, epsilon_1=1.0)
+    flag, slow = (
+        RandomizedResponse(epsilon=1.0),
+        LongitudinalRandomizedResponse([0, 1], epsilon_infinity=2.0, epsilon_1=1.0),
+    )
     plan, noise = PrivacyPlan({"x": flag, "y": slow}, keep=["user"]), {"key": Secret(bytes(32)), "id": "user"}
     df = pl.DataFrame({"user": [*range(30)] * 3, "x": [True] * 90, "y": [1] * 90})
     keyed = df.ldp.perturb(plan, **noise)
