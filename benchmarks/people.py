@@ -1,8 +1,9 @@
 """``python -m benchmarks.people``: how often 95 % intervals hold where people report again; tables in Markdown.
 
-2,000 people, of whom a share of 20 % has a value, are drawn from a large population in each run; then few people. Each reports so often;
-a value stays, or is drawn anew each time with the probability 1/5. Noise is fresh, keyed, or that of a longitudinal
-mechanism. What is drawn is how many reports of each person say yes, which is all that there is in a tally.
+2,000 people, of whom a share of 20 % has a value, are drawn from a large population in each run; then few people.
+Each reports so often; a value stays, or is drawn anew each time with the probability 1/5. Noise is fresh, keyed, or
+that of a longitudinal mechanism. What is drawn is how many reports of each person say yes, which is all that there is
+in a tally.
 """
 
 from __future__ import annotations

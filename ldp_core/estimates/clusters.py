@@ -3,31 +3,32 @@
 An estimated share is f = sum_g W_g / n over the G people: W_g is the sum of the weights of the m_g reports of person g
 (`ldp_core.estimates.weights`), and n = sum_g m_g. Linearized, as the ratio of two sums over independent people, it has
 the variance sum_g E[r_g^2] / n^2, r_g = W_g - f m_g (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Section 9A.2
-and Equation 11.29 of clusters of unequal size; K.-Y. Liang, S. L. Zeger, Biometrika 73(1), 1986), of whatever mechanism,
-keyed or fresh noise, and changing or constant values. With X_gi the weight of report i of person g, and s(f) the known
-variance of one,
+and Equation 11.29 of clusters of unequal size; K.-Y. Liang, S. L. Zeger, Biometrika 73(1), 1986), of whatever
+mechanism, keyed or fresh noise, and changing or constant values. With X_gi the weight of report i of person g, and s(f)
+the known variance of one,
 
     sum_g r_g^2 <= sum_g m_g sum_i (X_gi - f)^2      (Cauchy and Schwarz)      E[sum_i (X_gi - f)^2] = m_g s(f)
 
-and both sides are equal where all reports of a person are. So the variance is R M s(f) / n, where M = sum_g m_g^2 / n is
-the most that the design effect can be (L. Kish, "Survey Sampling", 1965), and R, the left side's part of the right one,
-is what reports tell: a ratio estimator, which is 1 for certain if noise is keyed and values stay. The right side needs
-no single reports: of a weight that has two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f). With
+and both sides are equal where all reports of a person are. So the variance is R M s(f) / n, where M = sum_g m_g^2 / n
+is the most that the design effect can be (L. Kish, "Survey Sampling", 1965), and R, the left side's part of the right
+one, is what reports tell: a ratio estimator, which is 1 for certain if noise is keyed and values stay. The right side
+needs no single reports: of a weight that has two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f). With
 E = n / M, the effective number of persons (Kish), the design effect is
 
     T = min(M, max(1, R M E / (E - 1)))
 
 in place of Cochran's G / (G - 1): of 20 people of whom one has 50 reports f is nearly that person's own share. Of fewer
-than `LEAST_EFFECTIVE` the variance is not known: it is infinite. And of a value that few persons have, or all but a few,
-they do not tell how much alike a person's values are. So the part f (1 - f) of s(f), that of the values, has the factor
+than `LEAST_EFFECTIVE` the variance is not known: it is infinite. And of a value that few persons have, or all but a
+few, they do not tell how much alike a person's values are. So the part f (1 - f) of s(f), that of the values, has the
+factor
 
     T + (M - T) 2 / (2 + E f (1 - f))
 
-which is M, as if values stayed for certain, where f is 0 or 1, and T where many persons have the value. (The weight 2 is
-ours: with 1 to 4 the simulation of `benchmarks.people` says the same within two points.) Intervals are score intervals
-of these variances (E. L. Korn, B. I. Graubard, "Confidence Intervals for Proportions with Small Expected Number of
-Positive Counts Estimated from Survey Data", Survey Methodology 24(2), 1998), with the quantile of Student's distribution
-with E - 1 degrees of freedom.
+which is M, as if values stayed for certain, where f is 0 or 1, and T where many persons have the value. (The weight 2
+is ours: with 4 and 8 intervals held up to two points more often in simulations of the cases of `benchmarks.people`.)
+Intervals are score intervals of these variances (E. L. Korn, B. I. Graubard, "Confidence Intervals for Proportions with
+Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2), 1998), with the quantile
+of Student's distribution with E - 1 degrees of freedom.
 
 **Without ids**: if nobody has more than r reports in a tally, the variance is at most r times that of independent
 reports. The sum over g of T_g = sum_i X_gi, over the m_g <= r reports of each, has the variance

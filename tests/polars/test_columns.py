@@ -241,7 +241,7 @@ def test_keyed_noise_asks_how_often_a_person_reports(tmp_path):
     for made in (keyed, pl.scan_parquet(tmp_path / "x.parquet"), df.lazy().with_columns(X.ldp.perturb(flag, **noise))):
         assert made.collect_schema()["x"].keyed
         for ask in ({}, {"mechanism": flag}):
-            with pytest.raises(ParameterError, match="column 'x': the noise of these reports is keyed.*repeats=1"):
+            with pytest.raises(ParameterError, match=r"column 'x': the noise of these reports is keyed.*repeats=1"):
                 made.lazy().select(X.ldp.histogram(**ask)).collect()
         once, thrice, by_person = (
             made.lazy().select(X.ldp.histogram(**how)).collect()["x"].explode().struct.field("standard_error")[0]

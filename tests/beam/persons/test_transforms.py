@@ -403,7 +403,7 @@ def test_bad_charges():
 
 
 def test_the_bound_of_persons_is_the_repeats_of_estimates():
-    """Of the same windows, where noise is keyed or a population is meant; not of other windows or behind other steps."""
+    """Of the same windows, where noise is keyed or a population is meant; not of others, nor behind other steps."""
     m, secret = RandomizedResponse(epsilon=1.0), Secret(bytes(range(16, 48)))
     plan = PrivacyPlan({"crashed": m}, keep=["time"])
     events = batches([{"user": i % 20, "crashed": i % 3 == 0, "time": 80.0 * i} for i in range(90)], 90)
@@ -418,9 +418,9 @@ def test_the_bound_of_persons_is_the_repeats_of_estimates():
         ("30m", keyed, usual, {}, None, 1),
         (hour, keyed, usual, {}, step, 1),
     )
-    for number, (window, noise, question, options, between, repeats) in enumerate(cases):
+    for number, (window, noise, question, more, between, repeats) in enumerate(cases):
         with case(number):
-            out, options = Collector(), {"window": hour, "event_time": "time"} | options
+            out, options = Collector(), {"window": hour, "event_time": "time"} | more
             with beam.Pipeline("FnApiRunner") as p:
                 limit = BoundContributions("user", 3, window=window, event_time="time", drop_id=False)
                 rows = p | beam.Create(events) | limit
