@@ -1,41 +1,52 @@
 """``python -m benchmarks.people``: how often 95 % intervals hold where people report again; tables in Markdown.
 
-2,000 people, of whom a share of 20 % has a value, are drawn from a large population in each run. Each reports so often;
-a value stays, or is drawn anew each time with the probability 1/5. Noise is fresh, keyed, or that of a longitudinal
-mechanism. What is drawn is how many reports of each person say yes, which is all that there is in a tally.
+2,000 people, of whom a share of 20 % has a value, are drawn from a large population in each run; then few people.
+Each reports so often; a value stays, or is drawn anew each time with the probability 1/5. Noise is fresh, keyed, or
+that of a longitudinal mechanism. What is drawn is how many reports of each person say yes, which is all that there is
+in a tally.
 """
 
 from __future__ import annotations
 
 import argparse
+import warnings
 
 import numpy as np
 
-from ldp_core import HistogramEstimate, LongitudinalRandomizedResponse, RandomizedResponse, Tally
+from ldp_core import (
+    HistogramEstimate,
+    LdpWarning,
+    LongitudinalRandomizedResponse,
+    RandomizedResponse,
+    Tally,
+    weighted_mean,
+)
 
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")
+FEW, SHARES, EPSILONS = (10, 15, 20, 50, 100), (0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)
 
 
-def with_value(reports: int, changing: bool, generator: np.random.Generator) -> np.ndarray:
-    """int64[people]: in how many reports each has the value."""
-    now = generator.random(PEOPLE) < SHARE
-    found = np.zeros(PEOPLE, np.int64)
-    for _ in range(reports):
-        found += now
-        if changing:
-            anew = generator.random(PEOPLE) < CHANGES
-            now = np.where(anew, generator.random(PEOPLE) < SHARE, now)
+def with_value(n: np.ndarray, changing: bool, share: float, generator: np.random.Generator) -> np.ndarray:
+    """int64[people]: in how many of its n reports each has the value."""
+    now = generator.random(len(n)) < share
+    if not changing:
+        return n * now
+    found = np.zeros(len(n), np.int64)
+    for report in range(n.max()):
+        found += now & (report < n)
+        anew = generator.random(len(n)) < CHANGES
+        now = np.where(anew, generator.random(len(n)) < share, now)
     return found
 
 
-def said_yes(m, noise: str, own: np.ndarray, reports: int, generator: np.random.Generator) -> np.ndarray:
-    """int64[people]: how many reports say yes, of which ``own`` are of the value."""
-    rest = reports - own
+def said_yes(m, noise: str, own: np.ndarray, n: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    """int64[people]: how many of n reports say yes, of which ``own`` are of the value."""
+    rest = n - own
     if noise == "fresh":
         return generator.binomial(own, m.p) + generator.binomial(rest, m.q)
     first = m if noise == "keyed" else m.permanent
-    yes, no = (generator.random(PEOPLE) < chance for chance in (first.p, first.q))  # to either value the same again
+    yes, no = (generator.random(len(n)) < chance for chance in (first.p, first.q))  # to either value the same again
     if noise == "keyed":
         return own * yes + rest * no
     second = m.instantaneous
@@ -43,36 +54,96 @@ def said_yes(m, noise: str, own: np.ndarray, reports: int, generator: np.random.
     return sum(generator.binomial(k, chance) for k, chance in zip((own, rest), chances, strict=True))
 
 
-def held(noise: str, reports: int, changing: bool, runs: int, seed: int) -> np.ndarray:
-    """Shares of intervals that hold: as of independent reports, by persons, by the bound."""
+def reports_of(effective: int, skewed: bool) -> np.ndarray:
+    """int64[people]: 30 reports of each, or 1 to 50 (log-uniform), of people until so many are effective."""
+    if not skewed:
+        return np.full(effective, 30)
+    n = np.exp(np.random.default_rng(effective).uniform(0, np.log(51), 100 * effective)).astype(np.int64)
+    return n[: 1 + int(np.argmax(np.cumsum(n) ** 2 / np.cumsum(n**2) >= effective))]
+
+
+def held(
+    noise: str,
+    n: np.ndarray,
+    changing: bool,
+    runs: int,
+    seed: int,
+    share: float = SHARE,
+    epsilon: float = 1.0,
+    few: bool = False,
+) -> np.ndarray:
+    """Shares of intervals that hold: as of independent reports, by persons, by the bound; n reports of each.
+
+    Of ``few`` only those by persons.
+    """
     generator, holds = np.random.default_rng(seed), np.zeros(3)
-    m = RandomizedResponse(epsilon=1.0)
+    m = RandomizedResponse(epsilon=epsilon)
     if noise == "longitudinal":
         m = LongitudinalRandomizedResponse([False, True], epsilon_infinity=2.0, epsilon_1=1.0)
-    many, bound = HistogramEstimate(population="many"), HistogramEstimate(population="many", repeats=reports)
-    n = np.full(PEOPLE, reports)
+    many, bound = HistogramEstimate(population="many"), HistogramEstimate(population="many", repeats=int(n.max()))
     for _ in range(runs):
-        yes = said_yes(m, noise, with_value(reports, changing, generator), reports, generator)
+        yes = said_yes(m, noise, with_value(n, changing, share, generator), n, generator)
         each = np.stack([n - yes, yes], axis=1)
         tally = Tally(int(n.sum()), each.sum(axis=0), m.fingerprint)
-        found = (many.result(m, tally), many.of_tallies(m, tally, [(n, each)]), bound.result(m, tally))
-        holds += [one.frequency_low[1] <= SHARE <= one.frequency_high[1] for one in found]
+        by_person = many.of_tallies(m, tally, [(n, each)])
+        found = (by_person,) * 3 if few else (many.result(m, tally), by_person, bound.result(m, tally))
+        holds += [one.frequency_low[1] <= share <= one.frequency_high[1] for one in found]
     return holds / runs
+
+
+def weighted(people: int, share: float, epsilon: float, runs: int, seed: int) -> np.ndarray:
+    """Shares of intervals of `weighted_mean` that hold, by weights and by groups; two of three have one and a half of
+    the share of all. Of the first a quarter of people stand for three each, of the latter there are two groups."""
+    generator, holds, m = np.random.default_rng(seed), np.zeros(2), RandomizedResponse(epsilon=epsilon)
+    old = np.arange(people) < 0.75 * people
+    for _ in range(runs):
+        has = generator.random(people) < np.where(old, 1.5, 0.5) * share
+        w = (np.where(has, generator.random(people) < m.p, generator.random(people) < m.q) - m.q) / (m.p - m.q)
+        by_groups = {"groups": old, "shares": {True: 0.5, False: 0.5}}
+        found = (weighted_mean(w, weights=np.where(old, 1.0, 3.0)), weighted_mean(w, **by_groups))
+        holds += [one.low <= share <= one.high for one in found]
+    return holds / runs
+
+
+def row(*cells: str) -> None:
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def head(*cells: str) -> None:
+    row(*cells)
+    row(*["---"] * len(cells))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.people", description=__doc__)
     parser.add_argument("--runs", type=int, default=RUNS)
     args = parser.parse_args()
-    print("| noise | values | reports of each | as if independent | by persons | `repeats=` |\n|" + " --- |" * 6)
+    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
+    cases = [(share, epsilon) for share in SHARES for epsilon in EPSILONS]
+    head("noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`")
     seed = 0
     for noise in NOISE:
         for changing in (False, True):
             for reports in (1, 7, 30, 90):
                 seed += 1
-                shares = held(noise, reports, changing, args.runs, seed)
-                cells = (noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
-                print(f"| {' | '.join(cells)} |", flush=True)
+                shares = held(noise, np.full(PEOPLE, reports), changing, args.runs, seed)
+                row(noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
+    print("\nFew people: the least and the median of 12 cases, of shares of 1, 5, 20, 50 % and epsilon 0.5, 1, 3.\n")
+    head("noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW))
+    for noise in NOISE[:2]:
+        for changing in (False, True):
+            for skewed in (False, True):
+                cells = []
+                for effective in FEW:
+                    n = reports_of(effective, skewed)
+                    made = [held(noise, n, changing, args.runs, seed + 1, *case, few=True)[1] for case in cases]
+                    cells.append(f"{100 * min(made):.1f}, {100 * np.median(made):.1f} %")
+                row(noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *cells)
+    print("\n`weighted_mean`: the same.\n")
+    head("people", "by weights", "by groups")
+    for people in (20, 50, 100):
+        made = np.array([weighted(people, *case, args.runs, seed) for case in cases])
+        row(str(people), *(f"{100 * x.min():.1f}, {100 * np.median(x):.1f} %" for x in made.T))
 
 
 if __name__ == "__main__":

@@ -359,7 +359,7 @@ pq.write_table(pa.table(columns), "people.parquet")
 SCREENS = {
     "ldp-recommend": "recommend 16 --epsilon 1 --people 100000",
     "ldp-check": "plan check plan.toml people.parquet",
-    "ldp-estimate": "estimate reports.parquet",
+    "ldp-estimate": "estimate reports.parquet --repeats 1",
 }
 """What the command shows in a terminal of 80 columns."""
 _BEFORE = (

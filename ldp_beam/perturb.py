@@ -102,9 +102,9 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
             key = Secret.from_seed(plan.seed)
         self._key = noise_key(key, id, record, remembers=plan.memoized)
-        self._keyed = self._key is not None and self._key.keyed
+        self.keyed = self._key is not None and self._key.keyed
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
-        plan.check_noise(keyed=self._keyed)
+        plan.check_noise(keyed=self.keyed)
         self._plan = self.made = plan
         self.spends = plan if plan.seed is None else None
         self._packed = packed
@@ -115,7 +115,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         refuse_sliding(pcoll)
         refuse_perturbed(pcoll, self._plan.columns)
         if self.spends is not None:
-            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
+            refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
         row = None if arrow or fields is None else row_of_reports(self._plan, fields, packed=self._packed)
@@ -311,6 +311,9 @@ class _PerturbDoFn(RecordsDoFn):
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
         values = batch.select(self._plan)
         reports = self._plan.perturb(values, packed=self._packed, key=key, id=ids, records=records)
+        if key is not None and self._key is not None and not self._key.keyed:  # (of records, and not of persons)
+            schema = self._plan.with_proof(reports.schema, seeded=key.seeded)
+            reports = type(reports).from_arrays(reports.columns, schema=schema)
         return WindowedValue(reports, batch.timestamp, (batch.window,))
 
     def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:

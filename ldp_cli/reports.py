@@ -211,6 +211,9 @@ def estimate(
         str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
     ] = None,
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="The most reports of one person in a window; keyed noise asks for it.")
+    ] = None,
     population: Annotated[
         str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
     ] = None,
@@ -248,7 +251,7 @@ def estimate(
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
         wanted = _wanted(made, column, candidates)
-        questions = _questions(wanted, ask or (), confidence, top, how[1])
+        questions = _questions(wanted, ask or (), confidence, top, how[1], repeats)
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
@@ -449,10 +452,10 @@ def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[st
 
 
 def _questions(
-    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int, population: Any
+    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, Question[Any]]:
     """What is asked of each column."""
-    questions = questions_of(wanted, asked_of(ask), confidence, k=top, population=population)
+    questions = questions_of(wanted, asked_of(ask), confidence, k=top, population=population, repeats=repeats)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions

@@ -50,7 +50,15 @@ from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
 from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, PlanTold, about
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports, told_of
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
-from ldp_core.plans.provenance import canonical_once, check_made_by, describe, described_once, not_proved, warn_assumed
+from ldp_core.plans.provenance import (
+    Made,
+    canonical_once,
+    check_made_by,
+    describe,
+    described_once,
+    not_proved,
+    warn_assumed,
+)
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
 from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
@@ -99,6 +107,7 @@ __all__ = [
     "History",
     "Inputs",
     "Label",
+    "Made",
     "Native",
     "Nullable",
     "PlanTold",

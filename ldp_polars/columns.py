@@ -27,6 +27,7 @@ from ldp_core import (
 )
 from ldp_core.engine import REPORT_TYPE as NAME
 from ldp_core.engine import (
+    Made,
     canonical_once,
     check_same,
     describe,
@@ -82,10 +83,12 @@ def physical(mechanism: Mechanism, *, packed: bool, typed: bool) -> pl.DataType:
     return pl.String() if typed else pl.Series(dtype=dtype).to_physical().dtype
 
 
-def from_physical(reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool) -> pl.Expr:
+def from_physical(
+    reports: pl.Expr, mechanism: Mechanism, *, packed: bool, typed: bool, seeded: bool, keyed: bool
+) -> pl.Expr:
     """Reports as a Python function returned them, in the dtype that users see."""
     if typed:
-        return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded))
+        return reports.ext.to(Report(mechanism, packed=packed, seeded=seeded, keyed=keyed))
     dtype = report_dtype(mechanism, packed=packed)
     return reports.cat.to(dtype) if isinstance(dtype, pl.Enum) else reports
 
@@ -154,11 +157,13 @@ class Report(pl.BaseExtension):
     RandomizedResponse(domain=Domain([False, True]), epsilon=1.0, coins=None)
     """
 
-    def __init__(self, mechanism: Mechanism, *, packed: bool = False, seeded: bool = False) -> None:
+    def __init__(
+        self, mechanism: Mechanism, *, packed: bool = False, seeded: bool = False, keyed: bool = False
+    ) -> None:
         dtype = report_dtype(mechanism, packed=packed)
         # Text as String, because Polars 2.1 cannot export an extension of an Enum.
         storage = pl.String() if isinstance(dtype, pl.Enum) else dtype
-        super().__init__(NAME, storage, describe(mechanism, seeded=seeded))
+        super().__init__(NAME, storage, describe(mechanism, seeded=seeded, keyed=keyed))
 
     @classmethod
     @override
@@ -168,14 +173,24 @@ class Report(pl.BaseExtension):
         return made
 
     @property
+    def made(self) -> Made:
+        """The mechanism, and what is known of the noise."""
+        return described_once(self.ext_metadata() or "{}")
+
+    @property
     def mechanism(self) -> Mechanism:
         """The mechanism that made the reports."""
-        return described_once(self.ext_metadata() or "{}")[0]
+        return self.made.mechanism
 
     @property
     def seeded(self) -> bool:
         """Whether they were made under ``seed=``: such reports are **not private**."""
-        return described_once(self.ext_metadata() or "{}")[1]
+        return self.made.seeded
+
+    @property
+    def keyed(self) -> bool:
+        """Whether they are known to be made under ``key=``: a person's reports of one value have the same noise."""
+        return self.made.keyed or self.mechanism.memoized
 
     @override
     def _string_repr(self) -> str:

@@ -32,7 +32,7 @@ from ldp_core import (
 )
 from ldp_core.engine import Ask, check_open, collecting
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
+from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def estimate(
         Structs: ``.explode(name).unnest(name)`` makes it a table.
 
     Raises:
-        ParameterError: bad options, or a question that the mechanism cannot answer.
+        ParameterError: bad options, or a question that the mechanism cannot answer; when planned: keyed noise, and
+            neither ``person`` nor the question's ``repeats``.
         DtypeError: when planned: neither typed reports nor tallies, and no ``assume_reports``; or no mechanism.
         ReportError: when run: nulls, or not this mechanism's reports.
         MechanismMismatchError: when run: reports or tallies of another mechanism.
@@ -119,7 +120,8 @@ def histogram(
             the unbiased estimate, which is the default.
         population: whom the intervals are about: None, the people who reported; ``"many"``, a large population of which
             they are a random sample; N, one of N people. See `ldp_core.HistogramEstimate`.
-        repeats: the most reports of one person, where some have several and ``person`` is not known.
+        repeats: the most reports of one person in a group, where ``person`` is not known. Keyed noise, and that of
+            mechanisms with permanent answers, asks for one of both: 1 says that nobody is there twice.
         person: see `estimate`.
         assume_reports: see `estimate`.
 
@@ -418,7 +420,28 @@ def _estimated(
             raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
         return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
-    return aggregate(expr, made_by, question or usual_question(made_by, confidence), person)
+    question = question or usual_question(made_by, confidence)
+    if person is None:
+        check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question)
+    return aggregate(expr, made_by, question, person)
+
+
+def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, question: Question[Any]) -> None:
+    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
+
+    Args:
+        name: of the column.
+        dtype: its dtype, which says that noise is keyed.
+        mechanism: or this one, which has permanent answers.
+        question: nothing is asked of those that have no ``repeats``.
+    """
+    keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
+    if keyed and getattr(question, "repeats", 1) is None:
+        raise ParameterError(
+            f"column {name!r}: the noise of these reports is keyed, so that several reports of one person share it, "
+            "and intervals of independent reports are too narrow: say repeats=1 if each person is at most once in "
+            'what is estimated (a group, a window), repeats=k if k times, or person="column" where an id is there'
+        )
 
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:

@@ -46,7 +46,7 @@ from ldp_polars.columns import (
     report_dtype,
     to_arrow,
 )
-from ldp_polars.estimating import aggregate
+from ldp_polars.estimating import aggregate, check_repeats_said
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 
@@ -107,9 +107,9 @@ def perturb_frame(
     structs = unused(plan)
     fields = {name: f"{structs}{position}" for position, (name, _) in enumerate(plan.drawn.columns)}
     drawn = perturb_drawn(plan.drawn, tuple(fields.values()), index=index, packed=packed, typed=typed, **noise)
-    seeded = noise.get("seed") is not None
+    marks = {"seeded": noise.get("seed") is not None, "keyed": noise.get("key") is not None}
     columns = [
-        from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, seeded=seeded).alias(name)
+        from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, **marks).alias(name)
         if isinstance(m, DrawnColumn)
         else cs.by_name(name)
         for name, m in plan.columns.items()
@@ -154,6 +154,7 @@ def histograms(
     simultaneous: bool = False,
     consistency: Consistency | None = None,
     population: Population = None,
+    repeats: int | None = None,
     person: str | None = None,
     assume_reports: bool = False,
 ) -> Frame:
@@ -174,6 +175,7 @@ def histograms(
         simultaneous: see `histogram`.
         consistency: see `histogram`.
         population: see `histogram`.
+        repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
             window are taken together.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
@@ -203,7 +205,7 @@ def histograms(
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
-    ask = HistogramEstimate(confidence, simultaneous, consistency, population)
+    ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
@@ -223,6 +225,7 @@ def estimates(
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
     population: Population = None,
+    repeats: int | None = None,
     person: str | None = None,
     assume_reports: bool = False,
 ) -> dict[str, Frame]:
@@ -235,7 +238,7 @@ def estimates(
         confidence: of the intervals, in (0, 1).
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
-        population: of histograms and means, unless ``ask`` says it: see `histogram`.
+        population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
         person: see `histograms`.
         assume_reports: see `histograms`.
 
@@ -255,7 +258,7 @@ def estimates(
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    asked = questions_of(checked_plan(plan).columns, ask, confidence, population=population)
+    asked = questions_of(checked_plan(plan).columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
@@ -301,6 +304,8 @@ class Groups:
     def entries(self, name: str, mechanism: Mechanism, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
         whose = None if person is None else cs.by_name(person)
+        if whose is None:
+            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how)
         grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
@@ -567,7 +572,7 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
     if plain:
         lazy = lazy.with_columns(as_typed(name, schema[name], plan[name], plan.seed is not None) for name in plain)
         schema = lazy.collect_schema()
-    made = {name: (d.mechanism, d.seeded) if isinstance(d, Report) else None for name, d in schema.items()}
+    made = {name: d.made if isinstance(d, Report) else None for name, d in schema.items()}
     plan.check_made(schema.names(), made)
     if plain:
         warn_assumed(plain)

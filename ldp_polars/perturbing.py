@@ -120,7 +120,8 @@ def perturb_column(
         is_elementwise=True,
     )
     seeded = keyed is not None and keyed.secret.seeded
-    return from_physical(reports, mechanism, packed=packed, typed=typed, seeded=seeded)
+    marks = {"seeded": seeded, "keyed": keyed is not None and not seeded}
+    return from_physical(reports, mechanism, packed=packed, typed=typed, **marks)
 
 
 def randomized_response(

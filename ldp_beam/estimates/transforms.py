@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 import apache_beam as beam
@@ -14,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
-from apache_beam.transforms.window import GlobalWindow
+from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
@@ -31,6 +32,7 @@ from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
     check_plan,
+    persons_before,
     refuse_other_reports,
     refuse_perturbed,
     refuse_perturbed_keys,
@@ -209,10 +211,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         elif fill_keys is not None:
             raise ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
-        self._keyed = self._key is not None and self._key.keyed
+        self.keyed = self._key is not None and self._key.keyed
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
-            mechanism.check_noise(keyed=self._keyed)
+            mechanism.check_noise(keyed=self.keyed)
         elif self._key is not None:
             raise ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
@@ -254,12 +256,31 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
         return TallyReports(self._column, self._mechanism, self._tallier, **options)
 
+    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+        """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
+
+        Of the people themselves who reported (no ``population``) fresh noise is independent.
+        """
+        if getattr(self._question, "repeats", 0) is not None:
+            return None
+        bound, keyed = persons_before(pcoll)
+        if bound is None or not (keyed or self.keyed or self._question.population is not None):
+            return None
+        records, windows, event_time = bound
+        same = windows == self._windows and (windows is None or event_time == self._time)
+        return records if same or isinstance(windows, GlobalWindows) else None
+
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        repeats = self._repeats(pcoll)
+        if repeats is not None:
+            bounded = copy.copy(self)
+            bounded._question = replace(self._question, repeats=repeats)
+            return bounded.expand(pcoll)
         if self.spends is not None:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, self._names)
-            refuse_unbudgeted(pcoll, keyed=self._keyed, spends=self.spends)
+            refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)

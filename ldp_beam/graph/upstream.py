@@ -122,9 +122,40 @@ class DrawsNoise:
 
     Attributes:
         spends: what knows what its reports spend; None if they spend nothing, or their noise protects nothing anyway.
+        keyed: whether the noise is keyed.
     """
 
     spends: PrivacyPlan | Mechanism | None
+    keyed: bool
+
+
+class BoundsPersons:
+    """A transform that lets through so many records of each person and window."""
+
+    @property
+    def bound(self) -> tuple[int, Any, Any]:
+        """Most records of a person in a window, the windows (None: those of the elements), and their event time."""
+        raise NotImplementedError
+
+
+def persons_before(pcoll: PCollection[Any]) -> tuple[tuple[int, Any, Any] | None, bool]:
+    """The nearest `BoundsPersons.bound`, and whether the noise that was drawn from there on is keyed.
+
+    Only steps of this library may be in between: of others nobody knows whether they repeat records or join them.
+    """
+    keyed, step = False, pcoll.producer
+    while step is not None:
+        parts, before = [step], [one for one in step.inputs if isinstance(one, PCollection)]
+        while parts[-1].parent is not None:
+            parts.append(parts[-1].parent)
+        transforms = [part.transform for part in parts]
+        keyed = keyed or any(isinstance(one, DrawsNoise) and one.keyed for one in transforms)
+        for one in transforms:
+            if isinstance(one, BoundsPersons):
+                return one.bound, keyed
+        ours = any(type(one).__module__.partition(".")[0] == __name__.partition(".")[0] for one in transforms)
+        step = before[0].producer if ours and len(before) == 1 else None
+    return None, keyed
 
 
 class BudgetsNoise:

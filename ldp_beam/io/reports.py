@@ -17,7 +17,7 @@ from typing_extensions import override
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
 from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import fields_of
-from ldp_beam.graph.upstream import EndsValues, check_plan, made_by
+from ldp_beam.graph.upstream import EndsValues, check_plan, made_by, persons_before
 from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
@@ -76,17 +76,19 @@ class WriteReports(beam.PTransform[Any, Any]):
         )
         plan.check_readable()
         self._schema = plan.with_proof(plain, seeded=plan.seed is not None)
-        self._write = WriteToParquetBatched(
-            file_path_prefix, self._schema, **{"file_name_suffix": ".parquet", **options}
-        )
+        self._options = {"file_path_prefix": file_path_prefix, "file_name_suffix": ".parquet", **options}
+        WriteToParquetBatched(schema=self._schema, **self._options)  # (bad options are refused now)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         made = made_by(pcoll) == self._plan
         if not made and _is_single(pcoll.element_type):
             raise DtypeError(_NO_PROOF.format(pcoll.element_type))
-        tables = pcoll | "Check" >> beam.ParDo(_Checked(self._plan, self._schema, made)).with_output_types(pa.Table)
-        return tables | "Flushed" >> FlushedAtOnce() | "Write" >> self._write
+        seeded, keyed = self._plan.seed is not None, persons_before(pcoll)[1]
+        schema = self._plan.with_proof(self._schema, seeded=seeded, keyed=keyed and not seeded)
+        tables = pcoll | "Check" >> beam.ParDo(_Checked(self._plan, schema, made)).with_output_types(pa.Table)
+        write = WriteToParquetBatched(schema=schema, **self._options)
+        return tables | "Flushed" >> FlushedAtOnce() | "Write" >> write
 
 
 _NO_PROOF = (

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from typing_extensions import override
 
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.graph.upstream import BudgetsNoise, refuse_late_limit
+from ldp_beam.graph.upstream import BoundsPersons, BudgetsNoise, refuse_late_limit
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_beam.time.windows import WindowLike, window_fn
@@ -24,12 +24,13 @@ from ldp_core.engine import ChangeTimes, History, Spent, check_integer, seconds,
 Epsilon: TypeAlias = float | Fraction | Decimal | str
 
 
-class BoundContributions(LimitTransform):
+class BoundContributions(LimitTransform, BoundsPersons):
     """At most ``per_window`` records of each person and event-time window, the first to arrive; others are dropped.
 
     Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
     what a person's values of one window, or of several, are protected with. See ``docs/budget.md`` for what is promised
-    and what is not.
+    and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the bound for
+    their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
     is split by ``shards`` and windows, and what of it comes in one bundle is one batch again), dictionaries,
@@ -86,6 +87,11 @@ class BoundContributions(LimitTransform):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
+
+    @property
+    @override
+    def bound(self) -> tuple[int, Any, Any]:
+        return self._limit.records, self._limit.windows, self._limit.event_time
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:

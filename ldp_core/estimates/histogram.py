@@ -24,12 +24,13 @@ from ldp_core.estimates.base import (
     z_score,
 )
 from ldp_core.estimates.clusters import (
+    LEAST_EFFECTIVE,
+    Persons,
     check_persons_population,
     check_repeats,
     codes_of,
     student,
     tallies_of,
-    variance_of_sum,
 )
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
@@ -289,12 +290,14 @@ class HistogramEstimate(Question[Histogram]):
         many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
         each = (_answering(mechanism, *some) for some in persons)
-        sums = ((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
-        variance, degrees = variance_of_sum(sums)
-        alone = side.variance(np.clip(side.estimates, 0, 1)) * side.n**2
-        effect = np.divide(np.broadcast_to(variance, alone.shape), alone, out=np.ones_like(alone), where=alone > 0)
-        z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
-        arrays = many._arrays(mechanism, tally.n, tally.counters, effect, student(z, degrees) / z)
+        found = Persons.of((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
+        z, f = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1), side.inside
+        slope = side.b + 1 - 2 * f
+        effect = found.effect(f, found.mm * side.variance(f) * side.n + slope * (found.wm - f * found.mm))
+        alike = 2 / (2 + found.effective * f * (1 - f))
+        values = effect + np.where(np.isinf(effect), 0, alike * np.maximum(found.most - effect, 0))
+        reach = student(z, max(found.effective, LEAST_EFFECTIVE) - 1) / z
+        arrays = many._arrays(mechanism, tally.n, tally.counters, (effect, values), reach)
         asked = (self.confidence, self.simultaneous, self.consistency)
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, "many")
 
@@ -307,23 +310,24 @@ class HistogramEstimate(Question[Histogram]):
         return table, np.full(len(n), domain.size)
 
     def _arrays(
-        self, mechanism: Any, n: Any, counters: I64, times: Any = None, reach: float = 1.0
+        self, mechanism: Any, n: Any, counters: I64, times: tuple[Any, Any] | None = None, reach: float = 1.0
     ) -> tuple[F64, F64, F64, F64]:
         """`Counting.debias`, and counts made consistent, of any number of tallies at once.
 
         Args:
             mechanism, n, counters: see `rows`.
-            times: the design effect, if it is not that of ``repeats``.
+            times: the design effects of noise and of the sample, if they are not ``repeats``.
             reach: how many more standard errors intervals are wide.
         """
-        times = self.repeats if times is None else times
+        if times is None and (self.repeats or 1) > 1:
+            times = self.repeats, self.repeats
         counts, errors, low, high = mechanism.debias(
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
         watch(mechanism, n, counters, counts)
         if self.population is not None or times is not None:
             of_noise = (errors, low, high)
-            errors, low, high = self._widened(mechanism, n, counters, of_noise, 1 if times is None else times, reach)
+            errors, low, high = self._widened(mechanism, n, counters, of_noise, times or (1, 1), reach)
         if self.consistency is not None:
             known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
             total = np.broadcast_to(n, (*known.shape, 1))[known]
@@ -331,7 +335,13 @@ class HistogramEstimate(Question[Histogram]):
         return counts, errors, low, high
 
     def _widened(
-        self, mechanism: Any, n: Any, counters: I64, of_noise: tuple[F64, F64, F64], times: Any, reach: float
+        self,
+        mechanism: Any,
+        n: Any,
+        counters: I64,
+        of_noise: tuple[F64, F64, F64],
+        times: tuple[Any, Any],
+        reach: float,
     ) -> tuple[F64, F64, F64]:
         """Errors and ends of intervals, given those of noise alone, with the error of the sample and of clusters."""
         n = np.broadcast_to(n, (*counters.shape[:-1], 1))
@@ -345,9 +355,12 @@ class HistogramEstimate(Question[Histogram]):
             after = alone._replace(sampled=sampled_part(self.population, answers))
         oracle, *_ = _answering(mechanism, n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
-        errors = n * np.sqrt(times * after.variance(np.clip(after.estimates, 0, 1)))
+        unknown = np.isinf(times[0])
+        noise, sample = (np.where(unknown, 1, one) for one in times)
+        after = after._replace(a=after.a * noise, b=after.b * noise, sampled=after.sampled * sample)
+        errors = np.where(unknown, np.inf, n * np.sqrt(after.variance(after.inside)))
         tails = oracle if self.simultaneous and _adds_up(oracle) else None  # (of a regression: normal)
-        narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, np.where(np.isinf(times), 1, times))
+        narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         low, high = (of_noise[1 + i] + n * (wide[i] - narrow[i]) for i in (0, 1))
         there = answers > 0
@@ -373,6 +386,11 @@ class Side(NamedTuple):
         of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
         return of_one / np.maximum(self.n, 1)
 
+    @property
+    def inside(self) -> F64:
+        """The estimates, moved into [0, 1]."""
+        return np.clip(self.estimates, 0, 1)
+
     def ends(self, z: F64 | float) -> tuple[F64, F64]:
         """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
         square = z**2 / np.maximum(self.n, 1)
@@ -382,22 +400,22 @@ class Side(NamedTuple):
         return (middle - half) / scale, (middle + half) / scale
 
     def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
-        """`ends`, if the variance is so many ``times`` as great.
+        """`ends`, with tails that are not normal.
 
         Args:
             z: standard errors.
             tails: an oracle, where z is so great that its tails are not normal: see `ldp_core.estimates.tails`.
-            times: float64[..., d]; as if so many reports were one.
+            times: float64[..., d]; the tails are those of n / times reports.
         """
         if tails is None:
-            return self.ends(z * np.sqrt(times))
+            return self.ends(z)
         people = np.broadcast_to(np.maximum(self.n, 1) / times, self.estimates.shape)
 
         def score(errors: F64, at: F64) -> F64:
-            found: F64 = tails.error_score(errors * people, people, self.variance(at) * times * people**2)
+            found: F64 = tails.error_score(errors * people, people, self.variance(at) * people**2)
             return found
 
-        width = z * np.sqrt(times * self.variance(np.clip(self.estimates, 0, 1)))
+        width = z * np.sqrt(self.variance(self.inside))
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
 
 

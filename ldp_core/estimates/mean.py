@@ -19,7 +19,14 @@ from ldp_core.estimates.base import (
     sampled_part,
     z_score,
 )
-from ldp_core.estimates.clusters import check_persons_population, check_repeats, codes_of, student, variance_of_sum
+from ldp_core.estimates.clusters import (
+    LEAST_EFFECTIVE,
+    Persons,
+    check_persons_population,
+    check_repeats,
+    codes_of,
+    student,
+)
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -138,9 +145,12 @@ class MeanEstimate(Question[Mean]):
         codes, people = codes_of(persons, len(weights))
         tally = mechanism.tally(reports, column=column)
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        sums, each = (np.bincount(codes, w, minlength=people)[:, None] for w in (weights, None))
-        variance, degrees = variance_of_sum([(sums, each)])
-        error, z = float(np.sqrt(variance[0])) / max(tally.n, 1), z_score(self.confidence)
-        more = student(z, degrees) * error - z * alone.standard_error  # (what else there is in the interval stays)
+        sums, squares, each = (np.bincount(codes, w, minlength=people) for w in (weights, weights**2, None))
+        found, mean = Persons.of([(sums[:, None], each[:, None])]), np.array([alone.mean])
+        bound = each @ (squares - 2 * mean * sums + mean**2 * each)
+        error = alone.standard_error * float(np.sqrt(found.effect(mean, np.array([bound]))[0]))
+        z = z_score(self.confidence)
+        reach = student(z, max(found.effective, LEAST_EFFECTIVE) - 1)
+        more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")

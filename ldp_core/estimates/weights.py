@@ -45,6 +45,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
+from ldp_core.estimates.histogram import Side
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, shown
 from ldp_core.reports import Native
@@ -329,7 +330,7 @@ class WeightedMean(SingleNumber):
         confidence: of the interval.
 
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
-    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.512826 to 0.737174
+    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.513561 to 0.7246
     """
 
     view: ClassVar[View] = View("mean", unit="mean")
@@ -369,6 +370,10 @@ def weighted_mean(
     Stratification", JRSS A 142(1), 1979). Without groups there is one, of share 1. The quantile of the interval is
     Student's, for as many degrees of freedom as F. E. Satterthwaite, Biometrics Bulletin 2(6), 1946, gives V.
 
+    Weights of reports for a value are two numbers, a < b, so that with a share f one has the variance (b - f) (f - a).
+    Of numbers of which exactly two occur the interval is the score interval of that, times V over what V is with f in
+    the place of each f_h. Where all numbers are the same, or fewer than ten people are effective, it is unbounded.
+
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
             that the mean is a share, or the mean of private numbers.
@@ -406,8 +411,15 @@ def weighted_mean(
     degrees = variance**2 / max(float((of_groups**2 / (counts - 1)).sum()), 1e-300) if variance else np.inf
     made, error = float(parts @ means), float(np.sqrt(variance))
     effective = float(1 / (v @ v))
-    reach = student(z, max(degrees, 1)) * error if effective >= LEAST_EFFECTIVE else np.inf
-    return WeightedMean(made, error, made - reach, made + reach, effective, len(u), confidence)
+    t, values = student(z, max(degrees, 1)), np.unique(u)
+    low, high = made - t * error, made + t * error
+    if effective < LEAST_EFFECTIVE or len(values) < 2:
+        low, high = -np.inf, np.inf
+    elif len(values) == 2:
+        part = max(variance / ((v * (u - made)) ** 2).sum(), 1e-9)  # (V is 0 if each group has one value of the two)
+        side = Side(np.array([effective / part]), np.array([made]), -values.prod(), values.sum() - 1, 1.0)
+        low, high = (float(end[0]) for end in side.ends(t))
+    return WeightedMean(made, error, low, high, effective, len(u), confidence)
 
 
 def _groups_of(groups: Any, shares: Mapping[Any, float], n: int) -> tuple[I64, F64]:

@@ -17,7 +17,7 @@ from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, rea
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.metadata import from_text, to_text
-from ldp_core.plans.provenance import maker, not_proved, typed, warn_assumed
+from ldp_core.plans.provenance import Made, maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
 from ldp_core.tables import visible
 
@@ -222,13 +222,13 @@ class PlanForms(PlanContents):
         ]
         return pa.schema([*fields, *(source.field(name) for name in self.keep)])
 
-    def with_proof(self, schema: pa.Schema, *, seeded: bool) -> pa.Schema:
+    def with_proof(self, schema: pa.Schema, *, seeded: bool, keyed: bool = False) -> pa.Schema:
         """``schema`` with the plan in its metadata, and in each planned column's who made the reports.
 
         For those who have made or checked the reports themselves: others take `assume_reports`.
         """
         fields = [
-            typed(field, self.columns[field.name], seeded=seeded) if field.name in self.columns else field
+            typed(field, self.columns[field.name], seeded=seeded, keyed=keyed) if field.name in self.columns else field
             for field in schema
         ]
         return pa.schema(fields, metadata=self.metadata)
@@ -263,8 +263,8 @@ reports that were made elsewhere there is assume_reports
         """
         self.check_made(schema.names, {field.name: maker(field) for field in schema})
 
-    def check_made(self, names: Sequence[str], makers: Mapping[str, tuple[Mechanism, bool] | None]) -> None:
-        """`check_reports` of columns of which it is known who made them, and whether with a seed, or None."""
+    def check_made(self, names: Sequence[str], makers: Mapping[str, Made | None]) -> None:
+        """`check_reports` of columns of which it is known who made them, and with what noise, or None."""
         self._check_no_others(names)
         unproved = [name for name in self.columns if name in makers and makers[name] is None]
         if unproved:
@@ -272,8 +272,8 @@ reports that were made elsewhere there is assume_reports
         for name, mechanism in self.columns.items():
             made = makers.get(name)
             if made is not None:
-                check_same(made[0], mechanism, name)
-                if made[1] and self.seed is None:
+                check_same(made.mechanism, mechanism, name)
+                if made.seeded and self.seed is None:
                     raise PlanError(
                         f"column {name!r} holds seeded reports, which are not private: use plan.seeded(seed)"
                     )

@@ -216,7 +216,8 @@ class PrivacyPlan(PlanForms):
 
             warn_of_seed(self)
             key = Secret.from_seed(self.seed)
-        schema = self.with_proof(schema, seeded=key is not None and key.seeded)
+        seeded = key is not None and key.seeded
+        schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)
         reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)

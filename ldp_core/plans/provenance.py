@@ -15,6 +15,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -28,22 +29,36 @@ NAME = "ldp.report"
 _EXTENSION, _EXTENSION_METADATA = b"ARROW:extension:name", b"ARROW:extension:metadata"
 
 
+class Made(NamedTuple):
+    """Who made the reports of a column, and with what noise."""
+
+    mechanism: Mechanism
+    seeded: bool
+    keyed: bool
+
+
+_MARKS = Made._fields[1:]
 _MOST_OWN = 64
 
 
 @lru_cache(maxsize=_MOST_OWN)
-def describe(mechanism: Mechanism, *, seeded: bool) -> str:
-    """The type's metadata: the mechanism, and whether its noise was seeded, which is not private."""
-    metadata = _text(mechanism, seeded)
+def describe(mechanism: Mechanism, *, seeded: bool = False, keyed: bool = False) -> str:
+    """The type's metadata: the mechanism, and whether its noise was seeded, which is not private, or keyed by person.
+
+    What is keyed by person is the same again where a person reports a value again. Who does not find it said knows
+    nothing of it.
+    """
+    made = Made(mechanism, seeded, keyed)
+    metadata = _text(made)
     with _one_at_a_time:
-        _own[_digest(metadata)] = mechanism, seeded
+        _own[_digest(metadata)] = made
         if len(_own) > _MOST_OWN:
             _forget_oldest()
     return metadata
 
 
-def _text(mechanism: Mechanism, seeded: bool) -> str:
-    return to_text(mechanism.to_dict() | ({"seeded": True} if seeded else {}))
+def _text(made: Made) -> str:
+    return to_text(made.mechanism.to_dict() | {name: True for name in _MARKS if getattr(made, name)})
 
 
 def _forget_oldest() -> None:
@@ -51,15 +66,15 @@ def _forget_oldest() -> None:
     digest = next(iter(_own))
     oldest = _own.pop(digest)
     try:
-        _read(_text(*oldest))
+        _read(_text(oldest))
     except ReportError:
         _beyond_limits[digest] = oldest
 
 
 _one_at_a_time = threading.Lock()
-_own: dict[bytes, tuple[Mechanism, bool]] = {}
+_own: dict[bytes, Made] = {}
 """What this process has described itself: for that there are no limits, as it does not come from outside."""
-_beyond_limits: dict[bytes, tuple[Mechanism, bool]] = {}
+_beyond_limits: dict[bytes, Made] = {}
 """Of it, what is kept for good."""
 
 
@@ -67,7 +82,7 @@ def _digest(metadata: str) -> bytes:
     return hashlib.sha256(metadata.encode(errors="replace")).digest()
 
 
-def described(metadata: str) -> tuple[Mechanism, bool]:
+def described(metadata: str) -> Made:
     """Inverse of `describe`, of the same process without any limits.
 
     Raises:
@@ -77,14 +92,14 @@ def described(metadata: str) -> tuple[Mechanism, bool]:
     return _own.get(digest) or _beyond_limits.get(digest) or _read(metadata)
 
 
-def _read(metadata: str) -> tuple[Mechanism, bool]:
+def _read(metadata: str) -> Made:
     made = from_text(metadata, f"the metadata of a column of type {NAME}", ReportError)
     if not isinstance(made, dict):
         raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's")
     reason = ""
     try:
-        seeded = check_flag("seeded", made.pop("seeded", False))
-        return Mechanism.from_dict(made), seeded
+        marks = {name: check_flag(name, made.pop(name, False)) for name in _MARKS}
+        return Made(Mechanism.from_dict(made), **marks)
     except LdpError as error:
         reason = str(error)
     raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")
@@ -100,16 +115,16 @@ described_once = lru_cache(maxsize=64)(described)
 """`described`, for a program's own columns. (What strangers write is not kept: it may be large, and new each time.)"""
 
 
-def typed(field: pa.Field, mechanism: Mechanism, *, seeded: bool) -> pa.Field:
-    """The field of a column of reports, with who made them."""
-    made = describe(mechanism, seeded=seeded).encode()
+def typed(field: pa.Field, mechanism: Mechanism, **marks: bool) -> pa.Field:
+    """The field of a column of reports, with who made them, and with marks as of `describe`."""
+    made = describe(mechanism, **marks).encode()
     if pa.types.is_dictionary(field.type):
         return field.with_metadata({NAME: made})
     return field.with_metadata({_EXTENSION: NAME, _EXTENSION_METADATA: made})
 
 
-def maker(field: pa.Field) -> tuple[Mechanism, bool] | None:
-    """Who made the reports of a column and whether the noise was seeded, as `described`; None of most columns."""
+def maker(field: pa.Field) -> Made | None:
+    """Who made the reports of a column, and with what noise, as `described`; None of most columns."""
     name, text = _extension(field)
     return described(text.decode(errors="replace")) if name == NAME.encode() and text is not None else None
 

@@ -60,7 +60,7 @@ def check_counts(counts: Any, errors: Any, true: Any) -> None:
 
 def histogram(reports: pl.DataFrame, m: Mechanism | None) -> pl.DataFrame:
     text = reports.schema["x"] == pl.Categorical  # of Beam's text Polars drops who made it
-    return reports.select(pl.col("x").ldp.histogram(m, assume_reports=text)).explode("x").unnest("x")
+    return reports.select(pl.col("x").ldp.histogram(m, repeats=1, assume_reports=text)).explode("x").unnest("x")
 
 
 def check_groups_merge(reports: pl.DataFrame, m: Mechanism) -> pl.DataFrame:

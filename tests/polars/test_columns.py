@@ -13,7 +13,10 @@ import pytest
 import ldp_polars
 from ldp_core import (
     Domain,
+    LdpWarning,
+    LongitudinalRandomizedResponse,
     MechanismMismatchError,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
@@ -216,8 +219,47 @@ def test_typed_plans_and_keyed_noise():
     noise = {"key": Secret(bytes(32)), "id": "user"}
     typed, plain = df.ldp.perturb(plan, **noise), df.ldp.perturb(plan, typed=False, **noise)
     assert typed["x"].ext.storage().equals(plain["x"])
-    assert typed.ldp.histograms(plan, by="g").equals(plain.ldp.histograms(plan, by="g", assume_reports=True))
-    assert typed.select(pl.col("x").ldp.histogram()).equals(typed.select(pl.col("x").ldp.histogram(plan["x"])))
+    once = typed.ldp.histograms(plan, by="g", repeats=1)
+    assert once.equals(plain.ldp.histograms(plan, by="g", assume_reports=True))  # (nothing says that it is keyed)
+    one, other = (typed.select(pl.col("x").ldp.histogram(m, repeats=1)) for m in (None, plan["x"]))
+    assert one.equals(other)
+
+
+X = pl.col("x")
+
+
+def test_keyed_noise_asks_how_often_a_person_reports(tmp_path):
+    """By the dtype, also of a file that is read; of a mechanism with permanent answers whatever the dtype says."""
+    flag, slow = (
+        RandomizedResponse(epsilon=1.0),
+        LongitudinalRandomizedResponse([0, 1], epsilon_infinity=2.0, epsilon_1=1.0),
+    )
+    plan, noise = PrivacyPlan({"x": flag, "y": slow}, keep=["user"]), {"key": Secret(bytes(32)), "id": "user"}
+    df = pl.DataFrame({"user": [*range(30)] * 3, "x": [True] * 90, "y": [1] * 90})
+    keyed = df.ldp.perturb(plan, **noise)
+    keyed.ldp.sink_parquet(tmp_path / "x.parquet", plan)
+    for made in (keyed, pl.scan_parquet(tmp_path / "x.parquet"), df.lazy().with_columns(X.ldp.perturb(flag, **noise))):
+        assert made.collect_schema()["x"].keyed
+        for ask in ({}, {"mechanism": flag}):
+            with pytest.raises(ParameterError, match=r"column 'x': the noise of these reports is keyed.*repeats=1"):
+                made.lazy().select(X.ldp.histogram(**ask)).collect()
+        once, thrice, by_person = (
+            made.lazy().select(X.ldp.histogram(**how)).collect()["x"].explode().struct.field("standard_error")[0]
+            for how in ({"repeats": 1}, {"repeats": 3}, {"person": "user"})
+        )
+        assert thrice == pytest.approx(3**0.5 * once)
+        assert by_person > once
+    for asked in ("histograms", "estimates"):
+        with pytest.raises(ParameterError, match="noise of these reports is keyed"):
+            getattr(keyed.ldp, asked)(plan)
+        assert len(getattr(keyed.ldp, asked)(plan, person="user")) == len(getattr(keyed.ldp, asked)(plan, repeats=1))
+    plain = df.select(pl.col("y").ldp.perturb(slow, typed=False, **noise))
+    with pytest.raises(ParameterError, match="noise of these reports is keyed"), pytest.warns(LdpWarning):
+        plain.select(pl.col("y").ldp.histogram(slow, assume_reports=True))
+    fresh = df.select(X.ldp.perturb(flag))
+    assert not fresh.schema["x"].keyed
+    assert fresh.select(X.ldp.histogram()).height == 1
+    assert not df.select(X.ldp.perturb(flag, seed=1)).schema["x"].keyed
 
 
 WORDS = ["rome", "oslo"]

@@ -46,7 +46,7 @@ def queries(lazy, **noise):
         "boolean": lazy.select(pl.col("b").ldp.randomized_response(epsilon=1.0, **noise, typed=False)),
         "typed": lazy.select(typed),
         "estimates": lazy.select(typed).select(
-            e.histogram(), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)
+            e.histogram(repeats=1), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)
         ),
         "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
         "drawn": lazy.ldp.perturb(drawn, **noise, typed=False),

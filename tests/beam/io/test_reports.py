@@ -24,6 +24,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
 )
 
@@ -260,3 +261,14 @@ def test_a_file_that_breaks_later_is_a_dead_letter(tmp_path):
         _ = batches | "Batches" >> beam.Map(print)
         _ = dead | letters.sink()
     assert letters.elements == [("", UNREADABLE, 1)]
+
+
+def test_files_say_that_noise_is_keyed_by_person(tmp_path):
+    """And not where it is fresh, or that of records."""
+    flag, raw = RandomizedResponse(epsilon=1.0), pa.record_batch({"x": [True, False], "user": [1, 2]})
+    plan, key = PrivacyPlan({"x": flag}), Secret(bytes(range(16, 48)))
+    for name, noise in (("id", {"key": key, "id": "user"}), ("record", {"key": key, "record": "user"}), ("fresh", {})):
+        with beam.Pipeline("FnApiRunner") as p:
+            reports = p | beam.Create([raw]) | ldp_beam.Perturb(plan, **noise)
+            _ = reports | WriteReports(str(tmp_path / name), plan, raw.schema, shard_name_template="")
+        assert pl.read_parquet_schema(tmp_path / f"{name}.parquet")["x"].keyed == (name == "id")

@@ -7,30 +7,37 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.trigger import AfterWatermark
 from apache_beam.transforms.window import GlobalWindows, SlidingWindows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_beam
+from ldp_beam import AfterTallies, Estimate, Perturb
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
 from ldp_core import (
     DBitFlip,
+    HistogramEstimate,
     LongitudinalRandomizedResponse,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
     Rappor,
     Secret,
+    Tally,
     UnaryEncoding,
 )
 
-from ..helpers import SURE, counters, run, run_with_result
+from ...cases import case
+from ..helpers import SURE, Collector, counters, run, run_with_result
 from .driven import limited, numbers, rows_of, total
 
 IN_A_STREAM = {"runner": "BundleBasedDirectRunner", "flags": ("--streaming",)}
@@ -393,3 +400,38 @@ def test_bad_charges():
             PrivacyLedger(**{"plan_or_epsilon": COIN, "id": "user", "budget": 9, **options})
         with pytest.raises(ParameterError):
             BoundContributions("user", 1, window="1d").epsilon(COIN, windows=0)
+
+
+def test_the_bound_of_persons_is_the_repeats_of_estimates():
+    """Of the same windows, where noise is keyed or a population is meant; not of others, nor behind other steps."""
+    m, secret = RandomizedResponse(epsilon=1.0), Secret(bytes(range(16, 48)))
+    plan = PrivacyPlan({"crashed": m}, keep=["time"])
+    events = batches([{"user": i % 20, "crashed": i % 3 == 0, "time": 80.0 * i} for i in range(90)], 90)
+    keyed, many = {"key": secret, "id": "user"}, HistogramEstimate(population="many")
+    hour, usual, step = "1h", HistogramEstimate(), beam.Map(lambda batch: batch)
+    early = {"trigger": AfterWatermark(early=AfterTallies(2)), "accumulation_mode": "accumulating"}
+    cases = (  # window of the limit, noise, question, options of the estimate, a step in between, what is asked
+        (hour, keyed, usual, early, None, 3),
+        (GlobalWindows(), keyed, usual, {"private": True} | keyed, None, 3),
+        (hour, {}, many, {}, None, 3),
+        (hour, {}, usual, {}, None, 1),
+        ("30m", keyed, usual, {}, None, 1),
+        (hour, keyed, usual, {}, step, 1),
+    )
+    for number, (window, noise, question, more, between, repeats) in enumerate(cases):
+        with case(number):
+            out, options = Collector(), {"window": hour, "event_time": "time"} | more
+            with beam.Pipeline("FnApiRunner") as p:
+                limit = BoundContributions("user", 3, window=window, event_time="time", drop_id=False)
+                rows = p | beam.Create(events) | limit
+                rows = rows if "private" in options else rows | Perturb(plan, **noise)
+                rows = rows if between is None else rows | between
+                _ = rows | Estimate("crashed", m, question, **options) | out.sink()
+            assert out.elements
+            for row in out.elements:
+                if not row.value:
+                    continue
+                yes = round(row.count * float(m.p - m.q) + row.n * float(m.q))
+                counters = np.array([row.n - yes, yes])
+                expected = replace(question, repeats=repeats).result(m, Tally(row.n, counters, m.fingerprint))
+                assert (row.standard_error, row.low) == pytest.approx((expected.standard_errors[1], expected.low[1]))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import LocalHashing, Mechanism, PlanError, PrivacyPlan, RandomizedResponse, ReportError
+from ldp_core import Keyed, LocalHashing, Mechanism, PlanError, PrivacyPlan, RandomizedResponse, ReportError, Secret
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.plans import provenance
 from ldp_core.plans.metadata import from_text, to_text
@@ -47,7 +47,7 @@ def test_what_is_written_is_read_by_another_process_and_as_the_last_release_wrot
     """(`described` without what this process has described itself, of which it need not read anything.)"""
     data = LARGE.to_dict() | {"seeded": True}
     for text in (to_text(data, indent=1), json.dumps(data, indent=2)):
-        assert described(text) == (LARGE, True)
+        assert described(text) == (LARGE, True, False)
     plan = PrivacyPlan({"x": LARGE})
     for text in (plan.metadata[METADATA_KEY], plan.to_json()):
         assert PrivacyPlan.from_metadata({METADATA_KEY.encode(): text.encode()}) == plan
@@ -147,9 +147,22 @@ def test_what_is_beyond_the_limits_is_kept_however_many_come_after_it(monkeypatc
     large = RandomizedResponse(["a" * (DEFAULT.label_length + 1), "b"], epsilon=1.0)
     metadata = describe(large, seeded=True)
     others = [describe(RandomizedResponse(epsilon=1 + k), seeded=False) for k in range(200)]
-    assert described(metadata) == (large, True)
-    assert described(others[0]) == (RandomizedResponse(epsilon=1.0), False)
-    assert RandomizedResponse(epsilon=1.0) not in [kept for kept, _ in provenance._beyond_limits.values()]
+    assert described(metadata) == (large, True, False)
+    assert described(others[0]) == (RandomizedResponse(epsilon=1.0), False, False)
+    assert RandomizedResponse(epsilon=1.0) not in [kept.mechanism for kept in provenance._beyond_limits.values()]
+
+
+def test_noise_that_is_keyed_by_person_is_marked():
+    """In Arrow and in Polars, of one plan; old metadata without the mark are read as ever, and reports are the same."""
+    plan, secret, raw = PrivacyPlan({"x": SMALL}), Secret(bytes(32)), pa.record_batch({"x": ["a", "b"], "id": [1, 2]})
+    keyed = plan.perturb(raw, key=secret, id=raw["id"])
+    assert maker(keyed.schema.field("x")) == (SMALL, False, True)
+    assert maker(plan.perturb(raw).schema.field("x")) == described(json.dumps(SMALL.to_dict())) == (SMALL, False, False)
+    assert describe(SMALL, keyed=True) == json.dumps(SMALL.to_dict() | {"keyed": True})
+    assert keyed["x"].equals(SMALL.perturb(raw["x"], randomness=Keyed(secret, raw["id"], column="x")))
+    for mark in ("seeded", "keyed"):
+        with pytest.raises(ReportError, match=f"{mark} must be"):
+            described(json.dumps(SMALL.to_dict() | {mark: "no"}))
 
 
 def test_whether_noise_was_seeded_is_no_text():
