@@ -23,6 +23,12 @@ PYTHON_TYPES: dict[str, set[type]] = {
 }
 ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}
 
+LISTS = {f"list of {kind}": kind for kind in ("bool", "int", "str")}
+"""Kinds of columns of lists, and of what is in them."""
+_NUMPY_KINDS |= dict.fromkeys(LISTS, "")
+PYTHON_TYPES |= {lists: {list, tuple, np.ndarray} for lists in LISTS}
+ARROW_TYPES |= {lists: pa.list_(ARROW_TYPES[kind]) for lists, kind in LISTS.items()}
+
 # What conversions raise quotes the value it could not convert, so that it is suppressed, and an error of ours
 # raised after the ``with`` block: inside an ``except`` block the quoting error would travel on as its context.
 CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -173,7 +179,21 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
+def _are_lists(of: str) -> Callable[[pa.DataType], bool]:
+    def check(kind: pa.DataType) -> bool:
+        types = pa.types
+        if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
+            return False
+        found = kind.value_type.value_type if types.is_dictionary(kind.value_type) else kind.value_type
+        return bool(types.is_null(found)) or _IS_KIND[of](found)
+
+    return check
+
+
+_IS_KIND |= {lists: _are_lists(kind) for lists, kind in LISTS.items()}
+
 _INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
+_INPUTS |= {lists: f"sets of {kind} labels" for lists, kind in LISTS.items()}
 
 
 def _from_python(values: Any, kind: str, column: str) -> pa.Array:

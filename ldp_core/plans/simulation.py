@@ -144,8 +144,11 @@ def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Arr
         values = as_arrow(list(column), m.inputs.kind, column=name)
         weights = np.array(list(column.values()))
     else:
-        counted = pc.value_counts(as_arrow(column, m.inputs.kind, column=name))
-        values, weights = counted.field("values"), counted.field("counts").to_numpy()
+        values = as_arrow(column, m.inputs.kind, column=name)
+        weights = np.ones(len(values), np.int64)
+        if not pa.types.is_nested(values.type):  # (Arrow does not count lists)
+            counted = pc.value_counts(values)
+            values, weights = counted.field("values"), counted.field("counts").to_numpy()
     if n is not None:
         return values, apportioned(name, weights, n)
     if weights.dtype.kind not in "iu":

@@ -292,6 +292,8 @@ BEYOND = [
     ("stochastic rounding", "buckets", [0, 1, 2.0, 10**6]),
     ("heavy hitters", "levels", [(), (2,), (2, 2, 4), (4, 2), (0, 4), (2.0, 4)]),
     ("heavy hitters", "rows", [0, 257]),
+    ("PrivSet", "most", [0, 6, 2.0]),
+    ("PrivSet", "k", [0, 6, 1.0]),
     ("heavy hitters", "width", [63, 1 << 15]),
     ("sampled", "columns", [1, 1 << 16]),
 ]
@@ -325,7 +327,8 @@ def test_nulls_are_refused_and_counted(name):
     """Under ``unmatched="error"``; a drawn column takes no column by itself."""
     m = EVERY[name]
     keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
-    kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
+    kinds = {"bool": pa.bool_(), "str": pa.string(), "list of int": pa.list_(pa.int64())}
+    kind = kinds.get(m.inputs.kind, pa.int64())
     refused, about = (ParameterError, "whole record") if name in DRAWN else (DomainError, "3 of 3")
     with pytest.raises(refused, match=about) as raised:
         m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
