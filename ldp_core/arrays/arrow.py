@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -179,18 +180,15 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-def _are_lists(of: str) -> Callable[[pa.DataType], bool]:
-    def check(kind: pa.DataType) -> bool:
-        types = pa.types
-        if not (types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)):
-            return False
-        found = kind.value_type.value_type if types.is_dictionary(kind.value_type) else kind.value_type
-        return bool(types.is_null(found)) or _IS_KIND[of](found)
-
-    return check
+def _are_lists(kind: pa.DataType, of: str) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    found = kind.value_type.value_type if pa.types.is_dictionary(kind.value_type) else kind.value_type
+    return bool(pa.types.is_null(found)) or _IS_KIND[of](found)
 
 
-_IS_KIND |= {lists: _are_lists(kind) for lists, kind in LISTS.items()}
+_IS_KIND |= {lists: partial(_are_lists, of=kind) for lists, kind in LISTS.items()}
+
 
 _INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
 _INPUTS |= {lists: f"sets of {kind} labels" for lists, kind in LISTS.items()}

@@ -108,8 +108,8 @@ class Sets(Inputs):
         more = counts > self.most
         if self.unmatched == "error" and unknown.any():
             raise DomainError(
-                f"column {column!r}: {np.count_nonzero(unknown)} of {n} lists are null or have items that are not among "
-                f'the {self.domain.size} declared ones; declare them, or take unmatched="other", one more item'
+                f"column {column!r}: {np.count_nonzero(unknown)} of {n} lists are null or have items that are not "
+                f'among the {self.domain.size} declared ones; declare them, or take unmatched="other", one more item'
             )
         if more.any():
             if self.on_more == "error":
@@ -136,18 +136,16 @@ class Sets(Inputs):
 
     @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
-        unknown, more = self._odd(values, column)
-        return unknown | more
+        return self._odd(values, column, unknown=True, more=True)
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> Bools:
-        unknown, more = self._odd(values, column)
-        return unknown & (self.unmatched == "error") | more & (self.on_more == "error")
+        return self._odd(values, column, unknown=self.unmatched == "error", more=self.on_more == "error")
 
-    def _odd(self, values: Any, column: str) -> tuple[Bools, Bools]:
-        """Which lists are null or have other items, and which have too many."""
-        n, listed, unknown = self._listed(values, column)
-        return unknown, np.bincount(_different(listed) >> _ITEM, minlength=n) > self.most
+    def _odd(self, values: Any, column: str, *, unknown: bool, more: bool) -> Bools:
+        """Which lists are null or have other items, if ``unknown`` counts, or too many items, if ``more`` does."""
+        n, listed, others = self._listed(values, column)
+        return others & unknown | (np.bincount(_different(listed) >> _ITEM, minlength=n) > self.most) & more
 
     @cached_property
     def _known(self) -> Domain:
@@ -173,6 +171,7 @@ class Sets(Inputs):
 
 
 def _different(numbers: I64) -> I64:
-    """Each number once, in order. (`numpy.unique` hashes integers, which takes four times as long.)"""
+    """Each number once, in order; `numpy.unique` hashes integers, which takes four times as long."""
     ordered = np.sort(numbers)
-    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]
+    once: I64 = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]
+    return once

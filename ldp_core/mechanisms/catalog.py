@@ -304,7 +304,6 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
         "square wave, [0, 1]": SquareWave((0, 1), epsilon=epsilon),
         "stochastic rounding, [0, 1]": StochasticRounding((0, 1), epsilon=epsilon),
         "hierarchical histogram": HierarchicalHistogram(values, epsilon=epsilon),
-        "PrivSet, 3 items at most": PrivSet(values, epsilon=epsilon, most=min(3, d)),
         "L-GRR": LongitudinalRandomizedResponse(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
         "L-OSUE": LongitudinalUnaryEncoding(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
         "LOLOHA": Loloha(values, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),

@@ -133,8 +133,8 @@ SMALL = {name: m for name, m in ALL.items() if m.counters <= 1 << 14}
 QUICK = [
     "k-ary RR", "coins", "OUE", "SS", "OLH", "FLH, none", "HR, none", "BHR", "SHE, unit 3", "PGR", "HPGR",
     "dBitFlipPM, none", "L-GRR", "L-SOUE", "LOLOHA, linear", "RAPPOR", "RAPPOR, MD5", "heavy hitters, large field",
-    "PrivSet", "PrivSet wide", "hybrid", "N outputs", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior",
-    "fake of no value",
+    "hybrid", "N outputs", "square wave, few", "stochastic rounding, SS", "sampled RR", "fake by a prior",
+    "fake of no value", "PrivSet", "PrivSet wide",
 ]  # fmt: skip
 
 

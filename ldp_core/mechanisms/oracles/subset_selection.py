@@ -86,8 +86,15 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _start(self) -> int:
-        """With what probability, over 2^64, each other bit is set to begin with; see `_repaired`."""
-        return start_of_repairs(self.domain.size, self.k)
+        """With what probability, over 2^64, each other bit is set to begin with; see `_repaired`.
+
+        Any number is right. This one makes few repairs: a bit too many costs d / k tries and one too few
+        d / (d - k), so that Pr[too many] should be k / d, as it is for a mean this many standard deviations below k.
+        """
+        d, k = self.domain.size, self.k
+        deviation = math.sqrt(k * (1 - k / d))
+        rate = (k + NormalDist().inv_cdf(k / d) * deviation) / d
+        return min(max(int(rate * (1 << 16)), 0), (1 << 16) - 1) << 48 or 1  # 16 bits: no machine's rounding shows
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
@@ -189,24 +196,13 @@ class SubsetSelection(FrequencyOracle):
         return variances
 
 
-def start_of_repairs(d: int, k: int) -> int:
-    """With what probability, over 2^64, to set each bit before `repair`.
-
-    Any number is right. This one makes few repairs: a bit too many costs d / k tries and one too few
-    d / (d - k), so that Pr[too many] should be k / d, as it is for a mean this many standard deviations below k.
-    """
-    deviation = math.sqrt(k * (1 - k / d))
-    rate = (k + NormalDist().inv_cdf(k / d) * deviation) / d
-    return min(max(int(rate * (1 << 16)), 0), (1 << 16) - 1) << 48 or 1  # 16 bits: no machine's rounding shows
-
-
 def repair(
     rows: npt.NDArray[np.uint8], k: int, d: int, noise: Noise, movable: Callable[[I64, Codes], npt.NDArray[np.bool_]]
 ) -> None:
     """Flip uniformly drawn bits of ``rows``, in place, until each has weight k.
 
     Args:
-        rows: uint8[n, ceil(d / 8)], in which the bits that may be flipped are independent ones of one probability.
+        rows: uint8[n, ceil(d / 8)], in which all sets of as many bits that may be flipped are equally likely.
         k: the weight.
         d: how many bits there are.
         noise: of these rows.

@@ -11,13 +11,13 @@ sets that meet the person's own are equally likely, and so are all that do not, 
     p = t C(D - 1, k - 1) / hit
     q = t (C(D - 1, k - 1) - C(d - 1, k - 1)) / hit + (1 - t) k / d
 
-**Privacy.** A report has one of two probabilities, t / hit or (1 - t) / miss. t is rounded down to an integer over 2^64,
-and all else is drawn exactly, so that the ratio of the two is at most e^epsilon, whatever two sets there are.
+**Privacy.** A report has one of two probabilities, t / hit or (1 - t) / miss. t is rounded down to an integer over
+2^64, and all else is drawn exactly, so that their ratio is at most e^epsilon, whatever two sets there are.
 
-**How a report is drawn.** If it does not meet, it is any k of the other d places. If it meets, let r be the place of the
-first item of the person's set that is in it, r of 0 to m - 1: there are C(D - 1 - r, k - 1) such reports. So r is drawn
-uniformly, and kept with probability C(D - 1 - r, k - 1) / C(D - 1, k - 1), the probability that k - 1 of D - 1 places
-avoid r given ones. The k - 1 others are any of the D - 1 - r places that remain.
+**How a report is drawn.** If it does not meet, it is any k of the other d places. If it meets, let r, of 0 to m - 1, be
+the number of the first item of the person's set that is in it: there are C(D - 1 - r, k - 1) such reports. So r is
+drawn uniformly, and kept with probability C(D - 1 - r, k - 1) / C(D - 1, k - 1), the probability that k - 1 of D - 1
+places avoid r given ones. The k - 1 others are any of the D - 1 - r places that remain.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from ldp_core.exact.probability import agreement, check_resolved, exp_below, fra
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.inputs.sets import MOST_ITEMS, OnMore, Sets
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
-from ldp_core.mechanisms.oracles.subset_selection import repair, start_of_repairs
+from ldp_core.mechanisms.oracles.subset_selection import repair
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_choice, check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
+from ldp_core.reports.bits import bit_of, row_bytes
 from ldp_core.simulated_counts import Generator, multinomials
 
 
@@ -104,7 +104,7 @@ class PrivSet(FrequencyOracle):
         check_resolved(p, q, " * d")
 
     @cached_property
-    def inputs(self) -> Sets:  # type: ignore[override]
+    def inputs(self) -> Sets:
         """Lists of items."""
         return Sets(self.domain, self.most, self.on_more)
 
@@ -133,13 +133,9 @@ class PrivSet(FrequencyOracle):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        return [self._pair[0]] * self.domain.size, [self._pair[1]] * self.domain.size
-
-    @cached_property
-    def _pair(self) -> tuple[Fraction, Fraction]:
         d, k, t, hit = self.domain.size, self.k, fraction(self._meets), self._sizes[0]
         own = math.comb(self.inputs.places - 1, k - 1)
-        return t * own / hit, t * (own - math.comb(d - 1, k - 1)) / hit + (1 - t) * k / d
+        return [t * own / hit] * d, [t * (own - math.comb(d - 1, k - 1)) / hit + (1 - t) * k / d] * d
 
     @override
     def worst_ratio(self) -> Fraction:
@@ -158,7 +154,8 @@ class PrivSet(FrequencyOracle):
     def total_term(self) -> Term:
         """A person has from 0 to ``most`` items."""
         (least, most), (q, _, _, difference) = self.supported, self.rates
-        return Term(0.0, float(self.most), *((size - float(q.sum())) / difference for size in (least, most)))
+        own = float(q.sum())
+        return Term(0.0, float(self.most), (least - own) / difference, (most - own) / difference)
 
     # ---- reports
 
@@ -179,18 +176,10 @@ class PrivSet(FrequencyOracle):
         for rank in range(self.most):
             _set(settled, np.flatnonzero(first >= rank), items[:, rank])
         rows = np.zeros((n, width), np.uint8)
-        if self._start > 1:
-            rows = noise.one_hot_rows(1, self._start, np.full(n, 8 * width, np.uint32), width, _BITS)
-            rows &= ~settled
-            clear_padding(rows, places)
         _set(rows, meets, items[np.arange(n), np.minimum(first, self.most - 1)])
         flat = settled.reshape(-1)
         repair(rows, self.k, places, noise, lambda at, drawn: flat[at * width + (drawn >> 3)] >> (drawn & 7) & 1 == 0)
         return rows
-
-    @cached_property
-    def _start(self) -> int:
-        return start_of_repairs(self.inputs.places, self.k)
 
     def _first_met(self, rows: I64, noise: Noise) -> I64:
         """For each of the rows that meet: the rank of the first item of the set that is in the report."""
@@ -287,4 +276,4 @@ def best_report(d: int, most: int, epsilon: float) -> int:
 
 
 _BLOCK = 1 << 20  # numbers at a time
-_MEETS, _BITS, _PICKS, _RANK = range(4)  # lanes of noise: that of picks is that of `repair`
+_MEETS, _, _PICKS, _RANK = range(4)  # lanes of noise: that of picks is that of `repair`

@@ -159,7 +159,7 @@ def test_what_is_too_long_or_unknown_or_null():
     for bad in ({"most": 0}, {"most": 4}, {"most": 2, "on_more": "last"}, {"most": 2, "k": 4}):
         with case(bad), pytest.raises(ParameterError):
             PrivSet(domain, epsilon=1.0, **bad)
-    with pytest.raises(DomainError, match="no \"none\""):
+    with pytest.raises(DomainError, match='no "none"'):
         PrivSet(Domain(["a", "b"], unmatched="none"), epsilon=1.0, most=1)
     with pytest.raises(DomainError, match="declare fewer"):
         PrivSet(range(1 << 16), epsilon=1.0, most=2)
@@ -180,7 +180,7 @@ def test_a_plan_keeps_it():
     m = PrivSet(["mail", "maps", "news"], epsilon=1.0, most=2, on_more="first", unmatched="other")
     plan = PrivacyPlan({"apps": m}, keep=["day"])
     assert PrivacyPlan.from_toml(plan.to_toml()) == plan
-    assert 'most = 2' in plan.to_toml()
+    assert "most = 2" in plan.to_toml()
     assert 'on_more = "first"' in plan.to_toml()
     assert Mechanism.from_dict({"mechanism": "privset", "domain": ["a", "b"], "epsilon": 1, "most": 2}).k == 1
     people = {(): 5_000, ("mail",): 10_000, ("mail", "maps"): 5_000, None: 5_000}
