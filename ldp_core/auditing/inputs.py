@@ -49,9 +49,8 @@ def inputs_of(m: Mechanism) -> list[Any]:
         return ends if inputs.unmatched == "error" else [*ends, inputs.alphabet[-1] * (inputs.length + 1), None]
     if isinstance(inputs, Sets):
         labels, most = inputs.domain.labels, inputs.most
-        lists = [(), labels[:1], labels[:most], labels[-most:]]
         others = [] if inputs.unmatched == "error" else [tuple(_outside(inputs.domain)), None]
-        return list(dict.fromkeys([*lists, *others]))
+        return list(dict.fromkeys([(), labels[:1], labels[:most], labels[-most:], *others]))
     raise ParameterError(f"give inputs: nothing is known of the worst ones of {type(inputs).__name__}")
 
 

@@ -20,8 +20,7 @@ from ldp_core.parameters import check_choice, check_integer
 
 OnMore: TypeAlias = Literal["error", "first"]
 
-MOST_ITEMS = 256
-"""Of one set."""
+MOST_ITEMS = 256  # of one set
 MOST_PLACES = 1 << 16
 """Of items and pads together: each has a number of 16 bits."""
 _ITEM = 16  # bits
@@ -43,8 +42,7 @@ class Sets(Inputs):
             first ``most`` different ones are kept, in the order of the list.
 
     Raises:
-        DomainError: more than 65,536 items and pads.
-        ParameterError: parameters that do not exist.
+        DomainError, ParameterError: more than 65,536 items and pads; parameters that do not exist.
 
     >>> sets = Sets(Domain(["mail", "maps", "news"]), 2)
     >>> sets.items(sets.encode([["news", "mail", "news"], ["maps"], []])).tolist()
@@ -104,8 +102,7 @@ class Sets(Inputs):
         """
         n, listed, unknown = self._listed(values, column)
         kept = _different(listed)
-        counts = np.bincount(kept >> _ITEM, minlength=n)
-        more = counts > self.most
+        more = (counts := np.bincount(kept >> _ITEM, minlength=n)) > self.most
         if self.unmatched == "error" and unknown.any():
             raise DomainError(
                 f"column {column!r}: {np.count_nonzero(unknown)} of {n} lists are null or have items that are not "

@@ -199,14 +199,10 @@ class SubsetSelection(FrequencyOracle):
 def repair(
     rows: npt.NDArray[np.uint8], k: int, d: int, noise: Noise, movable: Callable[[I64, Codes], npt.NDArray[np.bool_]]
 ) -> None:
-    """Flip uniformly drawn bits of ``rows``, in place, until each has weight k.
+    """Flip uniformly drawn ones of d bits of ``rows``, in place, until each row has weight k.
 
-    Args:
-        rows: uint8[n, ceil(d / 8)], in which all sets of as many bits that may be flipped are equally likely.
-        k: the weight.
-        d: how many bits there are.
-        noise: of these rows.
-        movable: of row numbers, and a bit of each, whether it may be flipped.
+    Where ``movable``, of row numbers and a bit of each, says so: sets that differ there only are equally likely, if
+    they were among those of one weight.
     """
     width = rows.shape[1]
     flat = rows.reshape(-1)

@@ -33,7 +33,6 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, U8, Bools, Codes
-from ldp_core.estimates.plausibility import Term
 from ldp_core.exact import bits
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label, Unmatched
@@ -61,7 +60,7 @@ class PrivSet(FrequencyOracle):
         unmatched: beside a list of labels: what becomes of other items, nulls included: ``"error"`` or ``"other"``.
         epsilon: finite, > 0.
         most: the most items of a person, in [1, min(d, 256)]. Declared, not learned: the error grows with it.
-        k: size of a report, in [1, d]; default the one of least variance for an item that nobody has.
+        k: size of a report, at most half of d + most; default the one of least variance for an item that nobody has.
         on_more: what becomes of longer lists: ``"error"``, an error that counts them, or ``"first"``, which keeps the
             first ``most`` different items; see `Sets`.
 
@@ -81,6 +80,7 @@ class PrivSet(FrequencyOracle):
     """
 
     name: ClassVar[str] = "privset"
+    chunk: ClassVar[int] = 1 << 20
 
     domain: Domain = parameter(check_reported, what="a set")
     epsilon: float = parameter(check_epsilon)
@@ -149,20 +149,7 @@ class PrivSet(FrequencyOracle):
         """Of the k places all may be items, or all that are not pads."""
         return max(self.k - self.most, 0), self.k
 
-    @cached_property
-    @override
-    def total_term(self) -> Term:
-        """A person has from 0 to ``most`` items."""
-        (least, most), (q, _, _, difference) = self.supported, self.rates
-        own = float(q.sum())
-        return Term(0.0, float(self.most), (least - own) / difference, (most - own) / difference)
-
     # ---- reports
-
-    @property
-    @override
-    def block_size(self) -> int:
-        return max((1 << 20) // row_bytes(self.inputs.places), 1)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
@@ -212,9 +199,9 @@ class PrivSet(FrequencyOracle):
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """How many reports meet which item of a set first; then who has how many more, a place at a time."""
-        step = max(_BLOCK // ((self.most + 1) * (self.k + 1)), 1)
         if people.sum() <= self.inputs.places * len(people):
             return super().simulate_counters(codes, people, generator)
+        step = max(self.chunk // ((self.most + 1) * (self.k + 1)), 1)
         counters = np.zeros(self.inputs.places, np.int64)
         for at in range(0, len(codes), step):
             self._simulate(self.inputs.items(codes[at : at + step]), people[at : at + step], generator, counters)
@@ -251,8 +238,8 @@ def _set(rows: U8, at: I64, position: I64) -> None:
 
 
 def largest_report(d: int, most: int) -> int:
-    """The largest k: d; and so few that the first item that a report meets is found in a few draws."""
-    return min(d, 1 + 4 * (d + most) // most)
+    """The largest k: half of the places; and so few that the first item that is met is found in a few draws."""
+    return min((d + most + 1) // 2, 1 + 4 * (d + most) // most)
 
 
 def best_report(d: int, most: int, epsilon: float) -> int:
@@ -275,5 +262,4 @@ def best_report(d: int, most: int, epsilon: float) -> int:
         return int(k[np.argmin(q * (1 - q) / (p - q) ** 2)])
 
 
-_BLOCK = 1 << 20  # numbers at a time
 _MEETS, _, _PICKS, _RANK = range(4)  # lanes of noise: that of picks is that of `repair`

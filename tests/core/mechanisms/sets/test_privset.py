@@ -22,7 +22,7 @@ from ...examples import keyed
 
 SMALL = [
     PrivSet(range(d), epsilon=epsilon, most=most, k=k)
-    for d, most, k, epsilon in [(2, 1, 1, 1), (2, 2, 2, 1), (3, 2, 1, 0.5), (4, 2, 3, 2), (4, 3, 2, 1), (5, 3, 5, 4)]
+    for d, most, k, epsilon in [(2, 1, 1, 1), (2, 2, 2, 1), (3, 2, 1, 0.5), (4, 2, 3, 2), (4, 3, 2, 1), (5, 3, 4, 4)]
 ]
 
 
@@ -52,7 +52,7 @@ def test_probabilities_and_privacy_over_all_reports_and_all_lists(m):
         assert sum(table.values()) == 1
         for v in range(m.domain.size):
             assert sum(chance for report, chance in table.items() if v in report) == (p if v in items else q)
-    for k in range(1, m.domain.size + 1):
+    for k in range(1, (m.inputs.places + 1) // 2 + 1):
         assert m.variance(1) <= PrivSet(m.domain, epsilon=m.epsilon, most=m.most, k=k).variance(1) or m.k != k
 
 
@@ -189,6 +189,10 @@ def test_a_plan_keeps_it():
     frame = pl.DataFrame({"apps": [["mail"], ["mail", "maps"], [], None] * 5_000})
     shares = plan.simulate(frame, seed=1)["apps"]
     assert (np.abs(shares.counts - [10_000, 5_000, 0, 5_000]) < 5 * shares.standard_errors).all()
+    plot = plan.simulate(frame.filter(pl.col("apps").is_not_null()), seed=1).plot().to_dict()
+    assert "of 2 intervals hold the truth" in str(plot)
+    sampled = PrivacyPlan.sampled({"apps": m, "crashed": [False, True]}, epsilon=1.0)["apps"]
+    assert (sampled.most, sampled.exhaustive) == (2, False)
 
 
 def test_what_needs_one_value_a_person_is_refused():
@@ -196,6 +200,7 @@ def test_what_needs_one_value_a_person_is_refused():
     tally = m.tally(m.perturb([[1, 2], []] * 500))
     with pytest.raises(ParameterError, match="how the estimated shares"):
         m.range_counts(np.array([tally.n]), tally.counters[None], np.array([0]), np.array([2]))
-    with pytest.raises(ParameterError, match="base-pos"):
-        m.estimate(tally, consistency="norm-sub")
+    for method in ("norm-sub", "norm-cut"):
+        with pytest.raises(ParameterError, match="some records have several: use one of base-pos, base-cut"):
+            m.estimate(tally, consistency=method)
     assert m.estimate(tally, consistency="base-pos").counts.min() >= 0
