@@ -164,8 +164,7 @@ class PrivSet(FrequencyOracle):
             _set(settled, np.flatnonzero(first >= rank), items[:, rank])
         rows = np.zeros((n, width), np.uint8)
         _set(rows, meets, items[np.arange(n), np.minimum(first, self.most - 1)])
-        flat = settled.reshape(-1)
-        repair(rows, self.k, places, noise, lambda at, drawn: flat[at * width + (drawn >> 3)] >> (drawn & 7) & 1 == 0)
+        repair(rows, self.k, places, noise, lambda at, drawn: settled[at, drawn >> 3] >> (drawn & 7) & 1 == 0)
         return rows
 
     def _first_met(self, rows: I64, noise: Noise) -> I64:
