@@ -70,6 +70,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Heavy hitters": _family("heavy hitters"),
         "Numbers": _family("numbers", "Numeric"),
         "Ranges": _family("ranges"),
+        "Sets": _family("sets"),
         "Longitudinal collection": _family("longitudinal"),
         "Plans and several columns": (
             "several_columns polars",

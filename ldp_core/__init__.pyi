@@ -73,6 +73,7 @@ from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
+from ldp_core.mechanisms.sets.privset import PrivSet
 from ldp_core.mechanisms.sketches.base import Candidates as Candidates
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
@@ -146,6 +147,7 @@ __all__ = [
     "PlanError",
     "Pooled",
     "Prefixes",
+    "PrivSet",
     "PrivacyPlan",
     "ProjectiveGeometryResponse",
     "QuantileDifferences",

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import Domain, DtypeError, LdpError, PlanError
-from ldp_core.engine import PYTHON_TYPES, Bools, Inputs, Nullable, ReportFormat, Value
+from ldp_core.engine import LISTS, PYTHON_TYPES, Bools, Inputs, Nullable, ReportFormat, Value
 
 _S = TypeVar("_S", bound=Any)
 _T = TypeVar("_T")
@@ -122,7 +122,9 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
 def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     """``values`` with None for those of another type than ``kind``; and which these are."""
     types = PYTHON_TYPES[kind]
-    if kind == "int":
+    if kind in LISTS:
+        right = [v is None or (type(v) in types and not _of_right_type(list(v), LISTS[kind])[1].any()) for v in values]
+    elif kind == "int":
         right = [v is None or (type(v) in types and -(2**63) <= v < 2**63) for v in values]
     else:
         right = [v is None or type(v) in types for v in values]

@@ -148,6 +148,9 @@ def _check_of(kind: pa.DataType) -> Callable[[Any], Any]:
     if pa.types.is_timestamp(kind):
         matches = re.compile(_TIME % _FRACTION[kind.unit], re.ASCII).fullmatch
         return lambda value: type(value) is str and matches(value) and _is_date(value)
+    if pa.types.is_list(kind):
+        fits = _check_of(kind.value_type)
+        return lambda value: type(value) is list and all(item is None or fits(item) for item in value)
     return (lambda value: type(value) is bool) if pa.types.is_boolean(kind) else (lambda value: True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,12 @@ PYTHON_TYPES: dict[str, set[type]] = {
     "float": {int, float, *(np.dtype(f"{sign}{size}").type for sign in "iuf" for size in (2, 4, 8))},
 }
 ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}
+
+LISTS = {f"list of {kind}": kind for kind in ("bool", "int", "str")}
+"""Kinds of columns of lists, and of what is in them."""
+_NUMPY_KINDS |= dict.fromkeys(LISTS, "")
+PYTHON_TYPES |= {lists: {list, tuple, np.ndarray} for lists in LISTS}
+ARROW_TYPES |= {lists: pa.list_(ARROW_TYPES[kind]) for lists, kind in LISTS.items()}
 
 # What conversions raise quotes the value it could not convert, so that it is suppressed, and an error of ours
 # raised after the ``with`` block: inside an ``except`` block the quoting error would travel on as its context.
@@ -173,7 +180,18 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
 }
 
 
+def _are_lists(kind: pa.DataType, of: str) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return False
+    found = kind.value_type.value_type if pa.types.is_dictionary(kind.value_type) else kind.value_type
+    return bool(pa.types.is_null(found)) or _IS_KIND[of](found)
+
+
+_IS_KIND |= {lists: partial(_are_lists, of=kind) for lists, kind in LISTS.items()}
+
+
 _INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
+_INPUTS |= {lists: f"sets of {kind} labels" for lists, kind in LISTS.items()}
 
 
 def _from_python(values: Any, kind: str, column: str) -> pa.Array:

@@ -11,6 +11,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Bounded
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.inputs.prefixes import Prefixes
+from ldp_core.inputs.sets import Sets
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.sketches.rappor import Rappor
 
@@ -22,7 +23,8 @@ def inputs_of(m: Mechanism) -> list[Any]:
 
     Of a domain the first, the second, one in the middle and the last: neighbors and strangers for mechanisms that work
     in blocks. Of an interval its ends, which are the worst pair of every mechanism for numbers, and its middle. Of an
-    open domain some; of RAPPOR those whose filters differ in the most bits.
+    open domain some; of RAPPOR those whose filters differ in the most bits. Of sets the empty one, and some that have
+    few items in common or none, which are the worst pair.
 
     >>> from ldp_core import Domain, UnaryEncoding
     >>> inputs_of(UnaryEncoding(Domain(range(10), unmatched="other"), epsilon=1.0))
@@ -45,6 +47,10 @@ def inputs_of(m: Mechanism) -> list[Any]:
             return [0, 1, (1 << inputs.length) - 1]
         ends = [inputs.alphabet[0] * inputs.length, inputs.alphabet[-1] * inputs.length, ""]
         return ends if inputs.unmatched == "error" else [*ends, inputs.alphabet[-1] * (inputs.length + 1), None]
+    if isinstance(inputs, Sets):
+        labels, most = inputs.domain.labels, inputs.most
+        others = [] if inputs.unmatched == "error" else [tuple(_outside(inputs.domain)), None]
+        return list(dict.fromkeys([(), labels[:1], labels[:most], labels[-most:], *others]))
     raise ParameterError(f"give inputs: nothing is known of the worst ones of {type(inputs).__name__}")
 
 

@@ -45,7 +45,7 @@ Consistency: TypeAlias = Literal[
 METHODS: tuple[Consistency, ...] = get_args(Consistency)
 
 _NEED_NO_SUM = ("base-pos", "base-cut", "norm-cut")
-"""Methods that remain right where the true counts may add up to less than n."""
+"""Methods that remain right where the true counts may add up to less than n; all but the last one, also to more."""
 
 
 class Rates(NamedTuple):
@@ -171,10 +171,12 @@ def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
         raise ParameterError(
             f"mle is for reports that support a value or do not; those of {mechanism.name} add other numbers"
         )
-    if mechanism is not None and not mechanism.exhaustive and method not in _NEED_NO_SUM:
+    several = getattr(mechanism, "most", 1) > 1
+    allowed = _NEED_NO_SUM[: 2 if several else 3]
+    if mechanism is not None and not mechanism.exhaustive and method not in allowed:
+        why = "several" if several else 'none of the values (unmatched="none", or candidates of a sketch)'
         raise ParameterError(
-            f'{method} makes counts add up to n, but some records have none of the values (unmatched="none", or '
-            f"candidates of a sketch): use one of {', '.join(_NEED_NO_SUM)}"
+            f"{method} makes counts add up to n, but some records have {why}: use one of {', '.join(allowed)}"
         )
 
 

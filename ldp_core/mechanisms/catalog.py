@@ -42,6 +42,7 @@ from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.oracles.summation_histogram_encoding import SummationHistogramEncoding
 from ldp_core.mechanisms.oracles.unary_encoding import ThresholdHistogramEncoding, UnaryEncoding
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
+from ldp_core.mechanisms.sets.privset import PrivSet
 from ldp_core.mechanisms.sketches.count_mean_sketch import CountMeanSketch, HadamardCountMeanSketch
 from ldp_core.mechanisms.sketches.rappor import Rappor
 
@@ -88,7 +89,7 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The folder of its file: oracles, sketches, heavy hitters, numbers, ranges or longitudinal."""
+        """The folder of its file: oracles, sketches, heavy hitters, numbers, ranges, sets or longitudinal."""
         return self.mechanism.__module__.split(".")[-2].replace("_", " ")
 
     @property
@@ -188,6 +189,7 @@ _FREQUENT = "the most frequent of millions of possible strings"
 _MEAN = "the mean of a number"
 _DISTRIBUTION = "the distribution of a number"
 _RANGE = "ranges, quantiles and the curve of ordered values"
+_SETS = "several of many values at once: lists, boxes to tick"
 _AGAIN = "the same people, again and again"
 
 
@@ -219,6 +221,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(SquareWave, _DISTRIBUTION),
     Entry(StochasticRounding, _DISTRIBUTION),
     Entry(HierarchicalHistogram, _RANGE),
+    Entry(PrivSet, _SETS),
     Entry(LongitudinalRandomizedResponse, None),
     Entry(LongitudinalUnaryEncoding, _AGAIN),
     Entry(Loloha, _AGAIN),
@@ -260,6 +263,8 @@ def examples() -> dict[str, Mechanism]:
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
         "hierarchical": HierarchicalHistogram(range(11), epsilon=1.0),
         "hierarchical, cells": HierarchicalHistogram(Cells([0, 1, 5, 20]), epsilon=2.0, workload="prefixes"),
+        "PrivSet": PrivSet(range(5), epsilon=1.0, most=2),
+        "PrivSet wide": PrivSet(range(40), epsilon=0.5, most=3, on_more="first"),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-OSUE": LongitudinalUnaryEncoding(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
         "L-SUE wide": LongitudinalUnaryEncoding(range(40), epsilon_infinity=3.0, epsilon_1=2.0, variant="SUE"),

@@ -118,6 +118,7 @@ class SampledColumn(Sampled, FrequencyOracle):
 
     inner: FrequencyOracle = parameter(check_oracle)
     exhaustive = of_inner("exhaustive")
+    most = of_inner("most")
     parts = of_inner("parts")
 
     def support_probabilities(self) -> tuple[list[Any], list[Any]]:

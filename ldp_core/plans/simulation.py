@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -73,9 +74,16 @@ class Simulation(Mapping[str, Any]):
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
             if found.view.counts:
-                options |= {"truth": dict(self.people[name]), "top": top, "shares": shares}
+                options |= {"truth": self._truth(name), "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)
+
+    def _truth(self, name: str) -> dict[Any, int]:
+        """How many people have each value, or each item of their lists."""
+        truth = Counter[Any]()
+        for value, number in self.people[name]:
+            truth.update(dict.fromkeys(value if isinstance(value, list) else [value], number))
+        return dict(truth)
 
     def _repr_html_(self) -> str:
         return "".join(preformatted(name) + estimate._repr_html_() for name, estimate in self.estimates.items())
@@ -144,8 +152,11 @@ def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Arr
         values = as_arrow(list(column), m.inputs.kind, column=name)
         weights = np.array(list(column.values()))
     else:
-        counted = pc.value_counts(as_arrow(column, m.inputs.kind, column=name))
-        values, weights = counted.field("values"), counted.field("counts").to_numpy()
+        values = as_arrow(column, m.inputs.kind, column=name)
+        weights = np.ones(len(values), np.int64)
+        if not pa.types.is_nested(values.type):  # (Arrow does not count lists)
+            counted = pc.value_counts(values)
+            values, weights = counted.field("values"), counted.field("counts").to_numpy()
     if n is not None:
         return values, apportioned(name, weights, n)
     if weights.dtype.kind not in "iu":

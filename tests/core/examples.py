@@ -17,6 +17,7 @@ from ldp_core import (
     Keyed,
     Mechanism,
     NOutput,
+    PrivSet,
     RandomizedResponse,
     SampledColumn,
     SampledNumber,
@@ -57,6 +58,10 @@ def some_values(m: Mechanism, n: int) -> pa.Array:
     inputs = m.inputs
     if isinstance(inputs, (Interval, Cells)):
         return pa.array(np.random.default_rng(0).uniform(inputs.low, inputs.high, n))
+    if isinstance(m, PrivSet):  # none, one, two, ... items, the first ones of each list twice
+        items = np.resize(m.domain.labels, 3 * m.domain.size).tolist()
+        lists = [items[k : k + k % (m.most + 1)] + items[k : k + k % 2] for k in range(m.domain.size)]
+        return pa.array(lists, pa.list_(pa.array(items).type)).take(pa.array(np.arange(n) % len(lists)))
     labels = list(inputs.labels) if isinstance(inputs, Domain) else [1, 7, 2] if inputs.kind == "int" else LABELS
     return pa.array(labels).take(pa.array(np.arange(n) % len(labels)))
 
@@ -73,7 +78,8 @@ def noise_for(m: Mechanism, n: int) -> Keyed | None:
 
 def people_of(m: Mechanism) -> dict:
     """Four values that a mechanism takes, of unequal numbers of people; None is one where it may be."""
-    values = list(dict.fromkeys(some_values(m, 4).to_pylist()))
+    given = some_values(m, 4).to_pylist()
+    values = list(dict.fromkeys(tuple(value) if isinstance(value, list) else value for value in given))
     if m.inputs.unmatched == "none":
         values[-1] = None
     return dict(zip(values, (70, 20, 8, 2), strict=False))

@@ -51,6 +51,9 @@ class FrequencyOracle(Mechanism):
     domain: Domain
     """What is estimated; and, in all but views of sketches, what is perturbed."""
 
+    most: int = 1
+    """How many of the domain's values a record holds at most."""
+
     @property
     def exhaustive(self) -> bool:
         """Whether each record holds one of the domain's values, so that the true counts add up to n."""
@@ -351,7 +354,8 @@ class FrequencyOracle(Mechanism):
         """What a report adds to all the estimated counts: on average 1, if its value is one of the domain's."""
         one = self.count_term
         every = np.broadcast_to(1.0, self.domain.size)
-        return Term(float(self.exhaustive), 1.0, float((one.least * every).sum()), float((one.greatest * every).sum()))
+        least, greatest = float((one.least * every).sum()), float((one.greatest * every).sum())
+        return Term(float(self.exhaustive), float(self.most), least, greatest)
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` reports and true count(s) ``count`` (Theorem 2).

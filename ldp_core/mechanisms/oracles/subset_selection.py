@@ -12,7 +12,7 @@ All k-subsets that hold the true value are equally likely, and so are all that d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -165,32 +165,7 @@ class SubsetSelection(FrequencyOracle):
         return rows
 
     def _repair(self, rows: npt.NDArray[np.uint8], codes: Codes, noise: Noise) -> None:
-        """Flip uniformly drawn bits of ``rows``, in place, until each has weight k."""
-        d, width = self.domain.size, rows.shape[1]
-        flat = rows.reshape(-1)
-        excess = bits.row_weights(rows) - self.k
-        at = np.flatnonzero(excess != 0)  # of Booleans, which are searched three times as fast
-        excess, true, first = (
-            excess[at].astype(np.int8 if max(self.k, d - self.k) <= _SMALL else np.int32),
-            codes[at],
-            at * width,
-        )
-        step = 0
-        while len(at):
-            drawn = noise.uniform_again(d, at, step, _PICKS)
-            mask = np.left_shift(np.uint8(1), (drawn & 7).astype(np.uint8, copy=False))
-            byte = first + (drawn >> 3)
-            old = flat[byte]
-            flip = ((old & mask) != 0) == (excess > 0)
-            flip &= drawn != true
-            flip &= excess != 0
-            old ^= mask * flip
-            flat[byte] = old
-            excess -= np.sign(excess) * flip
-            step += 1
-            if step % _STEPS == 0 or len(at) < _FEW_ROWS:  # rows that are done ride along for a while
-                left = np.flatnonzero(excess != 0)
-                at, first, excess, true = at[left], first[left], excess[left], true[left]
+        repair(rows, self.k, self.domain.size, noise, lambda at, drawn: drawn != codes[at])
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
@@ -219,6 +194,37 @@ class SubsetSelection(FrequencyOracle):
         drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
         variances: F64 = drawn * variance + p * (1 - p) * (weights - mean) ** 2
         return variances
+
+
+def repair(
+    rows: npt.NDArray[np.uint8], k: int, d: int, noise: Noise, movable: Callable[[I64, Codes], npt.NDArray[np.bool_]]
+) -> None:
+    """Flip uniformly drawn ones of d bits of ``rows``, in place, until each row has weight k.
+
+    Where ``movable``, of row numbers and a bit of each, says so: sets that differ there only are equally likely, if
+    they were among those of one weight.
+    """
+    width = rows.shape[1]
+    flat = rows.reshape(-1)
+    excess = bits.row_weights(rows) - k
+    at = np.flatnonzero(excess != 0)  # of Booleans, which are searched three times as fast
+    excess, first = excess[at].astype(np.int8 if max(k, d - k) <= _SMALL else np.int32), at * width
+    step = 0
+    while len(at):
+        drawn = noise.uniform_again(d, at, step, _PICKS)
+        mask = np.left_shift(np.uint8(1), (drawn & 7).astype(np.uint8, copy=False))
+        byte = first + (drawn >> 3)
+        old = flat[byte]
+        flip = ((old & mask) != 0) == (excess > 0)
+        flip &= movable(at, drawn)
+        flip &= excess != 0
+        old ^= mask * flip
+        flat[byte] = old
+        excess -= np.sign(excess) * flip
+        step += 1
+        if step % _STEPS == 0 or len(at) < _FEW_ROWS:  # rows that are done ride along for a while
+            left = np.flatnonzero(excess != 0)
+            at, first, excess = at[left], first[left], excess[left]
 
 
 _SMALL = 127  # up to this an excess fits in a byte

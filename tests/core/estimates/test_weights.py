@@ -11,6 +11,7 @@ from ldp_core import (
     Numeric,
     ParameterError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     UnaryEncoding,
     ratio,
@@ -34,7 +35,8 @@ def test_weights_of_each_value_add_up_to_its_estimated_count():
     for m in weighing(FrequencyOracle):
         with case(m):
             values = m.domain.values
-            reports = m.perturb([values[i % len(values)] for i in range(N)], randomness=keyed(N))
+            given = [[value] for value in values] if isinstance(m, PrivSet) else values
+            reports = m.perturb([given[i % len(values)] for i in range(N)], randomness=keyed(N))
             counts = m.estimate(m.tally(reports)).counts
             found = [m.weights(reports, value).sum() for value in values]
             np.testing.assert_allclose(found, counts, rtol=0, atol=1e-9 * N)

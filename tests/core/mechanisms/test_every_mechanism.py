@@ -292,6 +292,8 @@ BEYOND = [
     ("stochastic rounding", "buckets", [0, 1, 2.0, 10**6]),
     ("heavy hitters", "levels", [(), (2,), (2, 2, 4), (4, 2), (0, 4), (2.0, 4)]),
     ("heavy hitters", "rows", [0, 257]),
+    ("PrivSet", "most", [0, 6, 2.0]),
+    ("PrivSet", "k", [0, 6, 1.0]),
     ("heavy hitters", "width", [63, 1 << 15]),
     ("sampled", "columns", [1, 1 << 16]),
 ]
@@ -325,7 +327,8 @@ def test_nulls_are_refused_and_counted(name):
     """Under ``unmatched="error"``; a drawn column takes no column by itself."""
     m = EVERY[name]
     keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
-    kind = {"bool": pa.bool_(), "str": pa.string()}.get(m.inputs.kind, pa.int64())
+    kinds = {"bool": pa.bool_(), "str": pa.string(), "list of int": pa.list_(pa.int64())}
+    kind = kinds.get(m.inputs.kind, pa.int64())
     refused, about = (ParameterError, "whole record") if name in DRAWN else (DomainError, "3 of 3")
     with pytest.raises(refused, match=about) as raised:
         m.perturb(pa.nulls(3, kind), randomness=keyed, column="os")
@@ -393,6 +396,8 @@ FINGERPRINTS = {
     "heavy hitters": "446e9fcc640fb489",
     "hierarchical": "5f51ee8b3113291c",
     "hierarchical, cells": "876b37beea5b165d",
+    "PrivSet": "2127f54f80f5e14d",
+    "PrivSet wide": "2ded8232ddaa21c9",
     "sampled": "ab72b209e936c7e9",
     "sampled number": "893b4956dadf0ab8",
     "fake": "2f1c331eef85dea4",
@@ -440,6 +445,8 @@ KEYED = {
     "LOLOHA": "ebdd61e5aeaf56aa",
     "LOLOHA, linear": "67a91b4df62613a5",
     "dBitFlipPM": "9295694b98afb19a",
+    "PrivSet": "82ab680d6cdc2373",
+    "PrivSet wide": "1fbc75cfca441a88",
     "THE d=64": "b189a7e154d704b3",
     "THE d=130 other": "86e809929b764055",
     "SS d=16 k=15": "a354ca335a043dcb",

@@ -121,7 +121,7 @@ def changes_of_code(m):
     wide = codes if codes.dtype == np.uint64 else codes.astype(np.uint32)
     bits = 8 * wide.dtype.itemsize
     noise = Keyed(SEEDED, np.tile(np.arange(n), 1 + bits), column="x").bind(m.digest, flipped(wide, bits))
-    return differs(m.perturb_codes(np.tile(codes, 1 + bits), noise), bits)
+    return differs(m.perturb_codes(np.concatenate([codes] * (1 + bits)), noise), bits)
 
 
 def changes_of_id(m, ids, bits):

@@ -211,7 +211,8 @@ def runs_of(m: FrequencyOracle) -> np.ndarray:
     of_run = np.zeros(N, np.int64)
     of_run[COMMON:] = 1 + np.arange(N - COMMON) % max(d - 2, 1) if d > 2 else 0
     values = np.tile(of_run, RUNS)
-    codes = values.astype(m.domain.code_dtype) if isinstance(m.inputs, Domain) else m.inputs.encode(labels)[values]
+    given = [[label] for label in labels] if m.inputs.kind.startswith("list") else labels
+    codes = values.astype(m.domain.code_dtype) if isinstance(m.inputs, Domain) else m.inputs.encode(given)[values]
     noise = Keystream()
     if m.memoized:  # each run is of other people
         noise = Keyed(Secret.generate(), np.arange(RUNS * N), column="x")
