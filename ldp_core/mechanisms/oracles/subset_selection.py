@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -191,6 +191,11 @@ class SubsetSelection(FrequencyOracle):
             if step % _STEPS == 0 or len(at) < _FEW_ROWS:  # rows that are done ride along for a while
                 left = np.flatnonzero(excess != 0)
                 at, first, excess, true = at[left], first[left], excess[left], true[left]
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        start = {} if self._is_listed else {"q": str(self._start)}
+        return {"draw": "subset", "p": str(self._include), **start, "ones": self.k}
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
