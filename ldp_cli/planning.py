@@ -175,6 +175,11 @@ def registry(plan: PlanFile) -> None:
     say(PrivacyPlan.from_toml(plan).registry_entry())
 
 
+def compile_plan(plan: PlanFile) -> None:
+    """Print the plan as JSON for clients in other languages: integers in place of probabilities (docs/wire.md)."""
+    say_json(PrivacyPlan.from_toml(plan).compile())
+
+
 def explain(
     plan: PlanFile,
     *,

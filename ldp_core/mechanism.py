@@ -93,6 +93,17 @@ class Mechanism(Spending, Perturbing, Crafted):
         """What to expect of ``n`` reports, for `PrivacyPlan.explain`; here nothing is known."""
         return ExpectedError()
 
+    def compiled(self) -> dict[str, Any]:
+        """How a client draws a report: ``draw`` and the numbers of it, as in docs/wire.md, thresholds as decimal text.
+
+        Raises:
+            ParameterError: clients do not have the mechanism.
+        """
+        raise ParameterError(
+            f"{self.name} is not among the mechanisms of clients (docs/wire.md): take randomized response, unary "
+            "encoding, subset selection, local hashing, Hadamard response, one bit, a window or a tree"
+        )
+
     def common_noise(self, *, keyed: bool) -> float:
         """At most what part of the variance of its noise all reports of a person about one value have in common.
 

@@ -64,6 +64,10 @@ class Inputs(ABC):
         outside = self.outside(values, column=column)
         return outside if self.unmatched == "error" else np.zeros_like(outside)
 
+    def compiled(self) -> dict[str, Any]:
+        """How a client makes a code of a value, as in docs/wire.md."""
+        return {"kind": "number", **self.to_dict()["domain"], "unmatched": self.unmatched}
+
     @property
     def ends(self) -> tuple[pa.Array, pa.Array]:
         """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.

@@ -345,6 +345,10 @@ class Domain(Declared, Inputs):
         positions: npt.NDArray[np.int32] = found.to_numpy()
         return positions.astype(self.code_dtype)
 
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"kind": self.kind, "labels": list(map(text_of, self.labels)), "unmatched": self.unmatched}
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form; ``unmatched`` only where it is not ``"error"``."""
         policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
 from ldp_core.errors import PlanError, warn_large
+from ldp_core.limits import DEFAULT, Limits
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
 from ldp_core.plans.contents import PLAN_WAYS
@@ -426,6 +427,42 @@ class PrivacyPlan(PlanForms):
         from ldp_core.plans.registry import entry
 
         return entry(list(self.columns.items()), self.keep, self.epsilon)
+
+    def compile(self) -> dict[str, Any]:
+        """The plan for clients in other languages: all probabilities as integers, in a mapping that JSON can hold.
+
+        docs/wire.md says what it holds, how reports are drawn with it, and what they are in JSON; a browser's client
+        is in clients/js. `read_reports` reads what clients send.
+
+        Raises:
+            PlanError: the plan has a seed, or a column has a mechanism that clients do not have.
+
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).compile()["columns"]["crashed"]["yes"]
+        '13485650502877570762'
+        """
+        from ldp_core.plans.compiled import compiled
+
+        return compiled(self)
+
+    def read_reports(self, text: str | bytes, *, limits: Limits = DEFAULT) -> pa.RecordBatch:
+        r"""Reports in NDJSON, a line each, as clients send them: an Arrow batch with the plan in its metadata.
+
+        Args:
+            text: of docs/wire.md, from anybody.
+            limits: for the number of lines, and what is in one.
+
+        Raises:
+            ReportError: a line is no object of the plan's columns, or holds what no report can be.
+
+        >>> from ldp_core import PrivacyPlan, RandomizedResponse
+        >>> plan = PrivacyPlan({"os": RandomizedResponse(["ios", "android"], epsilon=1.0)})
+        >>> plan.read_reports('{"os": "ios"}\n{"os": "android"}\n')["os"].to_pylist()
+        ['ios', 'android']
+        """
+        from ldp_core.plans.compiled import read_reports
+
+        return read_reports(self, text, limits)
 
     def __repr__(self) -> str:
         from ldp_core.plans.explanation import contents, seed_warning

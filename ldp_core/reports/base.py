@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ldp_core.errors import ReportError
+from ldp_core.errors import ParameterError, ReportError
 from ldp_core.parameters import Declared
 
 Native: TypeAlias = npt.NDArray[Any]
@@ -47,9 +49,47 @@ class ReportFormat(Declared, ABC):
             ReportError: nulls, another type or width, or what no report can be.
         """
 
+    def compiled(self) -> dict[str, Any]:
+        """The layout of a report in JSON, as in docs/wire.md; raise `ParameterError` if there is none."""
+        raise ParameterError(f"reports of {type(self).__name__} have no form in JSON: send them as Arrow")
+
+    def to_json(self, reports: Native) -> list[Any]:
+        """Each report as a value of JSON: as it is in Arrow, but integers of 64 bits as decimal text."""
+        listed: list[Any] = self.to_arrow(reports).to_pylist()
+        return [
+            str(report) if type(report) is int and self.compiled()["layout"] != "symbol" else report
+            for report in listed
+        ]
+
+    def from_json(self, reports: Sequence[Any], *, column: str = "reports") -> pa.Array:
+        """Inverse of `to_json`, as an Arrow array.
+
+        Raises:
+            ReportError: what no report can be.
+        """
+        kind, layout = self.arrow_type(), self.compiled()["layout"]
+        wanted = bool if pa.types.is_boolean(kind) else int if layout == "symbol" else str
+        if not all(type(report) is wanted for report in reports):
+            raise ReportError(f"column {column!r}: reports in JSON must be {_IN_JSON[wanted]} ({layout})")
+        if wanted is str and pa.types.is_integer(kind):
+            if not all(_DECIMAL.fullmatch(report) for report in reports):
+                raise ReportError(f"column {column!r}: reports in JSON must be integers as decimal text ({layout})")
+            reports = list(map(int, reports))
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        try:
+            array = pa.array(reports, plain)
+        except (pa.ArrowException, OverflowError):
+            raise ReportError(f"column {column!r}: reports must be integers that fit {plain}") from None
+        self.from_arrow(array, column=column)
+        return array
+
     def to_numpy(self, reports: Native, *, packed: bool = False) -> npt.NDArray[Any]:
         """Reports as a numpy array of the nearest numpy type."""
         return reports
+
+
+_DECIMAL = re.compile(r"-?[1-9][0-9]{0,19}|0", re.ASCII)
+_IN_JSON = {bool: "true or false", int: "integers", str: "texts"}
 
 
 def other_type(column: str, expected: object, got: object) -> ReportError:

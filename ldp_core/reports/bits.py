@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,6 +103,31 @@ class Bits(ReportFormat):
                     f"column {column!r}: {wrong} of {len(rows)} reports are not sets of {self.ones} values"
                 )
         return rows
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"layout": "bits", "length": self.d}
+
+    @override
+    def to_json(self, reports: U8) -> list[Any]:
+        """Base64 of each row of bytes."""
+        size = row_bytes(self.d)
+        return [b64encode(row[:size].tobytes()).decode("ascii") for row in reports]
+
+    @override
+    def from_json(self, reports: Sequence[Any], *, column: str = "reports") -> pa.Array:
+        size = row_bytes(self.d)
+        try:
+            rows = [b64decode(report, validate=True) if isinstance(report, str) else b"" for report in reports]
+        except ValueError:
+            rows = [b""]
+        if any(len(row) != size for row in rows):
+            raise ReportError(f"column {column!r}: reports in JSON must be {size} bytes each, in base64")
+        made = np.zeros((len(rows), 8 * row_words(self.d)), np.uint8)
+        made[:, :size] = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), size)
+        array = pa.FixedSizeListArray.from_arrays(pa.array(made.reshape(-1).view(np.uint64)), row_words(self.d))
+        self.from_arrow(array, column=column)
+        return array
 
     @override
     def to_numpy(self, reports: U8, *, packed: bool = False) -> npt.NDArray[Any]:

@@ -51,12 +51,20 @@ class Number(ReportFormat):
 class Word(Number):
     """One ``uint64``, below ``limit``."""
 
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"layout": "word", "limit": str(self.limit)}
+
     def __init__(self, limit: int) -> None:
         super().__init__(limit, np.dtype(np.uint64))
 
 
 class Symbol(Number):
     """One of ``limit`` symbols: ``uint8``, or ``uint16`` for more than 256 of them."""
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"layout": "symbol", "limit": self.limit}
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, np.dtype(np.uint8 if limit <= _BYTE else np.uint16))
@@ -67,6 +75,10 @@ _BYTE = 256
 
 class Flag(Number):
     """One Boolean."""
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"layout": "flag"}
 
     def __init__(self) -> None:
         super().__init__(2, np.dtype(bool))
@@ -125,6 +137,10 @@ class Value(ReportFormat):
     """A value of ``domain``: of its own Arrow type, text as a dictionary. Codes in the working layout."""
 
     domain: Domain
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"layout": "value"}
 
     @override
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from pathlib import Path
@@ -34,6 +35,11 @@ def test_a_new_plan_is_what_was_asked_for(ldp):
     assert domains["w"].values == ("one", "two words")
     assert (domains["minutes"], type(plan["minutes"])) == (Interval(0, 60), NOutput)
     assert (domains["name"].length, type(plan["name"])) == (3, HeavyHitters)
+
+
+def test_a_plan_is_compiled_for_clients(ldp):
+    ldp("plan new plan.toml -c os=ios,android --epsilon 1")
+    assert json.loads(ldp("plan compile plan.toml").out) == PrivacyPlan.from_toml(Path("plan.toml")).compile()
 
 
 def test_a_plan_that_is_there_stays(ldp):

@@ -154,6 +154,10 @@ class OneBitMean(Symbols):
         return flips.view(bool)
 
     @override
+    def compiled(self) -> dict[str, Any]:
+        return {"draw": "one_bit", "flip": str(ONE - self.keep)}
+
+    @override
     def count_reports(self, reports: Bools, groups: I64, n_groups: int) -> I64:
         one = n_groups == 1
         ones = np.array([np.count_nonzero(reports)]) if one else np.bincount(groups[reports], minlength=n_groups)
@@ -263,6 +267,11 @@ class Window(Symbols):
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Codes:
         return self.cells_of(self.begin(codes, noise), noise)
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        m, w = self.cells
+        return {"draw": "window", "keep": str(self.keep), "cells": m, "window": w}
 
     def cells_of(self, first: Codes, noise: Noise) -> Codes:
         """Reports of windows that begin at ``first``."""

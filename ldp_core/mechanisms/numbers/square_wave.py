@@ -105,6 +105,10 @@ class SquareWave(Window):
         return np.minimum(first, np.uint64(self.buckets - 1))
 
     @override
+    def compiled(self) -> dict[str, Any]:
+        return {**super().compiled(), "buckets": self.buckets}
+
+    @override
     def simulate_beginnings(self, codes: Codes, people: I64, generator: Generator) -> I64:
         return by_code(self._bucket(codes), people, self.points)
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, isqrt
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -135,6 +135,10 @@ class HadamardResponse(CountedCells):
         lowest = rows & np.negative(rows)
         lowest *= flip
         return columns ^ lowest
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"draw": "hadamard", "agree": str(self._agree), "columns": self.columns}
 
     @override
     def counters_of(self, counts: I64) -> I64:

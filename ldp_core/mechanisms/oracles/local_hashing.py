@@ -528,6 +528,11 @@ class LocalHashing(HashedReports):
         own = self.family.hash(functions, codes)
         return noise.kept_or_drawn(self._keep, own, self.g, _BUCKET) << BUCKET_SHIFT | functions
 
+    @override
+    def compiled(self) -> dict[str, Any]:
+        family = {"functions": self.functions} if self.variant == "fast" else {"prime": PRIME}
+        return {"draw": "hash", "keep": str(self._keep), "buckets": self.g, **family}
+
 
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from
 

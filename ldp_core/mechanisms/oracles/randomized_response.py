@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -197,6 +197,12 @@ class RandomizedResponse(FrequencyOracle):
         reports[0] &= 0xFF << first & 0xFF
         reports[-1] &= 0xFF >> -(first + n) % 8
         return pa.Array.from_buffers(pa.bool_(), n, [None, pa.py_buffer(reports)], offset=first)
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        if self.domain.size > 2:
+            return {"draw": "keep", "keep": str(self._keep)}
+        return {"draw": "coins", "no": str(self._yes[1]), "yes": str(self._yes[0])}
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -166,6 +166,11 @@ class SubsetSelection(FrequencyOracle):
 
     def _repair(self, rows: npt.NDArray[np.uint8], codes: Codes, noise: Noise) -> None:
         repair(rows, self.k, self.domain.size, noise, lambda at, drawn: drawn != codes[at])
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        start = {} if self._is_listed else {"q": str(self._start)}
+        return {"draw": "subset", "p": str(self._include), **start, "ones": self.k}
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:

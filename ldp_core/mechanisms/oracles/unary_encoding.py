@@ -31,7 +31,7 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
 from math import floor
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from typing_extensions import override
@@ -137,6 +137,11 @@ class IndependentBits(BitVectors):
         rows = noise.one_hot_rows(p, q, codes, row_bytes(d), _BITS)
         clear_padding(rows, d)
         return rows
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        p, q = self.thresholds
+        return {"draw": "bits", "p": str(p), "q": str(q)}
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:

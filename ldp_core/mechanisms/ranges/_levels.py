@@ -24,6 +24,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -134,6 +135,15 @@ class Level:
         products: npt.NDArray[np.uint16] = field.powers[field.logarithms[nodes] + multiplier]
         products >>= np.uint16(self.bits - self.head)
         return products
+
+    def compiled(self) -> dict[str, Any]:
+        """What a client needs of the level, in docs/wire.md: of the field its polynomial, and the nodes' basis."""
+        made: dict[str, Any] = {"bits": self.bits, "head": self.head, "favored": self.favored, "p": str(self.agree)}
+        if self.is_direct:
+            return made
+        field = field_of(self.bits)
+        basis = [int(field.powers[field.logarithms[1 << bit]]) for bit in range(self.bits)]
+        return {**made, "polynomial": _PRIMITIVE[self.bits], "basis": basis}
 
     def supporters(self, counts: I64) -> I64:
         """int64[m, cells], how often each report was made, to int64[m, d], by how many each node is supported."""

@@ -199,6 +199,10 @@ class HierarchicalHistogram(Mechanism):
         return out.view(np.uint64)
 
     @override
+    def compiled(self) -> dict[str, Any]:
+        return {"draw": "tree", "shares": list(self.shares), "levels": [level.compiled() for level in self.levels]}
+
+    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         out = np.empty((n_groups, self.counters), np.int64)
         for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self._first[-1]):

@@ -1,0 +1,110 @@
+// Storing, sending, secrets, sizes and speed.
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+import * as ldp from "../dist/index.js";
+
+const folder = new URL("../../../tests/vectors/", import.meta.url);
+const plan = JSON.parse(readFileSync(new URL("unary_encoding_8.json", folder))).plan;
+const value = () => ({ os: "w7" });
+
+test("asking again gives the same report, also at once and after a restart", async () => {
+  const storage = ldp.memory();
+  const client = new ldp.Client(plan, { storage });
+  const [a, b] = await Promise.all([client.report(value()), client.report(value())]);
+  const c = await new ldp.Client(plan, { storage }).report(value());
+  assert.deepEqual([b, c], [a, a]);
+  const [d, e] = await new ldp.Client(plan, { storage: null }).batch([value(), value()]);
+  assert.notDeepEqual(d, e); // of 130 bits
+});
+
+test("a report that cannot be stored is not given out", async () => {
+  const full = { getItem: () => null, setItem: () => { throw new Error("QuotaExceededError"); } };
+  const silent = { getItem: () => null, setItem: () => undefined };
+  const broken = { getItem: () => "{", setItem: () => undefined };
+  for (const storage of [full, silent, broken]) {
+    await assert.rejects(new ldp.Client(plan, { storage }).report(value()), ldp.StorageError);
+  }
+  assert.throws(() => new ldp.Client(plan, {}), ldp.StorageError);
+});
+
+test("fresh noise keeps the value as often as the threshold says", async () => {
+  const { plan } = JSON.parse(readFileSync(new URL("randomized_response_0.json", folder)));
+  const client = new ldp.Client(plan, { storage: null }), n = 20000, p = Number(plan.columns.os.yes) / 2 ** 64;
+  let same = 0;
+  for (let i = 0; i < n; i++) same += (await client.report({ os: i % 2 === 0 })).os === (i % 2 === 0);
+  assert.ok(Math.abs(same - n * p) < 6 * Math.sqrt(n * p * (1 - p)), `${same}`); // wrong once in 10^9 runs
+});
+
+test("kept columns pass, and a record that lacks one is refused", async () => {
+  const client = new ldp.Client({ ...plan, keep: ["day"] }, { storage: null });
+  assert.equal((await client.report({ ...value(), day: "2026-11-24", name: "Ann" })).day, "2026-11-24");
+  assert.equal("name" in (await client.report({ ...value(), day: 1, name: "Ann" })), false);
+  await assert.rejects(client.report(value()), ldp.ValueError);
+});
+
+test("secrets and ids", async () => {
+  await assert.rejects(ldp.Secret.of(new Uint8Array(15)), ldp.NoiseError);
+  const secret = await ldp.Secret.of(ldp.Secret.generate());
+  for (const id of [1.5, null, 2n ** 63n]) {
+    await assert.rejects(new ldp.Client(plan, { storage: null, keyed: { secret, id } }).report(value()), ldp.NoiseError);
+  }
+});
+
+const sender = (fetch, storage = ldp.memory()) =>
+  new ldp.Sender({ url: "http://127.0.0.1/reports", fingerprint: "f", storage, fetch, wait: 1, most: 2 });
+
+test("what no server took waits, in its order, with the same key", async () => {
+  const storage = ldp.memory(), seen = [];
+  let up = false;
+  const fetch = async (url, { body, headers }) => {
+    seen.push([headers["idempotency-key"], body]);
+    if (!up) throw new TypeError("offline");
+    return { status: 204 };
+  };
+  assert.equal(await sender(fetch, storage).send([{ a: 1 }, { a: 2 }, { a: 3 }]), 3);
+  assert.equal(seen.length, 4);
+  up = true;
+  assert.equal(await sender(fetch, storage).flush(), 0);
+  assert.deepEqual(seen.slice(4).map(([, body]) => body), ['{"a":1}\n{"a":2}\n', '{"a":3}\n']);
+  assert.equal(new Set(seen.map(([key]) => key)).size, 2);
+  assert.equal(await sender(fetch, storage).flush(), 0);
+});
+
+test("servers that are busy are asked again, those that refuse are not", async () => {
+  let asked = 0;
+  assert.equal(await sender(async () => ({ status: [503, 429, 200][asked++] })).send([{ a: 1 }]), 0);
+  assert.equal(asked, 3);
+  const refusing = sender(async () => (asked++, { status: 400 }));
+  await assert.rejects(refusing.send([{ a: 1 }]), (e) => e instanceof ldp.RefusedError && e.status === 400);
+  assert.deepEqual([asked, await refusing.flush()], [4, 0]);
+  await assert.rejects(sender(fetch, { getItem: () => "{", setItem: () => 0 }).flush(), ldp.StorageError);
+});
+
+test("how long a report takes, fresh and keyed", async () => {
+  const secret = await ldp.Secret.of(ldp.Secret.generate());
+  for (const name of readdirSync(folder).filter((name) => name.endsWith(".json") && name !== "bad.json")) {
+    const { plan, values } = JSON.parse(readFileSync(new URL(name, folder)));
+    const given = plan.columns.os.input.kind === "int" ? BigInt(values[0]) : values[0];
+    const times = [];
+    for (const keyed of [undefined, { secret, id: "ann" }]) {
+      const client = new ldp.Client(plan, { storage: null, keyed });
+      await client.report({ os: given });
+      const start = performance.now();
+      for (let i = 0; i < 100; i++) await client.report({ os: given });
+      times.push((performance.now() - start) / 100);
+      assert.ok(times.at(-1) < 50, `${name}: ${times.at(-1)} ms`); // (the figures are in docs/wire.md; machines are busy)
+    }
+    console.log(name.padEnd(30), times.map((ms) => `${(1000 * ms).toFixed(0)} us`).join(" fresh, "), "keyed");
+  }
+});
+
+const esbuild = fileURLToPath(new URL("../node_modules/.bin/esbuild", import.meta.url));
+test("the core is below 6,000 bytes minified", { skip: !existsSync(esbuild) && "no esbuild: npm install" }, () => {
+  const entry = (name) => fileURLToPath(new URL(`../dist/${name}.js`, import.meta.url));
+  const size = (name) => execFileSync(esbuild, [entry(name), "--bundle", "--minify", "--format=esm"]).length;
+  console.log(`core: ${size("core")} bytes minified, all: ${size("index")}`);
+  assert.ok(size("core") < 6000);
+});

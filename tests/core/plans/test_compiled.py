@@ -1,0 +1,114 @@
+"""Compiled plans, their vectors, and reports in NDJSON: docs/wire.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ldp_core import (
+    LocalHashing,
+    OneBitMean,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    SummationHistogramEncoding,
+)
+from ldp_core.limits import Limits
+from tests.vectors import reader
+from tests.vectors.make import COLUMN, FOLDER, THREE, bad, files, mechanisms
+
+
+def test_the_vectors_are_what_keyed_noise_makes():
+    made = files()
+    assert {path.name for path in FOLDER.glob("*.json")} == made.keys()
+    for name, text in made.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text, name
+    assert sum(len(json.loads(text)["reports"]) for name, text in made.items() if name != "bad.json") >= 200
+
+
+def test_reports_of_the_proof_of_concept_stay():
+    """Digest, thresholds and fingerprint as another program, in JavaScript, read them before there was this page."""
+    [vector] = [json.loads(text) for name, text in files().items() if name == "unary_encoding_5.json"]
+    column = vector["plan"]["columns"][COLUMN]
+    assert column["digest"] == "795f698ab2f7998badb8d2b504cac374225f4b572722d039994aa5892d54f3e1"
+    assert (column["p"], column["q"]) == ("9223372036854775808", "4961093570831980854")
+    assert vector["secret_fingerprint"] == "e4928179ceba4bb1"
+
+
+def test_reports_in_ndjson_are_read_as_they_were_made():
+    plan = PrivacyPlan({str(i): m for i, m in enumerate(mechanisms())}, keep=["day"])
+    vectors = [json.loads(text) for name, text in files().items() if name != "bad.json"]
+    lines = [
+        json.dumps({**{str(i): v["reports"][row] for i, v in enumerate(vectors)}, "day": row}) for row in range(12)
+    ]
+    batch = plan.read_reports("\n".join(lines))
+    plan.check_reports(batch.schema)
+    for i, (m, v) in enumerate(zip(plan.columns.values(), vectors, strict=True)):
+        native = m.reports.from_arrow(batch.column(str(i)))
+        assert m.reports.to_json(native) == v["reports"]
+        assert m.tally(batch.column(str(i))).n == 12
+    assert batch.column("day").to_pylist() == list(range(12))
+
+
+def test_thresholds_say_the_probabilities():
+    """Of randomized response and unary encoding, from exp() in doubles."""
+    e = math.e
+    two, three, bits = mechanisms()[0].compiled(), mechanisms()[2].compiled(), mechanisms()[5].compiled()
+    found = [int(two["yes"]), int(three["keep"]), int(bits["p"]), int(bits["q"])]
+    np.testing.assert_allclose(
+        np.array(found) / 2.0**64, [e / (e + 1), (e - 1) / (e + 2), 0.5, 1 / (e + 1)], rtol=1e-15
+    )
+
+
+def test_reports_that_must_fail():
+    others = LocalHashing(THREE, epsilon=1.0), OneBitMean((0, 1), epsilon=1.0)
+    plans = [PrivacyPlan({COLUMN: m}) for m in (*mechanisms(), *others)]
+    by_plan = {plan.fingerprint: plan for plan in plans}
+    reads = [case for case in bad() if case["operation"] == "read"]
+    for case in reads:
+        plan = by_plan[case["plan"]["fingerprint"]]
+        with pytest.raises(ReportError) as found:
+            plan.read_reports(json.dumps({COLUMN: case["report"]}))
+        assert "maybe" not in str(found.value)
+    assert len(reads) >= 12
+
+
+def test_lines_that_are_no_rows():
+    plan = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=1.0)}, keep=["day"])
+    good = '{"os": "a", "day": 1}'
+    for text in ("[]", "{", '{"os": "a"}', '{"os": "a", "day": 1, "id": 7}', "", "\n", good + "\nnull"):
+        if text:
+            with pytest.raises(ReportError, match="line"):
+                plan.read_reports(text)
+    with pytest.raises(ReportError, match="day"):
+        plan.read_reports(good + '\n{"os": "a", "day": {"x": "y"}}')
+    with pytest.raises(ReportError, match="rows"):
+        plan.read_reports(f"{good}\n" * 3, limits=Limits(rows=2))
+    assert plan.read_reports("").num_rows == 0
+
+
+def test_plans_that_do_not_compile():
+    plan = PrivacyPlan({"os": RandomizedResponse(epsilon=1.0)})
+    with pytest.raises(PlanError, match="seed"):
+        plan.seeded(1).compile()
+    with pytest.raises(PlanError, match=r"'w'.*docs/wire\.md"):
+        PrivacyPlan({"w": SummationHistogramEncoding(["a", "b"], epsilon=1.0)}).compile()
+    drawn = PrivacyPlan.sampled({"a": ["x", "y"], "b": ["x", "y"]}, epsilon=1.0)
+    with pytest.raises(PlanError, match="'a'"):
+        drawn.compile()
+
+
+def test_a_program_made_from_the_page_makes_the_same_reports():
+    for path in sorted(Path(FOLDER).glob("*.json")):
+        if path.name != "bad.json":
+            vector = json.loads(path.read_text(encoding="utf-8"))
+            assert list(reader.reports(vector)) == vector["reports"], path.name
+    for case in bad():
+        if case["operation"] != "read":
+            with pytest.raises(reader.RefusedError):
+                reader.refused(case)

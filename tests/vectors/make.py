@@ -1,0 +1,182 @@
+"""Writes tests/vectors/*.json, the test vectors of docs/wire.md: `python -m tests.vectors.make`.
+
+A vector is a compiled plan of one column, a secret, ids and values, and the reports that keyed noise makes of them.
+Those that must fail are in bad.json.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ldp_core import (
+    Cells,
+    Domain,
+    HadamardResponse,
+    HierarchicalHistogram,
+    Interval,
+    Keyed,
+    LocalHashing,
+    Mechanism,
+    OneBitMean,
+    Piecewise,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    SquareWave,
+    SubsetSelection,
+    UnaryEncoding,
+)
+
+FOLDER = Path(__file__).parent
+SECRET = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+COLUMN = "os"
+TEXTS = ["ann", "bob", "", "é", "a-long-identifier-of-more-than-16-bytes", "exactly 16 bytes", "語", "x" * 33]
+INTEGERS = [17, 18, -1, 2**63 - 1, -(2**63), 0, 1 << 40, 255]
+THREE = ["ios", "android", "web"]
+
+
+def mechanisms() -> list[Mechanism]:
+    """Of each kind small and large ones, likely and unlikely ties, and all ways to treat what is not declared."""
+    words = [f"w{i}" for i in range(300)]
+    return [
+        RandomizedResponse(epsilon=1.0),
+        RandomizedResponse.from_coins(["no", "yes"], truth=0.5, yes=0.25),
+        RandomizedResponse(THREE, epsilon=1.0),
+        RandomizedResponse(Domain([-3, 2**60, 7], unmatched="other"), epsilon=0.5),
+        RandomizedResponse(range(3000), epsilon=2.0),
+        UnaryEncoding(THREE, epsilon=1.0),
+        UnaryEncoding(range(20), epsilon=1.0, variant="symmetric"),
+        UnaryEncoding(words, epsilon=3.0, unmatched="none"),
+        UnaryEncoding.from_probabilities(words[:130], p=0.75, q=0.25),
+        SubsetSelection(THREE, epsilon=0.1),
+        SubsetSelection(range(18), epsilon=1.0),
+        SubsetSelection(range(19), epsilon=1.0),
+        SubsetSelection(words, epsilon=2.0, unmatched="other"),
+        LocalHashing(words, epsilon=1.0, unmatched="none"),
+        LocalHashing(range(1000), epsilon=4.0),
+        LocalHashing(THREE, epsilon=1.0, variant="binary"),
+        LocalHashing(words, epsilon=1.0, variant="fast"),
+        LocalHashing(range(50), epsilon=3.0, variant="fast"),
+        HadamardResponse(THREE, epsilon=1.0, unmatched="none"),
+        HadamardResponse(words, epsilon=2.0),
+        OneBitMean((0, 10), epsilon=1.0),
+        OneBitMean(Interval(-0.1, 0.7, unmatched="clip", missing=0.3), epsilon=0.2),
+        Piecewise((-1, 1), epsilon=2.0),
+        SquareWave((0, 100), epsilon=1.0, buckets=50),
+        SquareWave(Interval(0, 1e-3, unmatched="clip"), epsilon=4.0),
+        HierarchicalHistogram(THREE, epsilon=1.0),
+        HierarchicalHistogram(range(120), epsilon=1.0),
+        HierarchicalHistogram(range(5000), epsilon=2.0, workload="prefixes"),
+        HierarchicalHistogram(Cells([0, 5, 20, 60.5, 1e3], unmatched="clip", missing=0), epsilon=1.0),
+    ]
+
+
+def values_of(m: Mechanism, n: int) -> list[Any]:
+    """Ends, values between them, and what is not declared where that is taken."""
+    inputs = m.inputs
+    if isinstance(inputs, Domain):
+        listed = inputs.labels
+        made = [listed[(7 * i * i + i) % len(listed)] for i in range(n)]
+        outside: list[Any] = [None, {"str": "none of them", "int": 1 << 62, "bool": None}[inputs.kind]]
+    else:
+        low, high = inputs.low, inputs.high
+        made = [low, high, *(low + (high - low) * (i * 0.618033988749895 % 1) for i in range(2, n))]
+        outside = [] if inputs.unmatched == "error" else [low - 1, high + 1]
+        outside += [None] if inputs.takes_nulls and inputs.missing is not None else []
+        return [*made[: n - len(outside)], *outside]
+    return made if inputs.unmatched == "error" else [*made[: n - 2], *outside]
+
+
+def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
+    """One vector, reports as they stand in NDJSON."""
+    plan, values = PrivacyPlan({COLUMN: m}), values_of(m, len(ids))
+    kind = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}[m.inputs.kind]
+    noise = Keyed(Secret.from_hex(SECRET), ids, column=COLUMN, tag=tag)
+    reports = m.reports.to_json(m.draw(pa.array(values, kind), noise, COLUMN))
+    return {
+        "plan": plan.compile(),
+        "secret": SECRET,
+        "secret_fingerprint": Secret.from_hex(SECRET).fingerprint,
+        "tag": tag,
+        "id_kind": "text" if isinstance(ids[0], str) else "integer",
+        "ids": [str(i) for i in ids],
+        "values": [str(v) if type(v) is int else v for v in values],
+        "reports": reports,
+    }
+
+
+def bad() -> list[dict[str, Any]]:
+    """What must fail: a plan, a value or a report; and the kind of error."""
+    bits, subset = (PrivacyPlan({COLUMN: m}).compile() for m in (UnaryEncoding(THREE, epsilon=1.0), mechanisms()[10]))
+    word, flag, coins, symbol = (
+        PrivacyPlan({COLUMN: m}).compile()
+        for m in (LocalHashing(THREE, epsilon=1.0), OneBitMean((0, 1), epsilon=1.0), mechanisms()[1], mechanisms()[23])
+    )
+
+    def changed(plan: dict[str, Any], **columns: Any) -> dict[str, Any]:
+        return {**plan, "columns": {COLUMN: {**plan["columns"][COLUMN], **columns}}}
+
+    plans = {
+        "another version": {**bits, "ldp_plan": 2},
+        "no version": {k: v for k, v in bits.items() if k != "ldp_plan"},
+        "no columns": {**bits, "columns": {}},
+        "threshold 0": changed(bits, q="0"),
+        "threshold 2^64": changed(bits, p=str(1 << 64)),
+        "threshold as a number": changed(bits, p=0.5),
+        "threshold in hexadecimal": changed(bits, p="0x10"),
+        "p not above q": changed(bits, p=bits["columns"][COLUMN]["q"]),
+        "unknown draw": changed(bits, draw="guess"),
+        "digest too short": changed(bits, digest="ab"),
+        "labels twice": changed(bits, input={"kind": "str", "labels": ["a", "a", "b"], "unmatched": "error"}),
+        "one label": changed(bits, input={"kind": "str", "labels": ["a"], "unmatched": "error"}),
+        "another length": changed(bits, report={"layout": "bits", "length": 4}),
+    }
+    values = [(coins, "maybe"), (coins, None), (coins, 1), (flag, 1.5), (flag, None), (flag, "x"), (bits, True)]
+    base = {name: base64.b64encode(data).decode() for name, data in {"two": b"\0\0", "stray": b"\x08"}.items()}
+    all_ones = base64.b64encode(np.array([255, 255, 3], np.uint8).tobytes()).decode()
+    reports = {
+        "wrong length": (bits, base["two"]),
+        "no bytes": (bits, ""),
+        "bits beyond the values": (bits, base["stray"]),
+        "no base64": (bits, "***"),
+        "wrong weight": (subset, all_ones),
+        "null": (bits, None),
+        "a number for base64": (bits, 7),
+        "unknown value": (coins, "maybe"),
+        "value of another kind": (coins, True),
+        "not below the limit": (word, word["columns"][COLUMN]["report"]["limit"]),
+        "a word as a number": (word, 7),
+        "a negative word": (word, "-1"),
+        "a word with a plus": (word, "+1"),
+        "a flag as text": (flag, "true"),
+        "symbol not below the limit": (symbol, symbol["columns"][COLUMN]["report"]["limit"]),
+        "symbol as text": (symbol, "1"),
+    }
+    made: list[dict[str, Any]] = [{"operation": "plan", "why": why, "plan": plan} for why, plan in plans.items()]
+    made += [{"operation": "perturb", "why": "value", "plan": plan, "value": v} for plan, v in values]
+    made += [{"operation": "read", "why": w, "plan": plan, "report": r} for w, (plan, r) in reports.items()]
+    return made
+
+
+def files() -> dict[str, str]:
+    """The text of each file, by its name."""
+    made: dict[str, str] = {}
+    for number, m in enumerate(mechanisms()):
+        ids = [INTEGERS, TEXTS][number % 2] + ([] if number % 2 == 0 else [f"id {i}" for i in range(4)])
+        ids = ids + (list(range(1000, 1004)) if number % 2 == 0 else [])
+        made[f"{m.name}_{number}.json"] = vector(m, ids, "tag" if number % 5 == 4 else None)
+    made["bad.json"] = bad()
+    return {
+        name: json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n" for name, content in made.items()
+    }
+
+
+if __name__ == "__main__":
+    for name, text in files().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
