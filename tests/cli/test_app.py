@@ -39,6 +39,7 @@ def test_the_commands_are_there():
         "live",
         "perturb",
         "plan check",
+        "plan compile",
         "plan explain",
         "plan new",
         "plan registry",
@@ -87,6 +88,7 @@ def test_what_is_broken_fails(ldp, people, monkeypatch):
 GOOD = {
     "plan new": "plan new -c os=a,b -e 1",
     "plan check": "plan check plan.toml",
+    "plan compile": "plan compile plan.toml",
     "plan registry": "plan registry plan.toml",
     "plan explain": "plan explain plan.toml -n 10",
     "recommend": "recommend 16 -e 1 -n 100",

@@ -202,7 +202,7 @@ def hadamard(draw: Drawer, m: Mapping[str, Any], d: int) -> int:
 def window(draw: Drawer, m: Mapping[str, Any]) -> int:
     cells, w = m["cells"], m["window"]
     if "buckets" in m:
-        f = min(draw.c * m["buckets"] >> 24, m["buckets"] - 1)
+        f = min(draw.c * m["buckets"] + m["buckets"] // 2 >> 24, m["buckets"] - 1)
     else:
         f = draw.c * (cells - w) + draw.uniform(2**24, 15) >> 24
     return f + draw.uniform(w, 12) if draw.coin(int(m["keep"]), 14) else draw.uniform(cells, 13)

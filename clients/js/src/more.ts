@@ -76,7 +76,7 @@ async function hadamard({ column, t, d }: Ready, code: number, noise: Noise): Pr
 async function window({ column, t }: Ready, code: number, noise: Noise): Promise<number> {
   const { cells: m, window: w, buckets } = column;
   const first = buckets
-    ? Math.min(Math.floor((code * buckets) / 2 ** 24), buckets - 1)
+    ? Math.min(Math.floor((code * buckets + Math.floor(buckets / 2)) / 2 ** 24), buckets - 1)
     : Math.floor((code * (m - w) + (await uniform(noise, code, 2 ** 24, 15))) / 2 ** 24);
   return (await coin(noise, code, t.keep, 14)) ? first + (await uniform(noise, code, w, 12)) : uniform(noise, code, m, 13);
 }

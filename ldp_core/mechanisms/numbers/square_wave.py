@@ -98,9 +98,13 @@ class SquareWave(Window):
         return self._bucket(codes)
 
     def _bucket(self, codes: Codes) -> Codes:
-        """A number's bucket, which is the first cell of its window; high is in the last one."""
+        """A number's bucket, which is the first cell of its window; high is in the last one.
+
+        A code is at most half a step away from its number: with half a step more, numbers on an edge never fall below.
+        """
         first: Codes = codes.astype(np.uint64)
         first *= np.uint64(self.buckets)
+        first += np.uint64(self.buckets // 2)
         first >>= np.uint64(STEPS.bit_length() - 1)
         return np.minimum(first, np.uint64(self.buckets - 1))
 
@@ -133,7 +137,7 @@ class SquareWave(Window):
     @override
     def probabilities(self, code: int) -> list[Fraction]:
         """A code is not rounded at random but put into its bucket."""
-        return self.channel(min(code * self.buckets // STEPS, self.buckets - 1))
+        return self.channel(int(self._bucket(np.array([code], np.uint64))[0]))
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:

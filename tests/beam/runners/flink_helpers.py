@@ -76,7 +76,12 @@ def polars_keyed(pattern: str) -> dict[Cell, tuple[float, int]]:
     n = dict(reports.group_by("start").len().iter_rows())
     out = {}
     for column, mechanism in PLAN.columns.items():
-        rows = reports.group_by("start").agg(ldp_polars.histogram(column, mechanism)).explode(column).unnest(column)
+        rows = (
+            reports.group_by("start")
+            .agg(ldp_polars.histogram(column, mechanism, repeats=1))
+            .explode(column)
+            .unnest(column)
+        )
         for start, counts in rows.group_by("start", maintain_order=True):
             texts = zip(mechanism.domain.texts, counts["count"], strict=True)
             out |= {(column, start[0], text): (count, n[start[0]]) for text, count in texts}

@@ -36,3 +36,18 @@ def test_bad_distributions():
     for options in ({"method": "mle"}, {"buckets": 11}, {"buckets": 0}, {"confidence": 1}):
         with pytest.raises(ParameterError):
             m.distribution(m.empty_tally(), **options)
+
+
+def test_a_number_on_an_edge_is_in_the_bucket_that_begins_there():
+    for low, high, buckets in (
+        (0, 100, 10),
+        (0, 1, 10),
+        (0, 60, 12),
+        (0, 10, 100),
+        (0, 120, 120),
+        (0, 121, 121),
+        (0, 100, 64),
+    ):
+        m = SquareWave((low, high), epsilon=50.0, buckets=buckets)  # so large that there is no noise
+        found = m.distribution(m.tally(m.perturb(np.repeat(np.arange(buckets) * (high - low) / buckets + low, 100))))
+        assert found.cumulative[-buckets:] == pytest.approx(np.arange(1, buckets + 1) / buckets, abs=0.01)
