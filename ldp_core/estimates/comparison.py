@@ -86,10 +86,6 @@ class Comparable(Counting, Protocol):
         """Covariances of the estimated shares, of one report."""
         ...
 
-    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
-        """What there is of reports that are answers."""
-        ...
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Result):

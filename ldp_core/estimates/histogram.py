@@ -200,6 +200,10 @@ class Counting(Noisy, Protocol):
         """Estimated counts, their standard errors, and the low and high ends of their intervals."""
         ...
 
+    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+        """What there is of reports that are answers, if not all of them are: the mechanism, n and the counters."""
+        ...
+
 
 def _check_consistency(name: str, value: Consistency | None) -> Consistency | None:
     if value is not None:
@@ -278,7 +282,7 @@ class HistogramEstimate(Question[Histogram]):
         """
         self.check(mechanism)
         check_persons_population(self.population)
-        if not _adds_up(mechanism):
+        if math.isinf(mechanism.parts[1]):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
         native = mechanism._checked(reports, column)
         codes, people = codes_of(persons, len(native))
@@ -289,7 +293,7 @@ class HistogramEstimate(Question[Histogram]):
         """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
         many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
-        each = (_answering(mechanism, *some) for some in persons)
+        each = (mechanism.answers(*some) for some in persons)
         found = Persons.of((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
         z, f = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1), side.inside
         slope = side.b + 1 - 2 * f
@@ -353,13 +357,13 @@ class HistogramEstimate(Question[Histogram]):
         after = before
         if self.population is not None:
             after = alone._replace(sampled=sampled_part(self.population, answers))
-        oracle, *_ = _answering(mechanism, n[..., 0], counters)
+        oracle, *_ = mechanism.answers(n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         unknown = np.isinf(times[0])
         noise, sample = (np.where(unknown, 1, one) for one in times)
         after = after._replace(a=after.a * noise, b=after.b * noise, sampled=after.sampled * sample)
         errors = np.where(unknown, np.inf, n * np.sqrt(after.variance(after.inside)))
-        tails = oracle if self.simultaneous and _adds_up(oracle) else None  # (of a regression: normal)
+        tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         low, high = (of_noise[1 + i] + n * (wide[i] - narrow[i]) for i in (0, 1))
@@ -419,23 +423,9 @@ class Side(NamedTuple):
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
 
 
-def _answering(mechanism: Any, n: I64, counters: I64) -> tuple[Any, I64, I64]:
-    """What there is of reports that are answers: see `FrequencyOracle.answers`. Of other mechanisms all are."""
-    found: tuple[Any, I64, I64] = (
-        mechanism.answers(n, counters) if hasattr(mechanism, "answers") else (mechanism, n, counters)
-    )
-    return found
-
-
-def _adds_up(mechanism: Any) -> bool:
-    """Whether estimated counts are sums over the reports, each with a bounded part; not where they are fitted."""
-    bounds: tuple[float, float] = getattr(mechanism, "parts", (-math.inf, math.inf))
-    return math.isfinite(bounds[1])
-
-
 def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) -> Side:
     """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
-    oracle, n, counters = _answering(mechanism, n, counters)
+    oracle, n, counters = mechanism.answers(n, counters)
     people = np.maximum(n, 1)[..., None].astype(float)
     counts, errors, *_ = oracle.debias(people, counters)
     b, estimates = oracle.rates.b, counts / people

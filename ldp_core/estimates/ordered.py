@@ -89,9 +89,8 @@ class Reader:
 
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
-        with np.errstate(invalid="ignore"):
-            counts, variances = self.mechanism.range_counts(n, counters, low, high)
-        return counts, np.minimum(np.where(n[:, None] > 0, variances, 0.0), 1e6 * (n[:, None] + 1.0) ** 2)
+        counts, variances = self.mechanism.range_counts(n, counters, low, high)
+        return counts, np.minimum(variances, 1e6 * (n[:, None] + 1.0) ** 2)
 
     def with_ends(self, n: I64, counts: F64, variances: F64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise."""

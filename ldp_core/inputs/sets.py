@@ -155,6 +155,8 @@ class Sets(Inputs):
         A null in the place of a list has the item of those that are not declared.
         """
         array = as_arrow(values, self.kind, column=column)
+        if pa.types.is_dictionary(array.type):  # (a kind of list of which Arrow knows no lengths)
+            array = array.dictionary.take(array.indices)
         n, null = len(array), array.is_null().to_numpy(zero_copy_only=False)
         if pa.types.is_fixed_size_list(array.type):
             array = array.cast(pa.list_(array.type.value_type))

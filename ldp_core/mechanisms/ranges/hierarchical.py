@@ -426,9 +426,8 @@ class HierarchicalHistogram(Mechanism):
         errors = np.sqrt(variances)
         z = z_score(confidence, d if simultaneous else 1)
         shape = (*counters.shape[:-1], d)
-        made = (counts, errors, counts - z * errors, counts + z * errors)
-        first, second, third, fourth = (array.reshape(shape) for array in made)
-        return first, second, third, fourth
+        counts, errors = counts.reshape(shape), errors.reshape(shape)
+        return counts, errors, counts - z * errors, counts + z * errors
 
     def estimate(
         self,

@@ -126,6 +126,7 @@ def test_lists_of_all_types_have_the_codes_of_their_sets():
         pa.chunked_array([column[:2], column[2:]]),
         pa.concat_arrays([column, column])[6:],
         pa.array(lists, pa.list_(pa.dictionary(pa.int8(), pa.string()))),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 3, 4, 5]), column),
         pl.Series(lists),
         pl.Series(lists, dtype=pl.List(pl.Categorical)),
         enum,
