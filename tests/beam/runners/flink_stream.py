@@ -210,7 +210,8 @@ def cells(frame: pl.DataFrame) -> dict[Cell, tuple[int, float]]:
     branches = ("read", frame, "id"), ("once", once(frame), "id"), ("bounded", bounded(frame), "person")
     for branch, records, id_column in branches:
         reports = records.ldp.perturb(plan, key=SECRET, id=id_column)
-        found = reports.group_by("w").agg(pl.len(), ldp_polars.histogram("os", OS)).explode("os").unnest("os")
+        counts = ldp_polars.histogram("os", OS, repeats=1)  # (of the intervals, which are not compared)
+        found = reports.group_by("w").agg(pl.len(), counts).explode("os").unnest("os")
         places = found.with_columns(value=pl.Series(OS.domain.texts * found["w"].n_unique(), dtype=pl.String))
         for w, value, n, count in places.select("w", "value", "len", "count").rows():
             out[branch, w, value] = (n, count)
