@@ -26,7 +26,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterProcessingTime, AfterWatermark, Repeatedly
-from apache_beam.transforms.window import FixedWindows
+from apache_beam.transforms.window import GlobalWindows
 
 import ldp_beam
 import ldp_polars
@@ -87,11 +87,11 @@ def build(pipeline: beam.Pipeline, servers: str, topic: str, folder: Path) -> No
     reports = step("Paid", paid, "paid", events["bounded"])
     reports = step("Perturb", ldp_beam.Perturb(PLAN, packed=True), "paid", reports)
     _ = reports | beam.Map(_passed) | "Write passed" >> beam.ParDo(Append(folder / "passed"))
-    # their time is the end of the hour, see `CoarseTimes`: without early panes the sums would come then
-    now = AfterWatermark(early=Repeatedly(AfterProcessingTime(1)))
-    hours = beam.WindowInto(FixedWindows(3600), trigger=now, accumulation_mode=AccumulationMode.ACCUMULATING)
-    letters = dead | "All dead" >> beam.Flatten() | hours
-    sums = letters | beam.CombinePerKey(sum) | beam.ParDo(_Windowed())
+    # One window that never ends: letters of records of the last hour are late in a window of that hour, and dropped.
+    now = Repeatedly(AfterProcessingTime(1))
+    ever = beam.WindowInto(GlobalWindows(), trigger=now, accumulation_mode=AccumulationMode.ACCUMULATING)
+    letters = dead | "All dead" >> beam.Flatten() | ever
+    sums = letters | beam.CombinePerKey(sum) | "Sums" >> beam.Map(_bytes)
     _ = sums | "Write dead" >> beam.ParDo(Append(folder / "dead"))
 
 
@@ -106,12 +106,6 @@ def _row(row: Any, branch: str) -> np.ndarray:
 
 def _letter(letter: Any, branch: str) -> tuple[tuple[str, str], int]:
     return (branch, letter.reason), letter.count
-
-
-class _Windowed(beam.DoFn):
-    def process(self, sums: Any, window: Any = beam.DoFn.WindowParam) -> Any:
-        (branch, reason), count = sums
-        yield _bytes([branch, reason, int(window.start.micros), count])
 
 
 def _passed(batch: pa.RecordBatch) -> np.ndarray:
@@ -302,12 +296,10 @@ class Passed:
 
 
 def dead(folder: Path) -> Counter[tuple[str, str]]:
-    """Dead letters so far, by branch and reason: the last sum of each window."""
-    sums = {tuple(key): count for *key, count in map(json.loads, Tail(folder / "dead").new())}
-    out: Counter[tuple[str, str]] = Counter()
-    for (branch, reason, _), count in sums.items():
-        out[branch, reason] += count
-    return out
+    """Dead letters so far, by branch and reason: the last sum of each."""
+    return Counter(
+        {(branch, reason): count for (branch, reason), count in map(json.loads, Tail(folder / "dead").new())}
+    )
 
 
 class Comparison:
