@@ -34,6 +34,8 @@ class View:
         ranked: whether the largest estimate comes first.
         curve: whether the rows are points of one curve, in order, and the intervals its band.
         alone: whether intervals are of noise alone if nothing is said; of counts they are.
+        rate: if the labels are a pair of values, of two columns: the column with the rate of the second among those who
+            have the first. Its interval is ``rate_low`` to ``rate_high``.
     """
 
     estimate: str
@@ -42,6 +44,7 @@ class View:
     ranked: bool = False
     curve: bool = False
     alone: bool = False
+    rate: str = ""
 
     @property
     def counts(self) -> bool:

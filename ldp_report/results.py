@@ -74,6 +74,8 @@ _OF_ROWS = {
     "partial",
 }
 """Columns of an estimate, beside those of its view; any other one is a group's."""
+_OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
+_KINDS = ("mean", "points", "distribution")
 _MANY = (1, 10, 100)
 
 Row = Mapping[str, Any]
@@ -196,7 +198,8 @@ class Results:
             "alone": (view.counts or view.alone) and self.population is None,
             "changed": told,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
-            "kind": ("mean", "histogram" if view.counts else "points", "distribution")[len(view.labels)],
+            "kind": "table" if view.rate else _KINDS[len(view.labels)] if not view.counts else "histogram",
+            "labels": view.labels,
             "what": view.estimate,
             "shares": view.shares,
             "mechanism": "" if mechanism is None else mechanism.title,
@@ -281,9 +284,12 @@ def _searched(mechanism: Mechanism) -> bool:
 
 
 def _cells(view: View, row: Row) -> list[Any]:
-    """What the row is about, the estimate, and the ends of its interval."""
-    numbers = [_number(row.get(name)) for name in (view.estimate, "low", "high")]
+    """What the row is about, the estimate, the ends of its interval; of pairs of values also the rate and its ends."""
+    rates = [f"{view.rate}{end}" for end in ("", "_low", "_high")] if view.rate else []
+    numbers = [_number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
     labels = [row.get(label) for label in view.labels]
+    if rates:
+        return [[_word(label) for label in labels], *numbers]
     return [_word(labels[0] if labels else None) if len(labels) < 2 else [_number(one) for one in labels], *numbers]
 
 
@@ -310,7 +316,7 @@ def _key(row: Row) -> str:
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
     view = view_of(row) or HistogramEstimate.view
-    own = _OF_ROWS | {view.estimate, *view.labels}
+    own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
 

@@ -34,7 +34,10 @@ def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
     >>> row_of({"value": "ios", "count": 2.0, "os": "x"}, View("count", ("value",)))
     {'value': 'ios', 'count': 2.0}
     """
-    own = dict(zip(_OWN[len(view.labels)], (*view.labels, view.estimate), strict=True))
+    labels = view.labels
+    if view.rate:
+        record, labels = {**record, "value": ", ".join(text_of(record[label]) for label in labels)}, ("value",)
+    own = dict(zip(_OWN[len(labels)], (*labels, view.estimate), strict=True))
     own |= {name: name for name in ("low", "high", "n", "window_start", "window_end")}
     return {ours: record[theirs] for ours, theirs in own.items() if theirs in record}
 
@@ -73,25 +76,28 @@ def draw(
     about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
+    if truth is not None and (view.curve or (len(view.labels) == 2 and not view.rate)):
+        what = "a curve" if view.curve else "buckets"
+        raise ParameterError(f"truth= is for values and for single numbers: a picture of {what} has none")
     if view.curve:
-        if truth is not None:
-            raise ParameterError("truth= is for values and for single numbers: a picture of a curve has none")
         return themed(_curve(rows, n=n, width=width, **about), theme)
     if len(view.labels) == 1 and not (view.counts or view.shares):  # numbers, of which bars from 0 would say nothing
         of_label = [{"group": text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
         return themed(draw_means(of_label, truth=truth, unit=view.unit, n=n, **about), theme)
-    if len(view.labels) == 1:
+    if len(view.labels) == 1 or view.rate:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
         if shares and not n:
             raise ParameterError("shares need the number of reports, and it is not known, or 0")
         unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
+        if view.rate:
+            return themed(
+                _heat_map(records, [_entry(row, scale, _known(truth)) for row in rows], view, n=n, **about), theme
+            )
         bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
         bars |= {"unit": unit, "scale": scale}
         return themed(_bars(rows, n=n, width=width, **bars, **about), theme)
     if view.labels:
-        if truth is not None:
-            raise ParameterError("truth= is for values and for single numbers: a picture of buckets has none")
         return themed(_areas(rows, n=n, width=width, **about), theme)
     points = draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
     return themed(points, theme)
@@ -116,7 +122,7 @@ def _bars(
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
     check_top(top)
-    known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
+    known = _known(truth)
     shown = [_entry(row, scale, known) for row in rows]
     if ranked or len(shown) > top:
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
@@ -141,6 +147,72 @@ def _bars(
         layers.append(mark.mark_rule(style="zero", strokeDash=[4, 3]).encode(x="least:Q"))
         notes.append("dashed: below it is noise")
     return alt.layer(*layers).properties(width=width, height=alt.Step(_STEP), title=heading(title, notes))
+
+
+def _heat_map(
+    records: Sequence[Row],
+    counts: Sequence[Row],
+    view: View,
+    *,
+    n: int | None,
+    confidence: float | None,
+    name: str,
+    title: str,
+    population: str | int | None,
+) -> Chart:
+    """Pairs of values, one column's below each other, the other's beside: their rates, with all intervals to point at.
+
+    Args:
+        records: rows of a table, with the rates of the view.
+        counts: of each the `_entry`.
+    """
+    alt = altair()
+    first, second = view.labels
+    shown = []
+    for record, count in zip(records, counts, strict=True):
+        rate, low, high = (finite(record[f"{view.rate}{end}"]) for end in ("", "_low", "_high"))
+        known = None not in (rate, low, high)
+        written = f"{rate:.1%}\n±{50 * (high - low):.1f}" if known else "?"
+        cell = {"first": text_of(record[first]), "second": text_of(record[second]), "known": known, "text": written}
+        shown.append({**cell, "rate": rate, "rate_low": low, "rate_high": high, **count})
+    most = min(max([0.01, *(cell["rate"] for cell in shown if cell["known"])]), 1.0)
+    names = [alt.Tooltip("first:N", title=first), alt.Tooltip("second:N", title=second)]
+    numbers = [
+        f"{end}:Q" for end in ("rate", "rate_low", "rate_high", *_ENDS, *(("truth",) if "truth" in counts[0] else ()))
+    ]
+    base = alt.Chart(alt.InlineData(values=shown)).encode(
+        x=alt.X("second:N", sort=None, title=second, axis=alt.Axis(labelAngle=0, orient="top", ticks=False)),
+        y=alt.Y("first:N", sort=None, title=first),
+        tooltip=[*names, *numbers],
+    )
+    color = alt.Color(
+        "rate:Q", scale=alt.Scale(domain=[0, most], clamp=True), legend=alt.Legend(format="~%", gradientLength=140)
+    )
+    cells = base.transform_filter("datum.known").mark_rect().encode(color=color)
+    strong = f"datum.known && datum.rate > {most / 2}"
+    faint, on = (
+        base.transform_filter(f"{sign}({strong})").mark_text(style=style, lineBreak="\n", dy=-6).encode(text="text:N")
+        for sign, style in (("!", "on-faint"), ("", "on-strong"))
+    )
+    notes = [
+        _about(n, confidence, population),
+        f"of those with each {first}, the share with each {second}, and half of its interval",
+    ]
+    layers, held = [cells, faint, on], [cell["holds"] for cell in shown if cell.get("holds") is not None]
+    if held:
+        layers.append(base.transform_filter("datum.holds === false").mark_rect(style="miss", filled=False))
+        notes.append(f"{sum(held)} of {len(held)} intervals of counts hold the truth")
+    if not all(cell["known"] for cell in shown):
+        notes.append("?: nobody knows, too few have the value")
+    size = {"width": alt.Step(_CELL), "height": alt.Step(38)}
+    return alt.layer(*layers).properties(**size, title=heading(title or f"{first} and {second}", notes))
+
+
+_CELL = 64  # pixels a value of the second column
+
+
+def _known(truth: Mapping[Any, float] | None) -> dict[str, float] | None:
+    return None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
@@ -114,6 +114,11 @@ class Question(Declared, ABC, Generic[R_co]):
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))
+
+    @classmethod
+    def view_of(cls, columns: Collection[str]) -> View | None:
+        """How people look at rows with these columns, in order; None if the answers have others."""
+        return cls.view if cls.view.fits(columns) else None
 
     @abstractmethod
     def check(self, mechanism: Mechanism) -> None:

@@ -24,7 +24,7 @@ standard normal numbers, whose squares add up to a chi-square variable: Pearson'
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -372,8 +372,8 @@ class Table(Counted):
 
     @property
     def view(self) -> View:  # type: ignore[override]
-        """Pairs of values with their counts."""
-        return View("count", self.names)
+        """Pairs of values with their counts and rates."""
+        return View("count", self.names, rate="rate")
 
     def consistent(self, method: Consistency = "norm-sub") -> F64:
         """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.
@@ -400,17 +400,6 @@ class Table(Counted):
         of_rates = (self.rates, self.rate_standard_errors, self.rate_low, self.rate_high)
         arrays = (self.counts, self.standard_errors, self.low, self.high, *of_rates)
         return _rows(self.pair, np.array([self.n]), [array[np.newaxis] for array in arrays])
-
-    @override
-    def plot(self, **options: Any) -> Any:
-        """As `Result.plot`, with a bar for each pair; ``truth`` is by text, as ``"ios, true"``."""
-        from ldp_core.charts.drawing import draw  # noqa: PLC0415 (only who draws needs it)
-
-        names = self._texts()
-        rows = [{**row, "value": names[i]} for i, row in enumerate(self.to_arrow().to_pylist())]
-        return draw(
-            rows, View("count", ("value",)), n=self.n, confidence=self.confidence, population=self.population, **options
-        )
 
     @override
     def _head(self) -> str:
@@ -529,6 +518,13 @@ class TableEstimate(Question[Table]):
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
+
+    @override
+    @classmethod
+    def view_of(cls, columns: Collection[str]) -> View | None:
+        names = list(columns)
+        place = names.index("count") if {"count", "low", "high", *RATE} <= set(names) else 0
+        return View("count", tuple(names[place - 2 : place]), rate="rate") if place > 1 else None
 
     @override
     def check(self, mechanism: Any) -> None:

@@ -184,5 +184,5 @@ def view_of(columns: Collection[str]) -> View | None:
     'mean'
     """
     kinds = dict.fromkeys([*reversed(QUESTIONS), *Question._named.values()])
-    fitting = [kind.view for kind in kinds if kind.view.fits(columns)]
+    fitting = [view for kind in kinds if (view := kind.view_of(columns))]
     return max(fitting, key=lambda view: len(view.labels), default=None)  # (other columns may be of groups)

@@ -130,6 +130,28 @@
     return el("div", {}, el("p", { class: "quiet" }, `${caption}, share up to each value`), picture, el("details", {}, el("summary", {}, "The numbers"), table(caption, [head, column.what, "interval"], rows)));
   }
 
+  // Pairs of values: how many of those with the first have the second, as a map; all numbers in the table below it.
+  function crossed(column, group) {
+    const [first, second] = column.labels, caption = titled(column, group), name = (value) => (value === "" ? "(empty)" : value);
+    const values = (k) => [...new Set(group.rows.map((row) => row[0][k]))], cells = new Map(group.rows.map((row) => [JSON.stringify(row[0]), row]));
+    const known = (row) => row && row.slice(4).every(isNumber), most = Math.max(...group.rows.filter(known).map((row) => row[4]), 0.01);
+    const ends = (low, high, number) => `${number(low)} – ${number(high)}`;
+    const cell = (row) => {
+      if (!known(row)) return el("td", { class: "n", title: "too few have the value" }, "?");
+      const made = el("td", { class: "n", title: `rate ${ends(row[5], row[6], percent)}; ${whole(row[1])} reports, ${ends(row[2], row[3], whole)}` },
+        `${LDP.fixed(100 * row[4], 1)} %`, el("small", {}, `± ${LDP.fixed(50 * (row[6] - row[5]), 1)}`));
+      made.style.background = `color-mix(in srgb, var(--accent) ${(55 * Math.min(Math.max(row[4], 0), most)) / most}%, transparent)`;
+      return made;
+    };
+    const map = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", { class: "map" },
+      el("thead", {}, el("tr", {}, el("th", { scope: "col" }, `${first} and ${second}`), values(1).map((b) => el("th", { scope: "col", class: "n" }, name(b))))),
+      el("tbody", {}, values(0).map((a) => el("tr", {}, el("th", { scope: "row" }, name(a)), values(1).map((b) => cell(cells.get(JSON.stringify([a, b])))))))));
+    const interval = column.confidence ? `${digits(100 * column.confidence)} % from – to` : "from – to";
+    const rows = group.rows.map(([[a, b], count, low, high, rate, least, greatest]) => [name(a), name(b), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]);
+    const about = `${caption}. Of those with each ${first}, the share with each ${second}, and half of its interval.`;
+    return el("div", {}, el("p", { class: "quiet" }, about), map, el("details", {}, el("summary", {}, "The numbers"), table(caption, [first, second, "reports", interval, "rate", "rate from – to"], rows, 2)));
+  }
+
   function means(column, key, window) {
     const groups = column.groups.filter((group) => group.key === key);
     const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
@@ -167,7 +189,7 @@
     place.fill = () => {
       place.fill = () => {};
       if (!group) place.append(means(column, key, now().window));
-      else if (group.rows.length) place.append({ distribution, points, histogram }[column.kind](column, group));
+      else if (group.rows.length) place.append({ distribution, points, histogram, table: crossed }[column.kind](column, group));
     };
     late.push(place);
     return place;

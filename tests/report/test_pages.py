@@ -111,6 +111,23 @@ def test_counts_are_of_reports_and_what_nobody_counted_is_not_there(browser, rep
     assert page.complaints == []
 
 
+def test_a_map_of_pairs_of_values(browser, tmp_path):
+    row = {"count": 12.0, "low": 3.0, "high": 21.0, "rate_standard_error": 0.1, "standard_error": 4.0, "n": 30}
+    pairs = [(a, b) for a in (EVIL[0], "x") for b in (False, True)]
+    ends = {"rate": 0.25, "rate_low": 0.2, "rate_high": 0.3}
+    rows = [{"os": a, "crashed": b, **row, **ends} for a, b in pairs[:3]]
+    rows.append({"os": "x", "crashed": True, **row, **ends, "rate_low": float("-inf")})
+    file = tmp_path / "page.html"
+    file.write_text(report_page(Results({"both": rows}, confidence=0.9)), encoding="utf-8")
+    page = browser.page(file.as_uri())
+    cells = page.run("[...document.querySelectorAll('.map td')].map(c => [c.textContent, c.title])")
+    assert cells[0] == ["25.0 %± 5.0", "rate 20.00 % \N{EN DASH} 30.00 %; 12 reports, 3 \N{EN DASH} 21"]
+    assert cells[3][0] == "?"
+    assert page.run("[...document.querySelectorAll('.map tbody th')].map(c => c.textContent)") == [EVIL[0], "x"]
+    assert page.run("document.querySelectorAll('.view:not(.off) details tbody tr').length") == 4
+    assert page.complaints == []
+
+
 def test_all_kinds_of_estimates_are_drawn(browser, report):
     page = browser.page(report)
     for column, mark in enumerate(("rect.bar", "line.dot", ".chart path", "rect.bar")):

@@ -19,6 +19,7 @@ from ldp_core import (
     LdpError,
     LimitError,
     Limits,
+    Pair,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -63,6 +64,20 @@ def test_numbers_are_those_of_the_files(results):
         ["fresh noise, any values", 9.0, 90.0, 900.0],
         ["noise keyed by person, values that never change", 9.0, 9.0, 9.0],
     ]
+
+
+def test_pairs_of_values_have_their_rates(tmp_path):
+    pair = Pair({"a": RandomizedResponse(epsilon=50.0), "b": RandomizedResponse(epsilon=50.0)})
+    table = pair.estimate(pair.tally({"a": [True] * 4, "b": [True, False] * 2})).to_polars()
+    for frame in (table, table.with_columns(value=pl.lit("x"), country=pl.lit("fr"))):  # as the command writes it
+        frame.write_csv(tmp_path / "a,b.csv")
+        [column] = read_results(tmp_path).to_json()["columns"]
+        assert (column["kind"], column["labels"]) == ("table", ("a", "b"))
+        [group] = column["groups"]
+        assert group["key"] == ("country = fr" if "country" in frame.columns else "")
+        assert [row[0] for row in group["rows"]] == [[a, b] for a in ("false", "true") for b in ("false", "true")]
+        assert group["rows"][3][1:] == pytest.approx([2, 2, 2, 0.5, 0.5, 0.5])
+        assert group["rows"][0][5:] == [None, None]  # nobody has the first value
 
 
 def test_only_what_was_counted_is_there(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import pickle
 
@@ -9,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import ldp_plots
 from ldp_core import (
     BlockHadamardResponse,
     Domain,
@@ -29,6 +31,7 @@ from ldp_core import (
     ratio,
     usual_question,
 )
+from ldp_core.engine import view_of
 from ldp_core.estimates import joint
 from ldp_core.mechanisms.oracles.hadamard_response import HadamardResponse
 
@@ -151,7 +154,29 @@ def test_without_noise_it_is_the_table_itself():
         {"x": "b", "y": False, "n": 100},
     ]
     assert pickle.loads(pickle.dumps(table)) == table
-    assert "a, true" in table.plot().to_json()
+
+
+def test_the_picture_has_every_interval():
+    """A map of rates; the same of a frame, of rows of any order of columns before the values, and of a file."""
+    names = ("truth.x", "value")  # names that a chart has, or that mean something in Vega
+    pair = Pair({names[0]: RandomizedResponse(["a", "b"], epsilon=50.0), names[1]: RandomizedResponse(epsilon=50.0)})
+    few = {names[0]: ["a"] * 40, names[1]: [True] * 10 + [False] * 30}
+    table = pair.estimate(pair.tally(few))
+    assert (table.view.labels, table.view.rate) == (names, "rate")
+    assert view_of(["group", *table.to_arrow().column_names]) == table.view
+    assert view_of(["count", "rate", "n"]) is None
+    drawn = [table.plot(truth={"a, true": 10, "b, true": 5}), ldp_plots.estimate(table.to_polars(), confidence=0.95)]
+    for chart, held in zip(drawn, (["1 of 2 intervals"], []), strict=True):
+        made = chart.to_dict()
+        cells = {(c["first"], c["second"]): c for c in next(iter(made["datasets"].values()))}
+        assert cells["a", "true"]["text"] == "25.0%\n±0.0"
+        assert [cells["a", "true"][end] for end in ("low", "high")] == pytest.approx([10, 10])
+        assert (cells["b", "true"]["text"], cells["b", "true"]["rate_low"]) == ("?", None)  # nobody has b
+        tooltip = made["layer"][0]["encoding"]["tooltip"]
+        assert [one.get("title", one["field"]) for one in tooltip[:4]] == [*names, "rate", "rate_low"]
+        assert all(any(words in line for line in made["title"]["subtitle"]) for words in held)
+    windows = table.to_polars().with_columns(window_start=dt.date(2024, 1, 1))
+    assert "a, false" in ldp_plots.windows(windows).to_json()
 
 
 def test_of_a_population():
