@@ -5,6 +5,7 @@ LdpReadParquet: files -> Arrow batches, for the others     LdpWriteEstimates: ro
 LdpPerturb: rows -> rows of reports
 LdpEstimate: rows, of reports or of values -> rows of answers to any question
 LdpCompare: rows of reports -> rows of differences between each window and the one before
+LdpTable, LdpPrivateTable: rows, of reports or of values -> rows of pairs of values of two columns
 LdpHistogram: rows of reports -> `HistogramRow`            LdpPrivateHistogram: rows -> `HistogramRow`, in one step
 LdpBoundContributions, LdpDeduplicate, LdpPrivacyLedger: rows -> those of them that may be perturbed
 
@@ -20,7 +21,7 @@ from typing import Any, ClassVar
 from typing_extensions import override
 
 from ldp_beam.estimates.comparing import Compare
-from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram
+from ldp_beam.estimates.transforms import Estimate, Histogram, PrivateHistogram, PrivateTable, Table
 from ldp_beam.io.estimates import WriteEstimates
 from ldp_beam.io.files import ReadCsv, ReadNdjson, ReadParquet
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
@@ -38,9 +39,11 @@ __all__ = [
     "LdpPerturb",
     "LdpPrivacyLedger",
     "LdpPrivateHistogram",
+    "LdpPrivateTable",
     "LdpReadCsv",
     "LdpReadNdjson",
     "LdpReadParquet",
+    "LdpTable",
     "LdpWriteEstimates",
 ]
 
@@ -128,6 +131,30 @@ class LdpHistogram(_Estimate, makes=Histogram):
 
 class LdpPrivateHistogram(_Estimate, makes=PrivateHistogram):
     """`LdpPerturb` and `LdpHistogram` in one step: from rows of raw values; reports never leave memory."""
+
+
+class LdpTable(LdpTransform, makes=Table):
+    """How many rows have each pair of values of two columns, and the rate of the second, from rows of reports.
+
+    Raises:
+        ParameterError, PlanError: bad arguments, reports that have no table, or columns that the rows do not have.
+
+    >>> import apache_beam as beam
+    >>> coin = {"mechanism": "randomized_response", "epsilon": 50.0, "domain": [False, True]}  # hardly any noise
+    >>> with beam.Pipeline("FnApiRunner") as p:
+    ...     reports = p | beam.Create([beam.Row(old=i < 2, crashed=i == 0) for i in range(4)])
+    ...     table = reports | LdpTable(first="old", second="crashed", plan={"columns": {"old": coin, "crashed": coin}})
+    ...     _ = table | beam.Map(lambda r: r.old and r.crashed and print(round(r.count), round(r.rate, 2)))
+    1 0.5
+    """
+
+
+class LdpPrivateTable(LdpTransform, makes=PrivateTable):
+    """`LdpPerturb` and `LdpTable` in one step: from rows of raw values; reports never leave memory."""
+
+    @override
+    def perturbs(self) -> Mapping[str, Mechanism]:
+        return {self.read[name]: self.read["plan"][self.read[name]] for name in ("first", "second")}
 
 
 class LdpCompare(_Estimate, makes=Compare):

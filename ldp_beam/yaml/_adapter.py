@@ -96,7 +96,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
         fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
-            columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
+            columns = [self.read.get(name) for name in ("column", "first", "second", "id", "record", "event_time")]
             _check_columns([*columns, *self.read.get("by", ())], self.perturbs(), fields)
         row = None if are_batches else self.type_of_rows(pcoll, fields)
         out = pcoll | "Ldp" >> self._transform

@@ -171,11 +171,12 @@ def _heat_map(
     shown = []
     for record, count in zip(records, counts, strict=True):
         rate, low, high = (finite(record[f"{view.rate}{end}"]) for end in ("", "_low", "_high"))
-        known = None not in (rate, low, high)
-        written = f"{rate:.1%}\n±{50 * (high - low):.1f}" if known else "?"
-        cell = {"first": text_of(record[first]), "second": text_of(record[second]), "known": known, "text": written}
+        half = None if low is None or high is None else (high - low) / 2
+        written = "?" if rate is None or half is None else f"{rate:.1%}\n±{100 * half:.1f}"
+        cell = {"first": text_of(record[first]), "second": text_of(record[second]), "text": written}
         shown.append({**cell, "rate": rate, "rate_low": low, "rate_high": high, **count})
-    most = min(max([0.01, *(cell["rate"] for cell in shown if cell["known"])]), 1.0)
+    unknown = [cell["text"] == "?" for cell in shown]
+    most = min(max([0.01, *(cell["rate"] for cell in shown if cell["text"] != "?")]), 1.0)
     names = [alt.Tooltip("first:N", title=first), alt.Tooltip("second:N", title=second)]
     numbers = [
         f"{end}:Q" for end in ("rate", "rate_low", "rate_high", *_ENDS, *(("truth",) if "truth" in counts[0] else ()))
@@ -188,8 +189,8 @@ def _heat_map(
     color = alt.Color(
         "rate:Q", scale=alt.Scale(domain=[0, most], clamp=True), legend=alt.Legend(format="~%", gradientLength=140)
     )
-    cells = base.transform_filter("datum.known").mark_rect().encode(color=color)
-    strong = f"datum.known && datum.rate > {most / 2}"
+    cells = base.transform_filter("datum.text !== '?'").mark_rect().encode(color=color)
+    strong = f"datum.text !== '?' && datum.rate > {most / 2}"
     faint, on = (
         base.transform_filter(f"{sign}({strong})").mark_text(style=style, lineBreak="\n", dy=-6).encode(text="text:N")
         for sign, style in (("!", "on-faint"), ("", "on-strong"))
@@ -202,7 +203,7 @@ def _heat_map(
     if held:
         layers.append(base.transform_filter("datum.holds === false").mark_rect(style="miss", filled=False))
         notes.append(f"{sum(held)} of {len(held)} intervals of counts hold the truth")
-    if not all(cell["known"] for cell in shown):
+    if any(unknown):
         notes.append("?: nobody knows, too few have the value")
     size = {"width": alt.Step(_CELL), "height": alt.Step(38)}
     return alt.layer(*layers).properties(**size, title=heading(title or f"{first} and {second}", notes))

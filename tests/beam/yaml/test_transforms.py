@@ -343,7 +343,7 @@ def test_the_providers_describe_their_arguments():
     assert set(provider.provided_transforms()) == {
         *("LdpPerturb", "LdpBoundContributions", "LdpDeduplicate", "LdpPrivacyLedger"),
         *("LdpReadCsv", "LdpReadNdjson", "LdpReadParquet", "LdpWriteEstimates"),
-        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram", "LdpCompare"),
+        *("LdpEstimate", "LdpHistogram", "LdpPrivateHistogram", "LdpTable", "LdpPrivateTable", "LdpCompare"),
     }
     kinds = beam.portability.api.schema_pb2
     for name in provider.provided_transforms():
