@@ -174,7 +174,7 @@ def _plain(declared: Any) -> Any:
 
 _ARGS = re.compile(r"\nArgs:\n((?:    .*\n?|\n(?=    ))+)")
 _ENTRY = re.compile(r"^    ([\w, ]+): (.*(?:\n {8}.*)*)", re.MULTILINE)
-_SEE = re.compile(r"see `(\w+)`")
+_SEE = re.compile(r"see `(?:ldp_core\.)?(\w+)`")
 
 
 def _described(cls: type) -> dict[str, str]:
