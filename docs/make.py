@@ -59,7 +59,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "ordered",
             "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf",
         ),
-        "Tables": ("tables", "Pair Table TableEstimate"),
+        "Tables": ("tables", "Pair Table TableEstimate fit_tables FittedTables"),
         "Weights": (
             "weights",
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",

@@ -26,6 +26,7 @@ from ldp_core.estimates.change import changes
 from ldp_core.estimates.comparison import Comparison, compare
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
+from ldp_core.estimates.fitted import FittedTables, fit_tables
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.joint import Pair, Table, TableEstimate
@@ -108,6 +109,7 @@ __all__ = [
     "Domain",
     "DomainError",
     "DtypeError",
+    "FittedTables",
     "FrequencyOracle",
     "HadamardCountMeanSketch",
     "HadamardResponse",
@@ -184,6 +186,7 @@ __all__ = [
     "consistent",
     "estimates_metadata",
     "expected_error",
+    "fit_tables",
     "linear_fit",
     "parallel_epsilon",
     "pool",
