@@ -197,7 +197,7 @@ def _heat_map(
     )
     notes = [
         _about(n, confidence, population),
-        f"of those with each {first}, the share with each {second}, and half of its interval",
+        f"of those with each {first}, the share with each value of {second}, and half of its interval",
     ]
     layers, held = [cells, faint, on], [cell["holds"] for cell in shown if cell.get("holds") is not None]
     if held:

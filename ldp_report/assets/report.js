@@ -148,7 +148,7 @@
       el("tbody", {}, values(0).map((a) => el("tr", {}, el("th", { scope: "row" }, name(a)), values(1).map((b) => cell(cells.get(JSON.stringify([a, b])))))))));
     const interval = column.confidence ? `${digits(100 * column.confidence)} % from – to` : "from – to";
     const rows = group.rows.map(([[a, b], count, low, high, rate, least, greatest]) => [name(a), name(b), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]);
-    const about = `${caption}. Of those with each ${first}, the share with each ${second}, and half of its interval.`;
+    const about = `${caption}. Of those with each ${first}, the share with each value of ${second}, and half of its interval.`;
     return el("div", {}, el("p", { class: "quiet" }, about), map, el("details", {}, el("summary", {}, "The numbers"), table(caption, [first, second, "reports", interval, "rate", "rate from – to"], rows, 2)));
   }
 
