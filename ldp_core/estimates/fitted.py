@@ -40,6 +40,12 @@ class FittedTables:
 
     Attributes:
         values: of each column, by its name.
+
+    >>> from ldp_core import Pair, RandomizedResponse
+    >>> pair = Pair({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
+    >>> tally = pair.tally({"late": [True, False, False, False], "paid": [True, True, True, False]})
+    >>> fit_tables([pair.estimate(tally)]).table("paid")["frequency"].to_numpy().round(3).tolist()
+    [0.25, 0.75]
     """
 
     values: dict[str, pa.Array]
@@ -57,12 +63,6 @@ class FittedTables:
 
         Raises:
             ParameterError: no such columns, one twice, or a table of more than 2^24 cells.
-
-        >>> from ldp_core import Pair, RandomizedResponse
-        >>> pair = Pair({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
-        >>> tally = pair.tally({"late": [True, False, False, False], "paid": [True, True, True, False]})
-        >>> fit_tables([pair.estimate(tally)]).table("paid")["frequency"].to_numpy().round(3).tolist()
-        [0.25, 0.75]
         """
         if not names or len({*names}) < len(names) or not {*names} <= {*self.values}:
             raise ParameterError(f"expected one or more of the columns {[*self.values]}, each once, got {[*names]}")
