@@ -371,7 +371,7 @@ class PrivacyPlan(PlanForms):
 
     def sql(
         self,
-        column: str,
+        column: str | tuple[str, str],
         table: str,
         *,
         dialect: Dialect = "duckdb",
@@ -379,13 +379,14 @@ class PrivacyPlan(PlanForms):
         by: Sequence[str] = (),
         confidence: float = 0.95,
     ) -> str:
-        """A query that makes a histogram of a column of reports in a database which knows nothing of this package.
+        """A query that makes a histogram of a column of reports, or a table of two, in a database: it needs no Python.
 
         Of randomized response and of mechanisms whose reports are a bit per value. Columns of the answer: those of
-        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them.
+        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them. Of two
+        columns the values are under the columns' names, as in ``frame.ldp.table``; rates with intervals need Python.
 
         Args:
-            column: one that the plan perturbs.
+            column: one that the plan perturbs, or two.
             table: what stands after FROM, as it stands there: ``reports``, ``read_parquet('reports.parquet')``.
             dialect: ``"duckdb"`` or ``"bigquery"``. (The tests run the first and parse the second.)
             packed: whether bits are in 64-bit words, as ``perturb(..., packed=True)`` has them: files of
@@ -403,9 +404,11 @@ class PrivacyPlan(PlanForms):
         >>> [line.strip() for line in plan.sql("crashed", "reports").splitlines()[2:4]]
         ['count_if("crashed" = FALSE),', 'count_if("crashed" = TRUE)']
         """
-        from ldp_core.plans.sql import histogram_sql
+        from ldp_core.plans.sql import histogram_sql, table_sql
 
         refuse_keys_in(self.columns.keys() & set(by), "the plan")
+        if not isinstance(column, str):
+            return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
 
     def registry_entry(self) -> str:

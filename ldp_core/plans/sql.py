@@ -1,4 +1,4 @@
-"""A histogram in SQL: for those who have the reports in a database, and nothing of this package.
+"""A histogram or a table in SQL: for those who have the reports in a database, and nothing of this package.
 
 The query is that of `FrequencyOracle.debias`, with the mechanism's numbers written into it: how many of n reports
 support a value, (support - n q) / (p - q), its standard error, and the score interval.
@@ -7,13 +7,14 @@ support a value, (support - n q) / (p - q), its standard error, and the score in
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
+from ldp_core.estimates.joint import Pair
 from ldp_core.inputs.domain import Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -36,46 +37,138 @@ def histogram_sql(
     confidence: float,
 ) -> str:
     """`PrivacyPlan.sql` of one column."""
-    if dialect not in get_args(Dialect):
-        raise ParameterError(f"dialect must be one of {list(get_args(Dialect))}, got {dialect!r}")
-    z = z_score(check_open("confidence", confidence))
+    say = _Writer(dialect, packed, by)
     m = _checked(mechanism, column)
     q, a, b = (float(np.max(rate)) for rate in m.rates[:3])
-    shift = z * b / 2
-    name = _name(column, dialect)
-    count = "count_if" if dialect == "duckdb" else "countif"
-    supports = ",\n    ".join(f"{count}({test})" for test in _supports(m, name, dialect, packed))
-    labels = ", ".join(_literal(label, dialect) for label in m.domain.arrow_values.to_pylist())
-    values = "{0}[position]" if dialect == "duckdb" else "{0}[ORDINAL(position)]"
-    positions = (
-        f"unnest(range(1, {m.domain.size + 1})) AS t(position)"
-        if dialect == "duckdb"
-        else f"UNNEST(GENERATE_ARRAY(1, {m.domain.size})) AS position"
+    estimates = f"""\
+  SELECT {say.groups}n, position, {say.at(say.labels(m), "position")} AS value,
+    ({say.at("supports", "position")} - n * {q!r}) / {m.rates.difference!r} AS estimate
+  FROM counted CROSS JOIN {say.positions(m, "position")}"""  # noqa: S608 (as in `_query`)
+    counts = {"supports": [f"{say.count}({test})" for test in say.supports(m, column)]}
+    return _query(say, table, confidence, counts, estimates, (f"n * {a!r}", b), {"value": "value"}, ["position"])
+
+
+def table_sql(
+    columns: Mapping[str, Mechanism],
+    names: tuple[str, str],
+    table: str,
+    *,
+    dialect: Dialect,
+    packed: bool,
+    by: Sequence[str],
+    confidence: float,
+) -> str:
+    """`PrivacyPlan.sql` of two columns: counts of pairs, as `ldp_core.estimates.joint` has them."""
+    pair = Pair(columns, names)
+    say = _Writer(dialect, packed, by)
+    one, two = (_checked(m, name) for m, name in zip(pair.mechanisms, pair.names, strict=True))
+    (p1, v0, d1), (p2, w0, d2) = (
+        (float(np.max(q)), float(np.max(a)), diff) for q, a, _, diff in (one.rates, two.rates)
     )
-    groups = "".join(f"{_name(key, dialect)}, " for key in by)
-    grouped = f"\n  GROUP BY {groups[:-2]}" if by else ""
-    inside = f"{b!r} * estimate + {shift**2!r}"
+    v1, w1 = (1 + float(np.max(m.rates[1] + m.rates[2])) for m in (one, two))
+    first, second = (say.supports(m, name) for m, name in zip((one, two), pair.names, strict=True))
+    counts = {
+        "firsts": [f"{say.count}({test})" for test in first],
+        "seconds": [f"{say.count}({test})" for test in second],
+        "pairs": [f"{say.count}({test} AND {other})" for test in first for other in second],
+    }
+    f, g = say.at("firsts", "i"), say.at("seconds", "j")
+    both = say.at("pairs", f"(i - 1) * {two.domain.size} + j")
+    estimates = f"""\
+  SELECT {say.groups}n, i, j, {say.at(say.labels(one), "i")} AS first_value,
+    {say.at(say.labels(two), "j")} AS second_value,
+    ({both} - {p2!r} * {f} - {p1!r} * {g} + n * {p1 * p2!r}) / {d1 * d2!r} AS estimate,
+    least(greatest(({f} - n * {p1!r}) / {d1!r}, 0), n) * {(v1 - v0) * w0!r}
+      + least(greatest(({g} - n * {p2!r}) / {d2!r}, 0), n) * {v0 * (w1 - w0)!r} + n * {v0 * w0!r} AS noise
+  FROM counted CROSS JOIN {say.positions(one, "i")} CROSS JOIN {say.positions(two, "j")}"""  # noqa: S608
+    values = dict(zip(("first_value", "second_value"), pair.names, strict=True))
+    noise = "noise", (v1 - v0) * (w1 - w0) - 1
+    return _query(say, table, confidence, counts, estimates, noise, values, ["i", "j"])
+
+
+class _Writer:
+    """Words of a dialect."""
+
+    def __init__(self, dialect: Dialect, packed: bool, by: Sequence[str]) -> None:
+        if dialect not in get_args(Dialect):
+            raise ParameterError(f"dialect must be one of {list(get_args(Dialect))}, got {dialect!r}")
+        self.dialect, self.packed = dialect, packed
+        self.count = "count_if" if dialect == "duckdb" else "countif"
+        self.groups = "".join(f"{self.name(key)}, " for key in by)
+
+    def name(self, name: str) -> str:
+        """A column's name."""
+        if self.dialect == "duckdb":
+            return '"' + name.replace('"', '""') + '"'
+        return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
+
+    def literal(self, label: Label) -> str:
+        """A label."""
+        if isinstance(label, str):
+            quoted = "'" + label.replace("'", "''") + "'"
+            return quoted if self.dialect == "duckdb" else json.dumps(label, ensure_ascii=False)
+        return str(label).upper()
+
+    def labels(self, m: FrequencyOracle) -> str:
+        """The values of a domain, as an array."""
+        return f"[{', '.join(map(self.literal, m.domain.arrow_values.to_pylist()))}]"
+
+    def at(self, array: str, position: str) -> str:
+        """An entry of an array, counted from 1."""
+        return f"{array}[{position}]" if self.dialect == "duckdb" else f"{array}[ORDINAL({position})]"
+
+    def positions(self, m: FrequencyOracle, name: str) -> str:
+        """A table of the positions of a domain's values, in a column of this name."""
+        if self.dialect == "duckdb":
+            return f"unnest(range(1, {m.domain.size + 1})) AS t{'' if name == 'position' else f'_{name}'}({name})"
+        return f"UNNEST(GENERATE_ARRAY(1, {m.domain.size})) AS {name}"
+
+    def supports(self, m: FrequencyOracle, column: str) -> list[str]:
+        """For each value: whether a report supports it."""
+        name = self.name(column)
+        if isinstance(m.reports, Value):
+            return [f"{name} = {self.literal(label)}" for label in m.domain.arrow_values.to_pylist()]
+        if not self.packed:
+            return [self.at(name, str(k + 1)) for k in range(m.domain.size)]
+        return [f"({self.at(name, str(k // 64 + 1))} >> {k % 64}) & 1 = 1" for k in range(m.domain.size)]
+
+
+def _query(
+    say: _Writer,
+    table: str,
+    confidence: float,
+    counts: dict[str, list[str]],
+    estimates: str,
+    noise: tuple[str, float],
+    values: dict[str, str],
+    order: Sequence[str],
+) -> str:
+    """Counts, estimates with the variance ``noise[0] + noise[1] * estimate``, and their score intervals."""
+    z = z_score(check_open("confidence", confidence))
+    of_nobody, b = noise
+    shift = z * b / 2
+    grouped = f"\n  GROUP BY {say.groups[:-2]}" if say.groups else ""
+    arrays = "".join(
+        ",\n    ".join([f", [\n    {tests[0]}", *tests[1:]]) + f"\n  ] AS {name}" for name, tests in counts.items()
+    )
+    shown = ", ".join(name if name == column else f"{name} AS {say.name(column)}" for name, column in values.items())
     return f"""\
 WITH counted AS (
-  SELECT {groups}count(*) AS n, [
-    {supports}
-  ] AS supports
+  SELECT {say.groups}count(*) AS n{arrays}
   FROM {table}{grouped}
 ), estimates AS (
-  SELECT {groups}n, position, {values.format(f"[{labels}]")} AS value,
-    ({values.format("supports")} - n * {q!r}) / {m.rates.difference!r} AS estimate
-  FROM counted CROSS JOIN {positions}
+{estimates}
 ), intervals AS (
-  SELECT *, sqrt(n * {a!r} + {b!r} * least(greatest(estimate, 0), n)) AS standard_error,
+  SELECT *, sqrt({of_nobody} + {b!r} * least(greatest(estimate, 0), n)) AS standard_error,
     estimate + {z * shift!r} AS middle,
-    {z!r} * sqrt(greatest(n * {a!r} + {inside}, 0)) AS half
+    {z!r} * sqrt(greatest({of_nobody} + {b!r} * estimate + {shift**2!r}, 0)) AS half
   FROM estimates
   WHERE n > 0
 )
-SELECT {groups}value, estimate AS count, standard_error, middle - half AS low, middle + half AS high,
+SELECT {say.groups}{shown}, estimate AS count, standard_error, middle - half AS low, middle + half AS high,
   estimate / n AS frequency, n
 FROM intervals
-ORDER BY {groups}position
+ORDER BY {say.groups}{", ".join(order)}
 """  # noqa: S608 (names and labels are quoted, and the table is the caller's own SQL)
 
 
@@ -90,27 +183,3 @@ def _checked(mechanism: Mechanism, column: str) -> FrequencyOracle:
     if any(len(np.unique(rate)) > 1 for rate in mechanism.rates[:3]):
         raise ParameterError(f"column {column!r} has p and q of its own for each value: estimate it in Python")
     return mechanism
-
-
-def _supports(m: FrequencyOracle, name: str, dialect: Dialect, packed: bool) -> list[str]:
-    """For each value: whether a report supports it."""
-    if isinstance(m.reports, Value):
-        return [f"{name} = {_literal(label, dialect)}" for label in m.domain.arrow_values.to_pylist()]
-    entry = "{0}[{1}]" if dialect == "duckdb" else "{0}[ORDINAL({1})]"
-    if not packed:
-        return [entry.format(name, k + 1) for k in range(m.domain.size)]
-    return [f"({entry.format(name, k // 64 + 1)} >> {k % 64}) & 1 = 1" for k in range(m.domain.size)]
-
-
-def _name(name: str, dialect: Dialect) -> str:
-    """A column's name."""
-    if dialect == "duckdb":
-        return '"' + name.replace('"', '""') + '"'
-    return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
-
-
-def _literal(label: Label, dialect: Dialect) -> str:
-    """A label."""
-    if isinstance(label, str):
-        return json.dumps(label, ensure_ascii=False) if dialect == "bigquery" else "'" + label.replace("'", "''") + "'"
-    return str(label).upper()

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, Keyed, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import (
+    Domain,
+    Keyed,
+    LocalHashing,
+    Pair,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from ldp_core.plans import sql
 
 from ...cases import each
@@ -70,6 +84,38 @@ def test_signed_words_groups_other_values_and_hard_labels():
         numbers = expected(m, made.filter(pa.array(group == k)), 0.8)
         assert mine["value"].tolist() == list(m.domain.texts)
         assert max(differences(mine, numbers).values()) < 1e-9
+
+
+def test_duckdb_makes_our_table_of_two_columns():
+    labels = ["o'hara", "{a}", "c"]
+    kinds = {
+        "RR": RandomizedResponse([1, 2], epsilon=1.0),
+        "SUE": UnaryEncoding(["x", "y"], epsilon=1.5, variant="symmetric"),
+        "OUE": UnaryEncoding(labels, epsilon=1.0),
+        "SS": SubsetSelection(range(70), epsilon=2.0),
+    }
+    for first, second in itertools.permutations(kinds, 2):
+        columns = {"a a": kinds[first], 'b"b': kinds[second]}
+        pair, plan = Pair(columns), PrivacyPlan(columns)
+        for packed in (False, True):
+            reports = {c: m.perturb(drawn_from(m), packed=packed, randomness=keyed(c)) for c, m in columns.items()}
+            stored = {c: r.dictionary_decode() if pa.types.is_dictionary(r.type) else r for c, r in reports.items()}
+            text = plan.sql(("a a", 'b"b'), "reports", packed=packed, confidence=0.9)
+            answer = run(text, reports=pa.table(stored))
+            mine = pair.estimate(pair.tally(reports), confidence=0.9).to_arrow().to_pydict()
+            assert list(answer) == [*columns, *NUMBERS]
+            for column in (*columns, "n"):
+                assert answer[column] == mine[column]
+            for column in NUMBERS[:-1]:
+                assert np.abs(np.array(answer[column]) / mine[column] - 1).max() < 1e-9, (first, second, column)
+            if sqlglot := pytest.importorskip("sqlglot"):
+                sqlglot.parse_one(plan.sql(("a a", 'b"b'), "t", dialect="bigquery", packed=packed), dialect="bigquery")
+    with pytest.raises(ParameterError, match="tally it in Python"):
+        PrivacyPlan({"a": kinds["RR"], "b": LocalHashing(labels, epsilon=1.0)}).sql(("a", "b"), "reports")
+
+
+def keyed(column):
+    return Keyed(Secret.from_seed(1), range(3000), column=column)
 
 
 def test_text_is_compared_and_no_reports_are_no_rows():
