@@ -49,13 +49,16 @@ of (*) by less than 1e-4 of it for any mechanism, and by less than 1e-3 for two 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import partial
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from ldp_core.accounting.binomials import ERROR, pmf, spread
+from ldp_core.accounting.sums import divergence_of_sums, sums
 from ldp_core.arrays.types import F64
 
 NONE = 50.0
@@ -127,14 +130,30 @@ def amplified(epsilon: float, n: int, delta: float, levels: Iterable[Levels] = (
     if epsilon >= NONE or delta < FINEST:
         return epsilon
     n = min(n, MOST)
-    general = _least(clones(epsilon), n, delta, epsilon)
+    general = least(Curve(clones(epsilon), n, delta), delta, epsilon)
     bounds = []
     for pair in levels:
         bound = general
         for reduction in two_levels(epsilon, pair):
-            bound = _least(reduction, n, delta, bound)
+            bound = least(Curve(reduction, n, delta), delta, bound)
         bounds.append(bound)
     return max(bounds, default=general)
+
+
+def amplified_sums(p: float, q: float, n: int, delta: float, known: float) -> float:
+    """The least epsilon on the grid that is proved for sums of bits, see `ldp_core.accounting.sums`; or ``known``.
+
+    >>> round(amplified_sums(0.75, 0.25, 1000, 1e-6, 2.2), 3)
+    0.21
+    """
+    if known >= NONE or delta < 1e-100:
+        return known
+    found = 0.0
+    for one, other in product(sums(p, q, min(n, MOST), delta), repeat=2):
+        curve = partial(divergence_of_sums, one, other, delta=delta)
+        if curve(found) > delta:
+            found = least(curve, delta, known)
+    return found
 
 
 def closed_form(epsilon: float, n: int, delta: float) -> float:
@@ -175,13 +194,12 @@ def _index(epsilon: float) -> int:
     return (exponent - 1 - _LEAST) * _STEPS + math.ceil((2 * mantissa - 1) * _STEPS)
 
 
-def _least(reduction: Reduction, n: int, delta: float, known: float) -> float:
+def least(curve: Callable[[float], float], delta: float, known: float) -> float:
     """The first point of the grid at which delta is enough; or ``known``, at which it is, if that is less.
 
     Delta falls with epsilon. Its logarithm is interpolated, and each guess is moved a little towards the end of the
     bracket that stayed, so that both ends move.
     """
-    curve = Curve(reduction, n, delta)
 
     def excess(i: int) -> float:
         return math.log(curve(_point(i)) / delta)

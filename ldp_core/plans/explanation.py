@@ -115,19 +115,20 @@ def _spends(mechanism: Mechanism) -> str:
 def shuffled(columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, delta: float, *, rows: bool) -> float:
     """`PrivacyPlan.shuffled`; ``epsilon`` is that of a record.
 
-    Without the rows, what is seen is made of one shuffled pile of reports for each column, and of one for all columns
-    of which a record answers one: their epsilons and their deltas add up. It is made of the shuffled rows as well.
+    Without the rows, what is seen is made of one tally of reports for each column, and of one shuffled pile for all
+    columns of which a record answers one: their epsilons and their deltas add up. It is made of the shuffled rows as
+    well.
     """
     n, delta = check_integer("n", n, low=1), check_open("delta", delta)
     alone = [m for m in columns.values() if not isinstance(m, DrawnColumn)]
     if len(columns) == len(alone) == 1:
-        return alone[0].shuffled(n, delta)
+        return alone[0].shuffled(n, delta, rows=rows)
     whole = shuffled_epsilon(float_above(epsilon), n, delta)
     if rows:
         return whole
     drawn = max((m.epsilon for m in columns.values() if isinstance(m, DrawnColumn)), default=None)
     part = math.nextafter(delta / (len(alone) + (drawn is not None)), 0.0)
-    spent = [m.shuffled(n, part) for m in alone]
+    spent = [m.shuffled(n, part, rows=False) for m in alone]
     if drawn is not None:
         spent.append(shuffled_epsilon(drawn, n, part))
     return min(float_above(sum(map(Fraction, spent), Fraction(0))), whole)
@@ -143,8 +144,10 @@ def _promises(
     if total is not None:
         lines.append(promise("all reports of a person", check_epsilon("total", total), values=values))
     if delta is not None:
-        after = shuffled(columns, epsilon, n, delta, rows=False)
-        lines.append(promise(f"histograms of {n:,} shuffled records", after, values=values, delta=delta))
+        seen, summed = (shuffled(columns, epsilon, n, delta, rows=rows) for rows in (True, False))
+        if seen > summed:
+            lines.append(promise(f"{n:,} shuffled records", seen, values=values, delta=delta))
+        lines.append(promise(f"histograms of {n:,} shuffled records", summed, values=values, delta=delta))
     return lines
 
 

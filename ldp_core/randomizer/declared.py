@@ -69,6 +69,11 @@ class DeclaredMechanism(Declared, Tallier):
         """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""
 
     @property
+    def independent_bits(self) -> tuple[float, float] | None:
+        """(p, q), if a report is a bit a value, drawn apart: 1 with probability p for the value, else q."""
+        return None
+
+    @property
     def two_levels(self) -> Sequence[Levels]:
         """Of a mechanism of two levels, what there is between two values: of each kind of pairs one.
 

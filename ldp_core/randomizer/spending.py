@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ldp_core.accounting.shuffling import amplified
+from ldp_core.accounting.shuffling import amplified, amplified_sums
 from ldp_core.exact.composition import Composing, History, Spent, memoryless
 from ldp_core.exact.probability import log_above
 from ldp_core.parameters import check_integer, check_open
@@ -28,7 +28,7 @@ class Spending(DeclaredMechanism, Composing):
             return math.inf
         return memoryless(history, self.epsilon)
 
-    def shuffled(self, n: int, delta: float) -> float:
+    def shuffled(self, n: int, delta: float, *, rows: bool = True) -> float:
         """What one of n shuffled reports spends: they are (this epsilon, ``delta``)-differentially private.
 
         It assumes that each of n people sends one report, with noise of its own, and that only the reports are seen,
@@ -39,11 +39,13 @@ class Spending(DeclaredMechanism, Composing):
         Args:
             n: number of people, >= 1.
             delta: in (0, 1); well below 1 / n.
+            rows: whether the shuffled reports are seen; False if no more is seen than their tally, say after secure
+                aggregation. That hides more of bit vectors whose bits are drawn apart, such as `UnaryEncoding`.
 
         Returns:
             An upper bound, at most `epsilon`: for any mechanism that of V. Feldman, A. McMillan, K. Talwar, "Hiding
             Among the Clones", FOCS 2021, Theorem 3.2, and a smaller one where `two_levels` are known. Formulas,
-            sources and rounding: `ldp_core.accounting.shuffling`.
+            sources and rounding: `ldp_core.accounting.shuffling`; of tallies of bits `ldp_core.accounting.sums`.
 
         Raises:
             ParameterError: n or delta outside its interval.
@@ -52,7 +54,12 @@ class Spending(DeclaredMechanism, Composing):
         >>> coin, bits = RandomizedResponse(epsilon=1.0), UnaryEncoding(range(16), epsilon=1.0)
         >>> [round(m.shuffled(100_000, delta=1e-6), 4) for m in (coin, bits)]
         [0.0124, 0.0085]
+        >>> wide = UnaryEncoding(range(16), epsilon=10.0, variant="symmetric")
+        >>> [round(wide.shuffled(100_000, delta=1e-9, rows=rows), 3) for rows in (True, False)]
+        [6.387, 0.308]
         """
         n, delta = check_integer("n", n, low=1), check_open("delta", delta)
         epsilon = self.realized_epsilon
-        return min(amplified(epsilon, n, delta, self.two_levels), self.epsilon)
+        bound = min(amplified(epsilon, n, delta, self.two_levels), self.epsilon)
+        bits = None if rows else self.independent_bits
+        return bound if bits is None else amplified_sums(*bits, n, delta, bound)

@@ -112,6 +112,12 @@ class IndependentBits(BitVectors):
     def thresholds(self) -> tuple[int, int]:
         """(p, q) as integers over 2^64: p rounded down, q up."""
 
+    @property
+    @override
+    def independent_bits(self) -> tuple[float, float]:
+        p, q = (float(fraction(t)) for t in self.thresholds)
+        return p, q
+
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """A report supports the values whose bits are 1."""

@@ -154,13 +154,14 @@ N, DELTA = 1_000, 1e-6
 
 def test_one_column_is_its_mechanism():
     plan = PrivacyPlan({"x": WORDS_BITS}, keep=["day"])
-    assert plan.shuffled(N, DELTA) == plan.shuffled(N, DELTA, rows=False) == WORDS_BITS.shuffled(N, DELTA)
+    for rows in (True, False):
+        assert plan.shuffled(N, DELTA, rows=rows) == WORDS_BITS.shuffled(N, DELTA, rows=rows)
 
 
 def test_rows_of_several_columns_are_one_mechanism_of_their_epsilon():
     plan = PrivacyPlan({"x": WORDS_COIN, "y": WORDS_BITS})
     assert plan.shuffled(N, DELTA) == shuffled_epsilon(3.0, N, DELTA)
-    apart = WORDS_COIN.shuffled(N, DELTA / 2) + WORDS_BITS.shuffled(N, DELTA / 2)
+    apart = WORDS_COIN.shuffled(N, DELTA / 2) + WORDS_BITS.shuffled(N, DELTA / 2, rows=False)
     assert plan.shuffled(N, DELTA, rows=False) == pytest.approx(apart, rel=1e-4)
     assert plan.shuffled(N, DELTA, rows=False) < plan.shuffled(N, DELTA)
 
@@ -212,16 +213,22 @@ def percent(words: str) -> list[Fraction]:
 
 
 def test_what_explain_says():
-    """One record; all reports of a person; histograms: each with the guess that Bayes allows, rounded up."""
+    """One record; all reports of a person; shuffled; histograms: each with the guess that Bayes allows, rounded up."""
     plan = PrivacyPlan({"x": WORDS_BITS})
     total = total_epsilon(plan.epsilon, reports=3)
-    record, person, histogram = lines(plan, total=total, delta=DELTA)
+    record, person, pile, histogram = lines(plan, total=total, delta=DELTA)
     assert record.startswith("one record (epsilon 2): odds between two values change at most 7.39-fold")  # e^2 = 7.389
     assert person.startswith("all reports of a person (epsilon 6): odds between two values change at most 404-fold")
-    spent = plan.shuffled(N, DELTA)
+    spent, summed = (plan.shuffled(N, DELTA, rows=rows) for rows in (True, False))
+    assert pile.startswith(f"{N:,} shuffled records (epsilon ")
     assert histogram.startswith(f"histograms of {N:,} shuffled records (epsilon ")
     assert "odds" not in histogram
-    for line, epsilon, delta in ((record, 2.0, 0.0), (person, 6.0, 0.0), (histogram, spent, DELTA)):
+    for line, epsilon, delta in (
+        (record, 2.0, 0.0),
+        (person, 6.0, 0.0),
+        (pile, spent, DELTA),
+        (histogram, summed, DELTA),
+    ):
         without = [0.5, 1 / 16]
         bounds = [best_guess(epsilon, values=d, delta=delta) for d in (2, 16)]
         bounds = [bound for pair in zip(bounds, without, strict=True) for bound in pair]
