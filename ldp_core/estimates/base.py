@@ -34,11 +34,6 @@ if TYPE_CHECKING:
 
 R_co = TypeVar("R_co", covariant=True)
 
-About: TypeAlias = Literal["population", "people"]
-"""Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
-the sample counts; or that of the people themselves who report, so that noise is the only error."""
-
-
 Population: TypeAlias = Literal["many"] | int | None
 """Whom an interval is about.
 

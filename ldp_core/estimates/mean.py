@@ -131,9 +131,7 @@ class MeanEstimate(Question[Mean]):
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        part, some = sampled_part("many" if self.population is None else self.population, n), np.maximum(n, 1)
-        spread = np.maximum(error**2 - mechanism.variance(1) / some, 0)
-        times = np.sqrt((self.repeats or 1) * (1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2))
+        times = np.sqrt(self.repeats or 1) * finite_times(mechanism, self.population, n, error)
         return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
 
     @override
@@ -154,3 +152,11 @@ class MeanEstimate(Question[Mean]):
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
+
+
+def finite_times(mechanism: Any, population: Population, n: I64, error: F64) -> F64:
+    """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
+    part = sampled_part("many" if population is None else population, n)
+    spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0)
+    times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
+    return times
