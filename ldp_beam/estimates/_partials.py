@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
-from ldp_beam.elements.ids import NoiseKey
+from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
@@ -39,6 +39,7 @@ class PartialTallies(RecordsDoFn):
         mechanism: of the reports.
         tallier: that counts them, `Question.tallier`; by default the mechanism.
         windows, event_time, by, dead_letter_tag: see `Estimate`.
+        person: whose the records are: the last part of the keys then, in hexadecimal digits.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PartialTallies(RecordsDoFn):
         event_time: EventTime,
         by: tuple[str, ...],
         dead_letter_tag: str | None,
+        person: IdHash | None = None,
     ) -> None:
         super().__init__(dead_letter_tag)
         self._column = column
@@ -61,6 +63,7 @@ class PartialTallies(RecordsDoFn):
         self._time = event_time if windows is not None else EventTime(None)
         self._odd = None if windows is None or isinstance(windows, GlobalWindows) else OddTimes(event_time)
         self._by = by
+        self._person = person
 
     @abstractmethod
     def natives(self, part: AnyBatch) -> Native:
@@ -112,9 +115,12 @@ class PartialTallies(RecordsDoFn):
     def _keys(self, part: AnyBatch) -> tuple[I64, list[Key]]:
         """The key of each record as a number, int64[n], and the keys that occur."""
         number = np.zeros(len(part), np.int64)
-        if not self._by:
-            return number, [()]
         columns = [part.texts(name) for name in self._by]
+        if self._person is not None:
+            whose, codes = np.unique(self._person.of(part), return_inverse=True)
+            columns.append((codes, [f"{one:x}" for one in whose.tolist()]))
+        if not columns:
+            return number, [()]
         for codes, texts in columns:
             number = np.unique(number * len(texts) + codes, return_inverse=True)[1]
         _, first = np.unique(number, return_index=True)
@@ -136,6 +142,8 @@ class PartialTallies(RecordsDoFn):
             if isinstance(part, Batch):
                 with faults.of(name, "text, number, Boolean or time"):
                     part.texts(name)
+        if self._person is not None:
+            self._person.find_faults(part, faults)
         find_time_faults(part, self._time, faults)
 
 

@@ -146,7 +146,7 @@ class _RowsOfSides(RowsOf):
     """(key, (tally before, tally after)) of a pane to rows."""
 
     @override
-    def process(  # type: ignore[override]
+    def process(
         self, element: _KeyedSides, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, sides = element

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ldp_core.charts.themes import Chart, Theme
+    from ldp_core.estimates.clusters import Persons
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -155,6 +156,23 @@ class Question(Declared, ABC, Generic[R_co]):
             ParameterError: see `check`; or there are no such intervals of this kind of question.
         """
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
+
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
+        """What `of_sums` needs to know of k persons, of whom no other one has a report; those of all are added up.
+
+        Args:
+            mechanism: that made the reports; checked.
+            n: int64[k], how many reports each has.
+            counters: int64[k, counters], of the tally of each.
+
+        Raises:
+            ParameterError: see `of_persons`.
+        """
+        raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
+
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> R_co:
+        """`of_persons`, given the tally of all reports and the `person_sums` of all who sent them."""
+        raise NotImplementedError
 
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.

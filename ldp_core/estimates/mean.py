@@ -10,6 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import (
     Population,
     Question,
@@ -141,14 +142,28 @@ class MeanEstimate(Question[Mean]):
         check_persons_population(self.population)
         weights = mechanism.weights(reports, column=column)
         codes, people = codes_of(persons, len(weights))
-        tally = mechanism.tally(reports, column=column)
+        sums, each, squares = (np.bincount(codes, w, minlength=people)[:, None] for w in (weights, None, weights**2))
+        return self.of_sums(mechanism, mechanism.tally(reports, column=column), Persons.of(sums, each, squares))
+
+    @override
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
+        check_persons_population(self.population)
+        if not hasattr(mechanism, "values"):
+            raise ParameterError(
+                f"a tally of {mechanism.name} does not tell the squares of its reports, which errors by person take: "
+                "count with Hybrid or NOutput, or estimate from the reports themselves, as in Polars"
+            )
+        weights = mechanism.domain.decode(mechanism.values)
+        return Persons.of((counters @ weights)[:, None], n[:, None], (counters @ weights**2)[:, None])
+
+    @override
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        sums, squares, each = (np.bincount(codes, w, minlength=people) for w in (weights, weights**2, None))
-        found, mean = Persons.of([(sums[:, None], each[:, None])]), np.array([alone.mean])
-        bound = each @ (squares - 2 * mean * sums + mean**2 * each)
-        error = alone.standard_error * float(np.sqrt(found.effect(mean, np.array([bound]))[0]))
+        mean = np.array([alone.mean])
+        bound = sums.ms - 2 * mean * sums.wm + mean**2 * sums.mm
+        error = alone.standard_error * float(np.sqrt(sums.effect(mean, bound)[0]))
         z = z_score(self.confidence)
-        reach = student(z, max(found.effective, LEAST_EFFECTIVE) - 1)
+        reach = student(z, max(sums.effective, LEAST_EFFECTIVE) - 1)
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
