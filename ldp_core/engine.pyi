@@ -19,7 +19,7 @@ from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.clusters import Persons
+from ldp_core.estimates.clusters import Persons, unsaid_repeats
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
 from ldp_core.estimates.comparison import Compare, holm, p_values_of
 from ldp_core.estimates.consistency import Consistency
@@ -198,6 +198,7 @@ __all__ = [
     "themed",
     "times",
     "told_of",
+    "unsaid_repeats",
     "utc",
     "view_of",
     "visible",

@@ -22,7 +22,17 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ReportError, Tally
-from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
+from ldp_core.engine import (
+    I64,
+    Native,
+    ReportFormat,
+    check_made_by,
+    refuse_keys,
+    refuse_reports,
+    some_groups,
+    told_of,
+    unsaid_repeats,
+)
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -148,9 +158,17 @@ class PartialTallies(RecordsDoFn):
 
 
 class TallyReports(PartialTallies):
-    """Partial tallies of reports."""
+    """Partial tallies of reports.
+
+    Args:
+        unsaid: whether nobody says how often a person reports, so that reports with keyed noise are refused.
+    """
 
     _checked: pa.Schema | None = None
+
+    def __init__(self, *args: Any, unsaid: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._unsaid = unsaid
 
     @override
     def natives(self, part: AnyBatch) -> Native:
@@ -169,7 +187,9 @@ class TallyReports(PartialTallies):
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
-                check_made_by(schema.field(at), mechanism)
+                made = check_made_by(schema.field(at), mechanism)
+                if self._unsaid and made is not None and made.keyed:
+                    raise unsaid_repeats(name)
             check_reports_of(told, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema

@@ -55,7 +55,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, seconds
+from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, seconds, unsaid_repeats
 
 
 class StreamOptions(TypedDict, total=False):
@@ -157,8 +157,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     with ``private``, that the column holds reports already).
 
     Raises:
-        ParameterError: bad arguments, or a question that the mechanism cannot answer; or, with ``private``, the
-            input is in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+        ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
+            say while the pipeline runs, of a histogram or mean, and neither ``person`` nor the question's ``repeats``
+            nor a `BoundContributions` before; or, with ``private``, the input is in sliding windows, where each record
+            would be perturbed several times: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
@@ -268,31 +270,38 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         }
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
-        return TallyReports(self._column, self._mechanism, self._tallier, **options)
+        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._asks_repeats, **options)
 
     def _repeats(self, pcoll: PCollection[Any]) -> int | None:
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
+
+        Raises:
+            ParameterError: noise is keyed, and nothing says how often.
         """
-        if getattr(self._question, "repeats", 0) is not None:
+        if not self._asks_repeats:
             return None
         bound, keyed = persons_before(pcoll)
-        if bound is None or not (keyed or self.keyed or self._question.population is not None):
-            return None
-        records, windows, event_time = bound
-        same = windows == self._windows and (windows is None or event_time == self._time)
-        return records if same or isinstance(windows, GlobalWindows) else None
+        keyed = keyed or self.keyed or self._mechanism.memoized
+        if bound is not None and (keyed or self._question.population is not None):
+            records, windows, event_time = bound
+            same = windows == self._windows and (windows is None or event_time == self._time)
+            if same or isinstance(windows, GlobalWindows):
+                return records
+        if keyed:
+            raise unsaid_repeats(self._column)
+        return None
+
+    @property
+    def _asks_repeats(self) -> bool:
+        """Whether the question has ``repeats``, and nobody says how many."""
+        return self._person is None and getattr(self._question, "repeats", 0) is None
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
-        repeats = self._repeats(pcoll)
-        if repeats is not None:
-            bounded = copy.copy(self)
-            bounded._question = replace(self._question, repeats=repeats)
-            return bounded.expand(pcoll)
         if self.spends is not None:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, self._names)
@@ -301,6 +310,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
         refuse_perturbed_keys(pcoll, self._by)
+        repeats = self._repeats(pcoll)
+        if repeats is not None:
+            bounded = copy.copy(self)
+            bounded._question = replace(self._question, repeats=repeats)
+            return bounded.expand(pcoll)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:
@@ -444,7 +458,7 @@ class Histogram(Estimate):
     Args:
         column: of the reports.
         mechanism: that made them.
-        confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
+        confidence, simultaneous, consistency, repeats: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
 
     The other arguments, elements, rows, late records and errors are those of `Estimate`.
@@ -469,9 +483,12 @@ class Histogram(Estimate):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
+        repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        super().__init__(column, mechanism, HistogramEstimate(confidence, simultaneous, consistency), **options)
+        super().__init__(
+            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, None, repeats), **options
+        )
 
 
 class PrivateHistogram(Estimate):
@@ -480,7 +497,7 @@ class PrivateHistogram(Estimate):
     Args:
         column: of the values.
         mechanism: that is to make the reports.
-        confidence, simultaneous, consistency: see `HistogramEstimate`.
+        confidence, simultaneous, consistency, repeats: see `HistogramEstimate`.
 
     >>> from ldp_core import UnaryEncoding
     >>> mechanism = UnaryEncoding(["ios", "android"], epsilon=1.0)
@@ -502,9 +519,10 @@ class PrivateHistogram(Estimate):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
+        repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency)
+        question = HistogramEstimate(confidence, simultaneous, consistency, None, repeats)
         super().__init__(column, mechanism, question, private=True, **options)
 
 

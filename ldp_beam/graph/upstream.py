@@ -149,7 +149,8 @@ def persons_before(pcoll: PCollection[Any]) -> tuple[tuple[int, Any, Any] | None
         while parts[-1].parent is not None:
             parts.append(parts[-1].parent)
         transforms = [part.transform for part in parts]
-        keyed = keyed or any(isinstance(one, DrawsNoise) and one.keyed for one in transforms)
+        draws = [one for one in transforms if isinstance(one, DrawsNoise)]
+        keyed = keyed or any(one.keyed and one.spends is not None for one in draws)  # (and not seeded)
         for one in transforms:
             if isinstance(one, BoundsPersons):
                 return one.bound, keyed

@@ -65,6 +65,15 @@ def check_repeats(name: str, value: int | None) -> int | None:
     return None if value is None else check_integer(name, value, 1)
 
 
+def unsaid_repeats(column: str) -> ParameterError:
+    """To raise where noise is keyed, and nobody says how often a person reports."""
+    return ParameterError(
+        f"column {column!r}: the noise of these reports is keyed, so that several reports of one person share it, and "
+        "intervals of independent reports are too narrow: say repeats=1 if each person is at most once in what is "
+        'estimated (a group, a window), repeats=k if k times, or person="column" where an id is there'
+    )
+
+
 def check_persons_population(population: Population) -> None:
     """Raise `ParameterError` for a population of which persons are not a sample of many."""
     if isinstance(population, int):
