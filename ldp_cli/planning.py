@@ -294,13 +294,14 @@ def size(
     population: Annotated[
         str, typer.Option(metavar="N", help="Of whose share: of many people, or N, of whom they are a sample; or none.")
     ] = "many",
+    repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
     group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
     how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
-    how["population"] = population_of(population)
+    how |= {"population": population_of(population), "repeats": repeats}
     texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:

@@ -387,6 +387,7 @@ class Error(NamedTuple):
         ends: the least and the greatest that a report adds to an estimated count; None: its error is taken for normal.
         finds: of heavy hitters, whether so many reports find a value of such a share, but for beta.
         length: of the interval of numbers, of whose mean it is the error; 0 of a frequency.
+        common: the part of the noise that all reports of a person share.
     """
 
     n_variance: Callable[[float], float]
@@ -395,6 +396,12 @@ class Error(NamedTuple):
     ends: tuple[float, float] | None = None
     finds: Callable[[float, float, float], bool] | None = None
     length: float = 0.0
+    common: float = 0.0
+
+    def repeated(self, reports: int) -> Error:
+        """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
+        part = (1 + (reports - 1) * self.common) / reports
+        return self._replace(n_variance=lambda f: part * self.n_variance(f))
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -512,6 +519,7 @@ def error_of(m: Mechanism) -> Error:
             lambda beta: m.accuracy(n, beta) * math.sqrt(n),
             m.domain.size,
             ends if m.count_term.variance is None else None,
+            common=m.common_noise(keyed=m.memoized),
         )
     if isinstance(m, Numeric):
         low, high = m.value_bounds()

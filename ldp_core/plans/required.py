@@ -24,7 +24,6 @@ from ldp_core.plans.recommend import (
     Values,
     check_asked,
     check_group,
-    error_of,
     of_group,
     part_of,
     resolve,
@@ -104,6 +103,7 @@ def required_n(
     frequency: float | None = None,
     group: float = 1.0,
     population: Population = "many",
+    repeats: int = 1,
 ) -> Needs:
     """The least number of people with which an estimate is within ``margin`` of the truth, but for probability beta.
 
@@ -137,6 +137,10 @@ def required_n(
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
             histogram unless it says more; or N, of a change on either side: then more than N people are refused.
+        repeats: how many reports each person sends, of values that stay, and that many in every group: their noise
+            averages out but for what permanent answers have in common (`Mechanism.common_noise`), and who is in the
+            sample does not. Under keyed noise a person's reports are one: leave it out. What they spend is not
+            ``epsilon``, see `PrivacyPlan.epsilon_of`.
 
     Returns:
         A table, `Need` a row; ``.n``, or ``int`` of it, is the number.
@@ -175,7 +179,14 @@ def required_n(
     """
     check_asked(bound, population)
     asked = _Asked(
-        beta, bound, simultaneous, frequency, check_group(group), population, _change(change, base, power, margin)
+        beta,
+        bound,
+        simultaneous,
+        frequency,
+        check_group(group),
+        population,
+        _change(change, base, power, margin),
+        repeats,
     )
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
@@ -190,7 +201,7 @@ def required_n(
     margin = asked.size(margin)
     rows = []
     for key in _keys(mechanism, domain):
-        error = resolve(key, domain, epsilon)
+        error = asked.error(key, domain, epsilon)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
         rows.append(Need("", _called(key), margin, spent, asked.people(error, margin), asked.wanted))
     rows.sort(key=lambda row: row.n)
@@ -264,6 +275,11 @@ class _Asked(NamedTuple):
     group: float
     population: Population
     change: _Change | None = None
+    repeats: int = 1
+
+    def error(self, key: Any, domain: Values | None = None, epsilon: float | None = None) -> Error:
+        """The error of a mechanism, or of a choice."""
+        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1))
 
     @property
     def wanted(self) -> str:
@@ -357,7 +373,8 @@ class _Asked(NamedTuple):
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
         group = f" A share of {self.group:g} of the people is in the group that is asked about."
-        return f"Asked for: {said}.{'' if self.group == 1 else group}"
+        each = f" Each of them sends {self.repeats} reports."
+        return f"Asked for: {said}.{'' if self.group == 1 else group}{'' if self.repeats == 1 else each}"
 
 
 _MARGIN = 0.01
@@ -377,7 +394,7 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
-        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(error_of(m), wanted)))
+        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(asked.error(m), wanted)))
     most = max(row.n for row in rows)
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "
@@ -401,6 +418,7 @@ def required_epsilon(
     frequency: float | None = None,
     group: float = 1.0,
     population: Population = "many",
+    repeats: int = 1,
 ) -> Needs:
     """The epsilon with which n people suffice for a margin: the inverse of `required_n`.
 
@@ -410,7 +428,7 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, change, base, power, bound, simultaneous, frequency, group, population: see
+        margin, beta, change, base, power, bound, simultaneous, frequency, group, population, repeats: see
             `required_n`.
         n: number of people; of a change, of those before as of those after.
         domain: the values, or how many declared ones; see `recommend`.
@@ -436,25 +454,32 @@ def required_epsilon(
     people = check_integer("n", n, 1)
     sampled_part(population, people)
     asked = _Asked(
-        beta, bound, simultaneous, frequency, check_group(group), population, _change(change, base, power, margin)
+        beta,
+        bound,
+        simultaneous,
+        frequency,
+        check_group(group),
+        population,
+        _change(change, base, power, margin),
+        repeats,
     )
     margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
 
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
-            return asked.suffices(resolve(key, domain, epsilon), margin, people * asked.group * times)
+            return asked.suffices(asked.error(key, domain, epsilon), margin, people * asked.group * times)
 
         found = _least(suffices, closed=_called(key) in CHOICES)
         if found is None:
-            enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST), margin) / asked.group)
+            enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
             hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
         else:
             rows.append(Need("", _called(key), margin, found, people, asked.wanted))
     if not rows:
         raise ParameterError(f"no epsilon suffices: {hopeless[0]}")
     rows.sort(key=lambda row: row.epsilon)
-    note = asked.question(resolve(_keys(mechanism, domain)[0], domain, _LARGEST))
+    note = asked.question(asked.error(_keys(mechanism, domain)[0], domain, _LARGEST))
     if hopeless:
         note += f" Left out, as no epsilon is enough: {'; '.join(hopeless)}."
     return Needs(tuple(rows), "", note, people, rows[0].epsilon)

@@ -6,7 +6,9 @@ from scipy import stats
 
 from ldp_core import (
     Domain,
+    LongitudinalUnaryEncoding,
     ParameterError,
+    PrivacyPlan,
     RandomizedResponse,
     SubsetSelection,
     UnaryEncoding,
@@ -65,6 +67,29 @@ def test_all_shares_together(m, margin):
     """One value has everything, or each has as much: each end fails as seldom as Bonferroni asks."""
     n, d = required_n(m, margin, simultaneous=True, population=None).n, m.domain.size
     assert max(missed(m, n, share, margin, None) for share in (0, 1 / d, 0.5, 1)) <= 0.05 / d
+
+
+def test_people_who_send_several_reports_each():
+    """By the variance of a person's mean; and 4,000 samples of a population miss the margin at most 5 % of the time."""
+    z, rng, m = stats.norm.ppf(0.975), np.random.default_rng(4), RandomizedResponse(epsilon=0.5)
+    lasting = LongitudinalUnaryEncoding(["a", "b"], epsilon_infinity=2.0, epsilon_1=1.0)
+    for mechanism, common in ((m, 0.0), (lasting, lasting.common_noise(keyed=True))):
+        n = required_n(mechanism, 0.003, frequency=0.3, repeats=7).n
+        variance = mechanism.variance(1, 0.3) * (1 + 6 * common) / 7 + 0.3 * 0.7
+        assert n == pytest.approx(z**2 * variance / 0.003**2, rel=0.02)
+    n = required_n(m, 0.05, frequency=0.3, repeats=7).n
+    assert n < required_n(m, 0.05, frequency=0.3).n / 3
+    has = rng.binomial(n, 0.3, 4000)
+    yes = rng.binomial(7 * has, m.p) + rng.binomial(7 * (n - has), m.q)
+    found = (yes / (7 * n) - m.q) / (m.p - m.q)
+    assert 0.03 < np.mean(np.abs(found - 0.3) > 0.05) < 0.06
+    again = required_epsilon("randomized_response", 0.05, n, domain=2, frequency=0.3, repeats=7)
+    assert again.epsilon == pytest.approx(0.5, rel=0.01)
+    assert "sends 7 reports" in again.note
+    plan = PrivacyPlan({"v": m})
+    assert required_n(plan, 0.05, repeats=7).n == required_n(m, 0.05, repeats=7).n < required_n(plan, 0.05).n
+    with pytest.raises(ParameterError, match="repeats must be an integer"):
+        required_n(m, 0.05, repeats=0)
 
 
 @each("frequency", [None, 0.3])
