@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ldp_core.charts.themes import Chart, Theme
-    from ldp_core.estimates.clusters import Persons
-
 R_co = TypeVar("R_co", covariant=True)
 
 Population: TypeAlias = Literal["many"] | int | None
@@ -157,8 +155,8 @@ class Question(Declared, ABC, Generic[R_co]):
         """
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
 
-    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
-        """What `of_sums` needs to know of k persons, of whom no other one has a report; those of all are added up.
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Any:
+        """`Persons` of k persons and all their reports, which `of_sums` takes; those of all persons are added up.
 
         Args:
             mechanism: that made the reports; checked.
@@ -170,7 +168,7 @@ class Question(Declared, ABC, Generic[R_co]):
         """
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
 
-    def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> R_co:
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Any) -> R_co:
         """`of_persons`, given the tally of all reports and the `person_sums` of all who sent them."""
         raise NotImplementedError
 
