@@ -44,7 +44,7 @@ def refuse_panes(windows: WindowFn | None, trigger: TriggerFn | None, lateness: 
         before: windowing of the input.
     """
     if windows is None:
-        windows, trigger, lateness = before.windowfn, before.triggerfn, before.allowed_lateness
+        windows, trigger, lateness = before.windowfn, before.triggerfn, before.allowed_lateness.micros
     is_once = isinstance(trigger or DefaultTrigger(), DefaultTrigger) and not lateness
     if not is_once or not isinstance(windows, NonMergingWindowFn):
         raise ParameterError(

@@ -81,6 +81,8 @@ def test_values_empty_windows_and_bad_ids():
     (rows, letters), _ = run_with_result(estimate.with_exception_handling(), records)
     assert sorted((row.window_start.micros, row.n) for row in rows.elements if row.value) == [(0, 120), (10**7, 0)]
     assert [(letter.column_name, letter.count) for letter in letters.elements] == [("user", 1)]
+    whole = run(ldp_beam.Estimate("crashed", m, private=True, person="user"), records[1:])  # (in the input's window)
+    assert {row.n for row in whole} == {120}
     first = next(row for row in rows.elements if row.n and row.value)
     alone = HistogramEstimate(population="many").result(m, Tally(120, np.array([120, 0]), m.fingerprint))
     assert first.standard_error > alone.standard_errors[0] * 0.9
