@@ -85,7 +85,7 @@ def held(
         yes = said_yes(m, noise, with_value(n, changing, share, generator), n, generator)
         each = np.stack([n - yes, yes], axis=1)
         tally = Tally(int(n.sum()), each.sum(axis=0), m.fingerprint)
-        by_person = many.of_tallies(m, tally, [(n, each)])
+        by_person = many.of_sums(m, tally, many.person_sums(m, n, each))
         found = (by_person,) * 3 if few else (many.result(m, tally), by_person, bound.result(m, tally))
         holds += [one.frequency_low[1] <= share <= one.frequency_high[1] for one in found]
     return holds / runs

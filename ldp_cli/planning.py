@@ -26,7 +26,7 @@ from ldp_cli.printing import (
     show,
     working,
 )
-from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, share, shares_of, values_of
+from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
 from ldp_core import (
     Domain,
     DtypeError,
@@ -291,16 +291,17 @@ def size(
             parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Default: whatever it is."
         ),
     ] = None,
-    about: Annotated[
-        Literal["population", "people"],
-        typer.Option(help="Of whose share: a population's, of which the people are a sample; or their own."),
-    ] = "population",
+    population: Annotated[
+        str, typer.Option(metavar="N", help="Of whose share: of many people, or N, of whom they are a sample; or none.")
+    ] = "many",
+    repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
     group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
-    how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group, "about": about}
+    how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
+    how |= {"population": population_of(population), "repeats": repeats}
     texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:

@@ -33,7 +33,7 @@ from ldp_cli.printing import (
     word,
     working,
 )
-from ldp_cli.values import labels, lines, named, share
+from ldp_cli.values import labels, lines, named, population_of, share
 from ldp_core import (
     InputError,
     Mechanism,
@@ -246,7 +246,7 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
-    how = (confidence, _population(population))
+    how = (confidence, population_of(population))
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
@@ -289,11 +289,6 @@ def _check_window(window: str | None, event_time: str | None) -> None:
         raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
     if window is not None:
         Window.of(window)
-
-
-def _population(text: str | None) -> Any:
-    """Whom intervals are about: a number of people, or a word that the question checks."""
-    return int(text) if text is not None and text.isdecimal() else text
 
 
 def _asked_of_pair(

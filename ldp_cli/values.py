@@ -29,6 +29,15 @@ SYNTAX = (
 """How values are written."""
 
 
+def population_of(text: str | None) -> Any:
+    """Whom intervals are about: a number of people, None, or a word that is checked where it is used.
+
+    >>> population_of("many"), population_of("40000"), population_of("none")
+    ('many', 40000, None)
+    """
+    return int(text) if text is not None and text.isdecimal() else None if text == "none" else text
+
+
 def values_of(text: str) -> int | Domain | Interval | Prefixes:
     """What is asked about: a number of values, or the values.
 

@@ -17,8 +17,9 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, About, Population, z_score
+from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
+from ldp_core.estimates.clusters import Persons, unsaid_repeats
 from ldp_core.estimates.comparison import ANSWER as COMPARISON
 from ldp_core.estimates.comparison import Compare, holm, p_values_of
 from ldp_core.estimates.consistency import Consistency
@@ -95,7 +96,6 @@ __all__ = [
     "RESULTS",
     "SHARE",
     "U64",
-    "About",
     "Ask",
     "Bools",
     "ChangeTimes",
@@ -111,6 +111,7 @@ __all__ = [
     "Made",
     "Native",
     "Nullable",
+    "Persons",
     "PlanTold",
     "Population",
     "ReportFormat",
@@ -197,6 +198,7 @@ __all__ = [
     "themed",
     "times",
     "told_of",
+    "unsaid_repeats",
     "utc",
     "view_of",
     "visible",

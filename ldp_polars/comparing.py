@@ -14,7 +14,7 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import COMPARISON, I64, About, Compare
+from ldp_core.engine import COMPARISON, I64, Compare, Population
 from ldp_polars.columns import dtype_of
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, named
 from ldp_polars.tallying import counts, tally_for
@@ -35,7 +35,7 @@ def compare(
     simultaneous: bool = False,
     anytime: bool | int | None = None,
     same_people: bool | None = None,
-    about: About = "population",
+    population: Population = "many",
     assume_reports: bool = False,
 ) -> Frame:
     """Whether, and by how much, shares and means differ between two frames, between groups, or from window to window.
@@ -52,7 +52,7 @@ def compare(
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
             last that has some. Reports without a time have rows of their own, without a window, compared with nothing.
-        confidence, simultaneous, anytime, same_people, about: see `ldp_core.compare`.
+        confidence, simultaneous, anytime, same_people, population: see `ldp_core.compare`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -75,7 +75,7 @@ def compare(
     >>> found.select("os", "compared_with", "value", pl.col("difference").round(2)).rows()
     [('web', 'ios', False, 0.5), ('web', 'ios', True, -0.5)]
     """
-    asked = Compare(confidence, simultaneous, anytime, same_people, about)
+    asked = Compare(confidence, simultaneous, anytime, same_people, population)
     columns = {n: m for n, m in checked_plan(plan).columns.items() if isinstance(m, (FrequencyOracle, Numeric))}
     if not columns:
         raise PlanError(f"none of the columns {list(plan.columns)} has shares or a mean to compare")

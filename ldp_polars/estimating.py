@@ -30,7 +30,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, collecting
+from ldp_core.engine import Ask, check_open, collecting, unsaid_repeats
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
@@ -437,11 +437,7 @@ def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, question: Qu
     """
     keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
     if keyed and getattr(question, "repeats", 1) is None:
-        raise ParameterError(
-            f"column {name!r}: the noise of these reports is keyed, so that several reports of one person share it, "
-            "and intervals of independent reports are too narrow: say repeats=1 if each person is at most once in "
-            'what is estimated (a group, a window), repeats=k if k times, or person="column" where an id is there'
-        )
+        raise unsaid_repeats(name)
 
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:

@@ -189,7 +189,7 @@ class Results:
                 mechanism,
                 place,
                 anytime=self.live,
-                about="people" if self.population is None else "population",
+                population=self.population,
             )
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)

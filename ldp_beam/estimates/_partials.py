@@ -16,13 +16,23 @@ from typing_extensions import override
 
 from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
-from ldp_beam.elements.ids import NoiseKey
+from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ReportError, Tally
-from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
+from ldp_core.engine import (
+    I64,
+    Native,
+    ReportFormat,
+    check_made_by,
+    refuse_keys,
+    refuse_reports,
+    some_groups,
+    told_of,
+    unsaid_repeats,
+)
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -39,6 +49,7 @@ class PartialTallies(RecordsDoFn):
         mechanism: of the reports.
         tallier: that counts them, `Question.tallier`; by default the mechanism.
         windows, event_time, by, dead_letter_tag: see `Estimate`.
+        person: whose the records are: the last part of the keys then, in hexadecimal digits.
     """
 
     def __init__(
@@ -51,6 +62,7 @@ class PartialTallies(RecordsDoFn):
         event_time: EventTime,
         by: tuple[str, ...],
         dead_letter_tag: str | None,
+        person: IdHash | None = None,
     ) -> None:
         super().__init__(dead_letter_tag)
         self._column = column
@@ -61,6 +73,7 @@ class PartialTallies(RecordsDoFn):
         self._time = event_time if windows is not None else EventTime(None)
         self._odd = None if windows is None or isinstance(windows, GlobalWindows) else OddTimes(event_time)
         self._by = by
+        self._person = person
 
     @abstractmethod
     def natives(self, part: AnyBatch) -> Native:
@@ -112,9 +125,12 @@ class PartialTallies(RecordsDoFn):
     def _keys(self, part: AnyBatch) -> tuple[I64, list[Key]]:
         """The key of each record as a number, int64[n], and the keys that occur."""
         number = np.zeros(len(part), np.int64)
-        if not self._by:
-            return number, [()]
         columns = [part.texts(name) for name in self._by]
+        if self._person is not None:
+            whose, codes = np.unique(self._person.of(part), return_inverse=True)
+            columns.append((codes, [f"{one:x}" for one in whose.tolist()]))
+        if not columns:
+            return number, [()]
         for codes, texts in columns:
             number = np.unique(number * len(texts) + codes, return_inverse=True)[1]
         _, first = np.unique(number, return_index=True)
@@ -136,13 +152,23 @@ class PartialTallies(RecordsDoFn):
             if isinstance(part, Batch):
                 with faults.of(name, "text, number, Boolean or time"):
                     part.texts(name)
+        if self._person is not None:
+            self._person.find_faults(part, faults)
         find_time_faults(part, self._time, faults)
 
 
 class TallyReports(PartialTallies):
-    """Partial tallies of reports."""
+    """Partial tallies of reports.
+
+    Args:
+        unsaid: whether nobody says how often a person reports, so that reports with keyed noise are refused.
+    """
 
     _checked: pa.Schema | None = None
+
+    def __init__(self, *args: Any, unsaid: bool = False, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._unsaid = unsaid
 
     @override
     def natives(self, part: AnyBatch) -> Native:
@@ -161,7 +187,9 @@ class TallyReports(PartialTallies):
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
-                check_made_by(schema.field(at), mechanism)
+                made = check_made_by(schema.field(at), mechanism)
+                if self._unsaid and made is not None and made.keyed:
+                    raise unsaid_repeats(name)
             check_reports_of(told, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema

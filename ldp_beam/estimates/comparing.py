@@ -24,7 +24,7 @@ from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, About
+from ldp_core.engine import I64, Population
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]
@@ -53,7 +53,7 @@ class Compare(Estimate):
         anytime: True if you look again and again, as at early panes, and stop when you like: all panes hold together.
             Or the number of reports of each side at which intervals are to be tightest, in place of 10,000.
         same_people: whether the same people may be in both windows, or their noise is keyed: errors then add up.
-        about: the difference of two populations, ``"population"``, or of the ``"people"`` themselves who report.
+        population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.
 
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
@@ -80,13 +80,13 @@ class Compare(Estimate):
         simultaneous: bool = False,
         anytime: bool | int | None = None,
         same_people: bool | None = None,
-        about: About = "population",
+        population: Population = "many",
         **options: Unpack[StreamOptions],
     ) -> None:
         fixed = window_fn(window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
-        asked: Any = _OfWindows(confidence, simultaneous, anytime, same_people, about)
+        asked: Any = _OfWindows(confidence, simultaneous, anytime, same_people, population)
         both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
         super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
         self._length = fixed.size
@@ -146,7 +146,7 @@ class _RowsOfSides(RowsOf):
     """(key, (tally before, tally after)) of a pane to rows."""
 
     @override
-    def process(  # type: ignore[override]
+    def process(
         self, element: _KeyedSides, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, sides = element

@@ -26,6 +26,7 @@ from ldp_beam.elements.records import RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
+from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
 from ldp_beam.estimates.combine import Doubts, TallyCombineFn
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
@@ -50,10 +51,11 @@ from ldp_core import (
     PrivacyPlan,
     Question,
     TableEstimate,
+    Tally,
     question_of,
     usual_question,
 )
-from ldp_core.engine import I64, Ask, Consistency, Population, check_open, seconds
+from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, seconds, unsaid_repeats
 
 
 class StreamOptions(TypedDict, total=False):
@@ -73,6 +75,7 @@ class EstimateOptions(StreamOptions, total=False):
     accumulation_mode: Any
     fill: Fill | None
     fill_keys: Iterable[Key] | None
+    person: str | None
 
 
 class PrivateOptions(EstimateOptions, total=False):
@@ -135,6 +138,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. There are
             at most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
+        person: the column that says whose record it is, where people report again: integers, text or binary, hashed
+            before they leave the worker. Errors and intervals of histograms and means are then those of independent
+            people; see `ldp_core.Question.of_persons`. What a person sent is summed first, in each window and key, and
+            then all persons; so each window has one pane, without ``trigger`` and ``allowed_lateness``, and none are
+            sessions. Where that does not fit, the question has ``repeats=``.
 
     A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
     than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
@@ -149,8 +157,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     with ``private``, that the column holds reports already).
 
     Raises:
-        ParameterError: bad arguments, or a question that the mechanism cannot answer; or, with ``private``, the
-            input is in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+        ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
+            say while the pipeline runs, of a histogram or mean, and neither ``person`` nor the question's ``repeats``
+            nor a `BoundContributions` before; or, with ``private``, the input is in sliding windows, where each record
+            would be perturbed several times: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
@@ -184,16 +194,18 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         allowed_lateness: float | str = 0,
         fill: Fill | None = None,
         fill_keys: Iterable[Key] | None = None,
+        person: str | None = None,
     ) -> None:
         super().__init__()
         check_open("confidence", confidence)
         asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
+        self._person = person_of(person, asked, mechanism)
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) else tuple(by)
         self._names = tuple(mechanism.by_column(column))
-        _check_names(self._names, event_time, by)
+        _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)
         lateness = seconds(allowed_lateness, name="allowed_lateness")
         if windows is None and (trigger is not None or accumulation_mode is not None or lateness):
@@ -207,7 +219,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             raise ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
-            self._fill = EmptyTallies(windows, fill, _keys(fill_keys, by), self._tallier.empty_tally())
+            nobody = () if person is None else (NOBODY,)
+            filled = tuple((*key, *nobody) for key in _keys(fill_keys, by))
+            self._fill = EmptyTallies(windows, fill, filled, self._tallier.empty_tally())
         elif fill_keys is not None:
             raise ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
@@ -239,11 +253,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """What the question is asked of, by key: tallies."""
         total = TallyCombineFn(self._mechanism, self._question)
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
-        return summed
+        return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
     def _rows_of(self, **how: bool) -> RowsOf:
         """What makes rows of what is summed."""
-        return RowsOf(self._column, self._by, self._mechanism, self._question, **how)
+        kind = RowsOf if self._person is None else RowsOfPersons
+        return kind(self._column, self._by, self._mechanism, self._question, **how)
 
     def _partial_tallies(self) -> PartialTallies:
         options: dict[str, Any] = {
@@ -251,32 +266,42 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             "event_time": self._time,
             "by": self._by,
             "dead_letter_tag": self._dead_letter_tag,
+            "person": self._person,
         }
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
-        return TallyReports(self._column, self._mechanism, self._tallier, **options)
+        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._asks_repeats, **options)
 
     def _repeats(self, pcoll: PCollection[Any]) -> int | None:
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
+
+        Raises:
+            ParameterError: noise is keyed, and nothing says how often.
         """
-        if getattr(self._question, "repeats", 0) is not None:
+        if not self._asks_repeats:
             return None
         bound, keyed = persons_before(pcoll)
-        if bound is None or not (keyed or self.keyed or self._question.population is not None):
-            return None
-        records, windows, event_time = bound
-        same = windows == self._windows and (windows is None or event_time == self._time)
-        return records if same or isinstance(windows, GlobalWindows) else None
+        keyed = keyed or self.keyed or self._mechanism.memoized
+        if bound is not None and (keyed or self._question.population is not None):
+            records, windows, event_time = bound
+            same = windows == self._windows and (windows is None or event_time == self._time)
+            if same or isinstance(windows, GlobalWindows):
+                return records
+        if keyed:
+            raise unsaid_repeats(self._column)
+        return None
+
+    @property
+    def _asks_repeats(self) -> bool:
+        """Whether the question has ``repeats``, and nobody says how many."""
+        return self._person is None and getattr(self._question, "repeats", 0) is None
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        repeats = self._repeats(pcoll)
-        if repeats is not None:
-            bounded = copy.copy(self)
-            bounded._question = replace(self._question, repeats=repeats)
-            return bounded.expand(pcoll)
+        if self._person is not None:
+            refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         if self.spends is not None:
             refuse_sliding(pcoll)
             refuse_perturbed(pcoll, self._names)
@@ -285,6 +310,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
         refuse_perturbed_keys(pcoll, self._by)
+        repeats = self._repeats(pcoll)
+        if repeats is not None:
+            bounded = copy.copy(self)
+            bounded._question = replace(self._question, repeats=repeats)
+            return bounded.expand(pcoll)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
         if self._windows is not None:
             if self._fill is not None:
@@ -365,9 +395,9 @@ class RowsOf(beam.DoFn):
 
     @override
     def process(
-        self, element: KeyedTally, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+        self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
-        key, tally = element
+        key, tally, *sums = element  # (sums only of persons)
         if not tally.n and not pane.index and not self._filled:
             # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
             # once: it forgets the window after its pane, and then closes it again
@@ -375,9 +405,9 @@ class RowsOf(beam.DoFn):
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)
         ends = (MIN_TIMESTAMP, MAX_TIMESTAMP) if whole else (window.start, window.end)
-        yield from self._rows(ends, pane, key, tally.n, np.array([tally.n]), tally.counters[np.newaxis])
+        yield from self._rows(ends, pane, key, tally.n, np.array([tally.n]), tally.counters[np.newaxis], *sums)
 
-    def _rows(self, ends: tuple[Any, Any], pane: Any, key: Key, n: int, *counts: I64, **same: Any) -> Iterator[Any]:
+    def _rows(self, ends: tuple[Any, Any], pane: Any, key: Key, n: int, *counts: Any, **same: Any) -> Iterator[Any]:
         """The rows of an answer: of counts as `Question.rows` takes them, with ``same`` in each row."""
         head = (
             *ends,
@@ -390,17 +420,31 @@ class RowsOf(beam.DoFn):
         )
         tail = (n, *self._tail)
         with self._doubts.about(f"column {self._column!r}"):
-            table, _ = self._question.rows(self._mechanism, *counts)
+            table = self._table(*counts)
         if empty := [name for name in self._names if name not in same and table[name].null_count]:
             raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
         columns = [[same[name]] * len(table) if name in same else _python(table[name]) for name in self._names]
         for answer in zip(*columns, strict=True):
             yield self._row._make((*head, *answer, *tail))
 
+    def _table(self, *counts: Any) -> pa.Table:
+        """The answer's columns."""
+        return self._question.rows(self._mechanism, *counts)[0]
+
     def _timing(self, pane: Any) -> Any:
         """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
         only = self._bounded and pane.is_first and pane.is_last
         return PaneInfoTiming.ON_TIME if only and pane.timing == PaneInfoTiming.UNKNOWN else pane.timing
+
+
+class RowsOfPersons(RowsOf):
+    """(key, tally, sums of persons) of a pane to rows."""
+
+    @override
+    def _table(self, n: I64, counters: I64, sums: Persons) -> pa.Table:
+        tally = Tally(int(n[0]), counters[0], self._tallier.fingerprint)
+        found = self._question.of_sums(self._mechanism, tally, sums)
+        return found.to_arrow().cast(self._question.schema(self._mechanism))
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:
@@ -414,7 +458,7 @@ class Histogram(Estimate):
     Args:
         column: of the reports.
         mechanism: that made them.
-        confidence, simultaneous, consistency: see `HistogramEstimate`. Counts made consistent are biased: do
+        confidence, simultaneous, consistency, repeats: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
 
     The other arguments, elements, rows, late records and errors are those of `Estimate`.
@@ -439,9 +483,12 @@ class Histogram(Estimate):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
+        repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        super().__init__(column, mechanism, HistogramEstimate(confidence, simultaneous, consistency), **options)
+        super().__init__(
+            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, None, repeats), **options
+        )
 
 
 class PrivateHistogram(Estimate):
@@ -450,7 +497,7 @@ class PrivateHistogram(Estimate):
     Args:
         column: of the values.
         mechanism: that is to make the reports.
-        confidence, simultaneous, consistency: see `HistogramEstimate`.
+        confidence, simultaneous, consistency, repeats: see `HistogramEstimate`.
 
     >>> from ldp_core import UnaryEncoding
     >>> mechanism = UnaryEncoding(["ios", "android"], epsilon=1.0)
@@ -472,9 +519,10 @@ class PrivateHistogram(Estimate):
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
+        repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency)
+        question = HistogramEstimate(confidence, simultaneous, consistency, None, repeats)
         super().__init__(column, mechanism, question, private=True, **options)
 
 

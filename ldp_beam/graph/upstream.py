@@ -139,7 +139,7 @@ class BoundsPersons:
 
 
 def persons_before(pcoll: PCollection[Any]) -> tuple[tuple[int, Any, Any] | None, bool]:
-    """The nearest `BoundsPersons.bound`, and whether the noise that was drawn from there on is keyed.
+    """The nearest `BoundsPersons.bound`, and whether the noise that was drawn from there on is keyed, and not seeded.
 
     Only steps of this library may be in between: of others nobody knows whether they repeat records or join them.
     """
@@ -149,7 +149,7 @@ def persons_before(pcoll: PCollection[Any]) -> tuple[tuple[int, Any, Any] | None
         while parts[-1].parent is not None:
             parts.append(parts[-1].parent)
         transforms = [part.transform for part in parts]
-        keyed = keyed or any(isinstance(one, DrawsNoise) and one.keyed for one in transforms)
+        keyed = keyed or any(isinstance(one, DrawsNoise) and one.keyed and one.spends for one in transforms)
         for one in transforms:
             if isinstance(one, BoundsPersons):
                 return one.bound, keyed

@@ -62,6 +62,7 @@ class TelemetryJob:
         time_unit: of event times that are numbers.
         record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`).
+        repeats: the most records of one person in a window; keyed noise asks for it.
 
     Raises:
         InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.
@@ -82,13 +83,14 @@ class TelemetryJob:
     time_unit: TimeUnit = "s"
     record: str | None = None
     ask: Mapping[str, Ask] = field(default_factory=dict)
+    repeats: int | None = None
     questions: Mapping[str, Question[Any]] = field(init=False)
     read: ReadEvents = field(init=False)
 
     def __post_init__(self) -> None:
         if self.event_time in self.plan.columns:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
-        options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters}
+        options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
         questions = questions_of(self.plan.columns, self.ask, self.confidence, **options)
         object.__setattr__(self, "questions", questions)
         for name in self.plan.columns:

@@ -71,6 +71,9 @@ class FileOptions(_Estimates):
     )
     by_place: bool = _option(False, "the same, by a record's place in its file")
     ask: tuple[str, ...] = _option((), "of a column: age=mean, age=distribution:buckets=10", metavar="NAME=QUESTION")
+    repeats: int | None = _option(
+        None, "the most records of one person in a window; keyed noise asks for it", metavar="K"
+    )
     heavy_hitters: int = _option(20, "so many values to find in each window", metavar="K")
     top: int = _option(4, "print so many values of a column", metavar="N")
     beam: tuple[str, ...] = ()

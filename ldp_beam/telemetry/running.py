@@ -58,6 +58,7 @@ def start(options: FileOptions) -> None:
         options.time_unit,
         record,
         asked_of(options.ask),
+        options.repeats,
     )
     _ = run(job, options)
     return None

@@ -31,13 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ldp_core.charts.themes import Chart, Theme
-
 R_co = TypeVar("R_co", covariant=True)
-
-About: TypeAlias = Literal["population", "people"]
-"""Whose share or mean it is: that of the population of which those who report are a random sample, so that the error of
-the sample counts; or that of the people themselves who report, so that noise is the only error."""
-
 
 Population: TypeAlias = Literal["many"] | int | None
 """Whom an interval is about.
@@ -160,6 +154,23 @@ class Question(Declared, ABC, Generic[R_co]):
             ParameterError: see `check`; or there are no such intervals of this kind of question.
         """
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
+
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Any:
+        """`Persons` of k persons and all their reports, which `of_sums` takes; those of all persons are added up.
+
+        Args:
+            mechanism: that made the reports; checked.
+            n: int64[k], how many reports each has.
+            counters: int64[k, counters], of the tally of each.
+
+        Raises:
+            ParameterError: see `of_persons`.
+        """
+        raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
+
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Any) -> R_co:
+        """`of_persons`, given the tally of all reports and the `person_sums` of all who sent them."""
+        raise NotImplementedError
 
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.

@@ -65,6 +65,15 @@ def check_repeats(name: str, value: int | None) -> int | None:
     return None if value is None else check_integer(name, value, 1)
 
 
+def unsaid_repeats(column: str) -> ParameterError:
+    """To raise where noise is keyed, and nobody says how often a person reports."""
+    return ParameterError(
+        f"column {column!r}: the noise of these reports is keyed, so that several reports of one person share it, and "
+        "intervals of independent reports are too narrow: say repeats=1 if each person is at most once in what is "
+        'estimated (a group, a window), repeats=k if k times, or person="column" where an id is there'
+    )
+
+
 def check_persons_population(population: Population) -> None:
     """Raise `ParameterError` for a population of which persons are not a sample of many."""
     if isinstance(population, int):
@@ -107,19 +116,28 @@ def tallies_of(mechanism: Any, reports: Native, codes: I64, people: int) -> Iter
 
 
 class Persons(NamedTuple):
-    """Sums over persons, of the sums W of weights and the numbers m of reports of each: float64[d], m float64[1]."""
+    """Sums over persons, of the sums W of weights and the numbers m of reports of each: float64[d], m float64[1].
+
+    Those of other persons add up.
+    """
 
     w: F64
     m: F64
     ww: F64
     wm: F64
     mm: F64
+    ms: F64
+    """Of m times the sum S of a person's squared weights."""
 
     @classmethod
-    def of(cls, persons: Iterable[tuple[Any, Any]]) -> Persons:
-        """Given W, float64[k, d], and m, int64[k, 1], of some persons at a time."""
-        moments = [(w.sum(0), m.sum(0), (w**2).sum(0), (w * m).sum(0), (m * m).sum(0)) for w, m in persons]
-        return cls(*(sum(parts, np.zeros(1)) for parts in zip(*moments, strict=True))) if moments else cls(*_NOBODY)
+    def of(cls, w: Any, m: Any, s: Any = 0.0) -> Persons:
+        """Given W, float64[k, d], m, int64[k, 1], and, where they are asked for, S, float64[k, d], of k persons."""
+        return cls(*(x.sum(0) for x in (w, m, w**2, w * m, m * m, m * s)))
+
+    @classmethod
+    def total(cls, parts: Iterable[Persons]) -> Persons:
+        """The sums over all persons, of sums over some."""
+        return cls(*(sum(some, np.zeros(1)) for some in zip(*(_NOBODY, *parts), strict=True)))
 
     @property
     def most(self) -> float:
@@ -149,7 +167,7 @@ class Persons(NamedTuple):
         return np.clip(part * self.most * self.effective / (self.effective - 1), 1, max(self.most, 1.0))
 
 
-_NOBODY = (np.zeros(1),) * 5
+_NOBODY = (np.zeros(1),) * 6
 
 
 def student(z: float, degrees: float) -> float:

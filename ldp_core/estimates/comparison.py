@@ -38,7 +38,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Any, ClassVar, Protocol, get_args, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -46,14 +46,14 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import About, Result, refuse_mechanism
+from ldp_core.estimates.base import Population, Result, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.histogram import Counting, Side, counted_side
-from ldp_core.estimates.mean import Averaging
+from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import Declared, check_choice, check_flag, check_integer, check_open, parameter
+from ldp_core.parameters import Declared, check_flag, check_integer, check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, aligned
 from ldp_core.tally import MOST, Tally
@@ -82,7 +82,7 @@ class Comparable(Counting, Protocol):
         """Of estimated counts."""
         ...
 
-    def covariance(self, shares: F64, *, about: About = "population") -> F64:
+    def covariance(self, shares: F64, *, sampled: Any = 1.0) -> F64:
         """Covariances of the estimated shares, of one report."""
         ...
 
@@ -106,7 +106,7 @@ class Comparison(Result):
             most alpha, if all with ``p_adjusted <= alpha`` are called so.
         statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram; nan, 0 and nan where it
             is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
-        confidence, simultaneous, anytime, same_people, about: see `compare`.
+        confidence, simultaneous, anytime, same_people, population: see `compare`.
         mechanism: that made the reports.
 
     >>> from ldp_core import RandomizedResponse, compare
@@ -136,7 +136,7 @@ class Comparison(Result):
     simultaneous: bool
     anytime: int | None
     same_people: bool | None
-    about: About
+    population: Population
     mechanism: Mechanism | None = None
 
     @property
@@ -211,7 +211,7 @@ class Compare(Declared):
     simultaneous: bool = parameter(check_flag, default=False)
     anytime: bool | int | None = parameter(_check_anytime, default=None)
     same_people: bool | None = parameter(_check_people, default=None)
-    about: About = parameter(check_choice, default="population", among=get_args(About))
+    population: Population = parameter(check_population, default="many")
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))
@@ -227,8 +227,6 @@ class Compare(Declared):
             )
         if self.anytime and self.same_people:
             raise ParameterError("anytime is for sides of different people: leave out same_people")
-        if self.about == "people" and not isinstance(mechanism, Comparable):
-            raise ParameterError("the standard error of a mean is about a population: about='people' is for histograms")
 
     def tallier(self, mechanism: Any) -> Tallier:
         """What makes the tallies of both sides: the mechanism, as of a `Question`."""
@@ -273,7 +271,7 @@ class Compare(Declared):
 
     def _arrays(self, mechanism: Any, n: I64, counters: I64) -> list[Any]:
         """The columns in `ANSWER`: [k, d] each, and [k] from ``statistic`` on."""
-        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population) for i in (0, 1))
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
         at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
@@ -315,7 +313,7 @@ class Compare(Declared):
 
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
-        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.about) for i in (0, 1))
+        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population) for i in (0, 1))
         return self._scores(one, two, _pooled(one, two)[1])
 
     def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
@@ -361,11 +359,14 @@ class Compare(Declared):
         step = max(_ENTRIES // d**2, 1)
         for first in range(0, k, step):
             some = slice(first, first + step)
+            each = [one_over[some] for one_over in reports]
+            parts = [np.broadcast_to(side.sampled, side.n.shape)[some, 0] for side in (one, two)]
+            sampled = np.maximum(*parts) if self.same_people else sum(map(np.multiply, parts, each)) / sum(each)
             try:
-                covariances = oracle.covariance(pooled[some], about=self.about)
+                covariances = oracle.covariance(pooled[some], sampled=sampled)
             except ParameterError:  # it is not known
                 break
-            errors = self._added(*(one_over[some] for one_over in reports))
+            errors = self._added(*each)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
             statistic[some], degrees[some] = quadratic_form(delta, covariances, adds_up=oracle.exhaustive)
         return statistic, degrees
@@ -381,22 +382,25 @@ def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
     return pooled, [side.variance(pooled) for side in (one, two)]
 
 
-def side_of(mechanism: Any, n: I64, counters: I64, about: About) -> Side:
+def side_of(mechanism: Any, n: I64, counters: I64, population: Population) -> Side:
     """k tallies as one side."""
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
+        errors = errors * finite_times(mechanism, population, n, errors)
         return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
-    side = counted_side(mechanism, n, counters, float(about == "population"))
+    sampled_part(population, n)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
+    side = counted_side(oracle, answers, counters)
+    side = side._replace(sampled=sampled_part(population, side.n))
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side
 
 
 def p_values_of(
-    mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False, about: About = "people"
+    mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False, population: Population = None
 ) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
@@ -406,7 +410,7 @@ def p_values_of(
         estimates: float64[2, d]: unbiased shares, or means (d = 1).
         errors: float64[2, d]: standard errors.
         anytime: see `compare`.
-        about: whom the errors of shares are about. Those of noise alone, ``"people"``, get the error of sampling here.
+        population: whom the errors of shares are about. Those of noise alone, None, get the error of sampling here.
 
     Returns:
         None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
@@ -417,7 +421,7 @@ def p_values_of(
     if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
         return None
     b = mechanism.rates.b if is_oracle else 0.0
-    sampled = float(is_oracle and about == "people")
+    sampled = float(is_oracle and population is None)
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
     one, two = (
         Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, sampled) for i in (0, 1)
@@ -434,7 +438,7 @@ def compare(
     simultaneous: bool = False,
     anytime: bool | int | None = None,
     same_people: bool | None = None,
-    about: About = "population",
+    population: Population = "many",
 ) -> Comparison:
     """Whether, and by how much, shares (or a mean) differ between two tallies of other people, with fresh noise.
 
@@ -452,8 +456,9 @@ def compare(
         same_people: whether the same people may be on both sides, or their noise is keyed. None, or False: other people
             on both sides, which mechanisms whose noise is a person's own want to be told. True: errors of the two sides
             may add up, (sd1 + sd2)^2 in place of sd1^2 + sd2^2.
-        about: whose difference it is: that of two populations of which those who report are random samples; or that of
-            the ``"people"`` themselves, of which noise is the only error (of histograms).
+        population: whose difference it is, see `Population`: ``"many"``, that of two large populations of which those
+            who report are random samples; None, that of these people themselves, of which noise is the only error (of
+            means on the safe side, see `MeanEstimate`); N, that of two populations of N people each.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
@@ -474,7 +479,7 @@ def compare(
     crashed  5.583 %  7.714 %     2.131 %  0.6694 %   3.592 %   0.00427     0.00427
     all values together: chi-square 77.6, 2 degrees of freedom, p = 1.41e-17
     """
-    asked = Compare(confidence, simultaneous, anytime, same_people, about)
+    asked = Compare(confidence, simultaneous, anytime, same_people, population)
     return asked.result(mechanism, before, after)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -281,20 +281,24 @@ class HistogramEstimate(Question[Histogram]):
         [0.077, 0.077]
         """
         self.check(mechanism)
+        native = mechanism._checked(reports, column)
+        codes, people = codes_of(persons, len(native))
+        each = tallies_of(mechanism, native, codes, people)
+        sums = Persons.total(self.person_sums(mechanism, *some) for some in each)
+        return self.of_sums(mechanism, mechanism.tally(reports, column=column), sums)
+
+    @override
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
         check_persons_population(self.population)
         if math.isinf(mechanism.parts[1]):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
-        native = mechanism._checked(reports, column)
-        codes, people = codes_of(persons, len(native))
-        tally = mechanism.tally(reports, column=column)
-        return self.of_tallies(mechanism, tally, tallies_of(mechanism, native, codes, people))
+        oracle, m, counted = mechanism.answers(n, counters)
+        return Persons.of(oracle.debias(m[:, None], counted)[0], m[:, None])
 
-    def of_tallies(self, mechanism: Any, tally: Tally, persons: Iterable[tuple[I64, I64]]) -> Histogram:
-        """`of_persons`, given n and the counters of the reports of each, int64[k] and int64[k, counters] at a time."""
-        many = replace(self, population="many", repeats=None)
+    @override
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Histogram:
+        many, found = replace(self, population="many", repeats=None), sums
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
-        each = (mechanism.answers(*some) for some in persons)
-        found = Persons.of((oracle.debias(m[:, None], counted)[0], m[:, None]) for oracle, m, counted in each)
         z, f = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1), side.inside
         slope = side.b + 1 - 2 * f
         effect = found.effect(f, found.mm * side.variance(f) * side.n + slope * (found.wm - f * found.mm))

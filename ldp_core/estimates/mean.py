@@ -10,6 +10,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import (
     Population,
     Question,
@@ -131,9 +132,7 @@ class MeanEstimate(Question[Mean]):
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        part, some = sampled_part("many" if self.population is None else self.population, n), np.maximum(n, 1)
-        spread = np.maximum(error**2 - mechanism.variance(1) / some, 0)
-        times = np.sqrt((self.repeats or 1) * (1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2))
+        times = np.sqrt(self.repeats or 1) * finite_times(mechanism, self.population, n, error)
         return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
 
     @override
@@ -143,14 +142,36 @@ class MeanEstimate(Question[Mean]):
         check_persons_population(self.population)
         weights = mechanism.weights(reports, column=column)
         codes, people = codes_of(persons, len(weights))
-        tally = mechanism.tally(reports, column=column)
+        sums, each, squares = (np.bincount(codes, w, minlength=people)[:, None] for w in (weights, None, weights**2))
+        return self.of_sums(mechanism, mechanism.tally(reports, column=column), Persons.of(sums, each, squares))
+
+    @override
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
+        check_persons_population(self.population)
+        if not hasattr(mechanism, "values"):
+            raise ParameterError(
+                f"a tally of {mechanism.name} does not tell the squares of its reports, which errors by person take: "
+                "count with Hybrid or NOutput, or estimate from the reports themselves, as in Polars"
+            )
+        weights = mechanism.domain.decode(mechanism.values)
+        return Persons.of((counters @ weights)[:, None], n[:, None], (counters @ weights**2)[:, None])
+
+    @override
+    def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        sums, squares, each = (np.bincount(codes, w, minlength=people) for w in (weights, weights**2, None))
-        found, mean = Persons.of([(sums[:, None], each[:, None])]), np.array([alone.mean])
-        bound = each @ (squares - 2 * mean * sums + mean**2 * each)
-        error = alone.standard_error * float(np.sqrt(found.effect(mean, np.array([bound]))[0]))
+        mean = np.array([alone.mean])
+        bound = sums.ms - 2 * mean * sums.wm + mean**2 * sums.mm
+        error = alone.standard_error * float(np.sqrt(sums.effect(mean, bound)[0]))
         z = z_score(self.confidence)
-        reach = student(z, max(found.effective, LEAST_EFFECTIVE) - 1)
+        reach = student(z, max(sums.effective, LEAST_EFFECTIVE) - 1)
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
+
+
+def finite_times(mechanism: Any, population: Population, n: I64, error: F64) -> F64:
+    """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
+    part = sampled_part("many" if population is None else population, n)
+    spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0)
+    times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
+    return times

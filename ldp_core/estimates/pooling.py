@@ -141,7 +141,7 @@ def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float) -> Pool
     z = z_score(check_open("confidence", confidence))
     values, codes = common_values([mechanism for mechanism, _ in groups])
     sides = [
-        _of(side_of(m, np.array([t.n]), t.counters[None], "population"), places)
+        _of(side_of(m, np.array([t.n]), t.counters[None], "many"), places)
         for (m, t), places in zip(groups, codes, strict=True)
         if t.n
     ]

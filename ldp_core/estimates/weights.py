@@ -372,7 +372,9 @@ def weighted_mean(
 
     Weights of reports for a value are two numbers, a < b, so that with a share f one has the variance (b - f) (f - a).
     Of numbers of which exactly two occur the interval is the score interval of that, times V over what V is with f in
-    the place of each f_h. Where all numbers are the same, or fewer than ten people are effective, it is unbounded.
+    the place of each f_h. Where that is below 1, few people do not tell how far: it goes up by 2 / (2 + E f (1 - f)) of
+    the rest, of E effective people, as in `ldp_core.estimates.clusters`. Where all numbers are the same, or fewer than
+    ten people are effective, it is unbounded.
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
@@ -416,7 +418,8 @@ def weighted_mean(
     if effective < LEAST_EFFECTIVE or len(values) < 2:
         low, high = -np.inf, np.inf
     elif len(values) == 2:
-        part = max(variance / ((v * (u - made)) ** 2).sum(), 1e-9)  # (V is 0 if each group has one value of the two)
+        part, f = variance / ((v * (u - made)) ** 2).sum(), min(max(made, 0.0), 1.0)
+        part += max(1 - part, 0) * 2 / (2 + effective * f * (1 - f))
         side = Side(np.array([effective / part]), np.array([made]), -values.prod(), values.sum() - 1, 1.0)
         low, high = (float(end[0]) for end in side.ends(t))
     return WeightedMean(made, error, low, high, effective, len(u), confidence)

@@ -129,8 +129,8 @@ def maker(field: pa.Field) -> Made | None:
     return described(text.decode(errors="replace")) if name == NAME.encode() and text is not None else None
 
 
-def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
-    """Raise if a column says that it holds the reports of another mechanism; most columns say nothing.
+def check_made_by(field: pa.Field, mechanism: Mechanism) -> Made | None:
+    """Who made it; raise if a column says that it holds the reports of another mechanism; most columns say nothing.
 
     Args:
         field: with the extension type, where pyarrow knows it, or else with its metadata.
@@ -141,6 +141,7 @@ def check_made_by(field: pa.Field, mechanism: Mechanism) -> None:
     made = maker(field)
     if made is not None:
         check_same(made[0], mechanism, field.name)
+    return made
 
 
 def is_report(field: pa.Field) -> bool:

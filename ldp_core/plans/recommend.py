@@ -28,7 +28,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.base import About
+from ldp_core.estimates.base import Population, check_population, sampled_part
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
@@ -157,7 +157,7 @@ def recommend(
     frequency: float | None = None,
     group: float = 1.0,
     bound: Bound = "normal",
-    about: About = "population",
+    population: Population = "many",
 ) -> Table[Recommendation]:
     r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
@@ -179,7 +179,8 @@ def recommend(
         group: the share of the people who are in the group that is asked about, if the groups are known (a column that
             is kept) and each has estimates of its own.
         bound: what the margin is.
-        about: of whose share or mean the margin is, see `About`.
+        population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
+            are a random sample; None, these people themselves, of whom noise is the only error; or one of N people.
 
     Returns:
         A table: a `Recommendation` a row.
@@ -214,29 +215,31 @@ def recommend(
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
-    check_asked(bound, about)
+    check_asked(bound, population)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
     people = check_integer("n", n, 1)
+    sampled_part(population, people)
     reports = people * check_group(group)
+    whom = of_group(population, group)
     if isinstance(domain, int | Domain):
         d = domain if isinstance(domain, int) else domain.size
         f = _check_frequency(frequency, d)
 
         def margin(error: Error) -> float:
-            return error.margin(reports, 0.05, bound, error.worst(about) if frequency is None else f, about)
+            return error.margin(reports, 0.05, bound, None if frequency is None else f, whom)
 
         made = [_recommendation(choice, domain, d, e, people, reports, f, margin) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
         kinds = [_NUMBERS[name](domain, epsilon=e) for name in KINDS[type(domain)]]
-        made = [_of_mechanism(m, domain, e, people, reports, bound, about) for m in kinds]
+        made = [_of_mechanism(m, domain, e, people, reports, bound, whom) for m in kinds]
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
         raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
-        _ranked(fitting), note=" ".join([*_notes(kind, frequency, about), _LIE if kind == "interval" else _LIES])
+        _ranked(fitting), note=" ".join([*_notes(kind, frequency, population), _LIE if kind == "interval" else _LIES])
     )
 
 
@@ -284,7 +287,7 @@ def _recommendation(
 
 
 def _of_mechanism(
-    m: Mechanism, domain: Inputs, epsilon: float, n: int, reports: float, bound: Bound, about: About
+    m: Mechanism, domain: Inputs, epsilon: float, n: int, reports: float, bound: Bound, population: Population
 ) -> Recommendation:
     error = error_of(m)
     kind = m.reports.arrow_type()
@@ -296,7 +299,7 @@ def _of_mechanism(
         n,
         None,
         math.sqrt(error.n_variance(0.0) / reports),
-        error.margin(reports, 0.05, bound, 0.0, about),
+        error.margin(reports, 0.05, bound, 0.0, population),
         1 if pa.types.is_boolean(kind) else kind.bit_width // 8,
         1,
         m.influence(),
@@ -323,9 +326,9 @@ _NEARLY, _NEAR = 1.01, 1.02
 _FAR = 100  # times the operations: of 5,000 values local hashing takes 24 s where projective geometry takes 3 s
 
 
-def _notes(kind: str, frequency: float | None, about: About) -> list[str]:
+def _notes(kind: str, frequency: float | None, population: Population) -> list[str]:
     """What the errors of a table are of."""
-    whom = "of these people" if about == "people" else "of a population that these people are a random sample of"
+    whom = whom_of(population, "these people")
     if kind == "prefixes":
         return []
     if kind == "interval":
@@ -384,6 +387,7 @@ class Error(NamedTuple):
         ends: the least and the greatest that a report adds to an estimated count; None: its error is taken for normal.
         finds: of heavy hitters, whether so many reports find a value of such a share, but for beta.
         length: of the interval of numbers, of whose mean it is the error; 0 of a frequency.
+        common: the part of the noise that all reports of a person share.
     """
 
     n_variance: Callable[[float], float]
@@ -392,6 +396,12 @@ class Error(NamedTuple):
     ends: tuple[float, float] | None = None
     finds: Callable[[float, float, float], bool] | None = None
     length: float = 0.0
+    common: float = 0.0
+
+    def repeated(self, reports: int) -> Error:
+        """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
+        part = (1 + (reports - 1) * self.common) / reports
+        return self._replace(n_variance=lambda f: part * self.n_variance(f))
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -405,56 +415,56 @@ class Error(NamedTuple):
             _refuse_frequency(frequency)
         return _check_frequency(frequency, self.together)
 
-    def variance(self, f: float, about: About) -> float:
-        """``n`` times the variance of what is asked about."""
-        if about == "people":
-            return self.n_variance(f)
+    def variance(self, f: float, sampled: float) -> float:
+        """``n`` times the variance of what is asked about; ``sampled`` as `sampled_part` has it."""
         # Of numbers: at most, where half of the people are at each end.
-        return self.n_variance(f) + (self.length**2 / 4 if self.length else f * (1 - f))
+        return self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
 
-    def worst(self, about: About) -> float:
+    def worst(self, sampled: float) -> float:
         """The frequency of the greatest variance, which is a polynomial of degree 2 at most."""
-        at0, middle, at1 = (self.variance(f, about) for f in (0.0, 0.5, 1.0))
+        at0, middle, at1 = (self.variance(f, sampled) for f in (0.0, 0.5, 1.0))
         bend = 2 * (at0 + at1 - 2 * middle)
         ends = 0.0 if at0 >= at1 else 1.0
         if bend >= 0:
             return ends
         return min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0)
 
-    def _score(self, f: float, about: About) -> Callable[[Any, float], F64]:
-        """From margins, one number or float64[2], and reports: how improbable an error beyond is, on either side."""
-        variance = self.variance(f, about)
+    def _score(self, f: float | None, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
+        """The variance, and from margins, one number or float64[2], how improbable an error beyond is, on either side.
+
+        Where no frequency is given, of the one with the greatest variance.
+        """
+        sampled = part_of(population, n)
+        f = self.worst(sampled) if f is None else f
+        variance = self.variance(f, sampled)
         if self.ends is None:
-            return lambda margin, n: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
+            return variance, lambda margin: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
-        below, above = (f, f) if about == "population" else (0.0, 1.0)
-        reach = np.array([greatest - below, above - least])
+        below, above = (f, f) if sampled == 1 else (0.0, 1.0)
+        reach, reports = np.array([greatest - below, above - least]), np.full(2, n)
+        return variance, lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
-        def score(margin: Any, n: float) -> F64:
-            reports = np.full(2, n)
-            return two_point_score(reports * margin, reports, reports * variance, reach)
-
-        return score
-
-    def suffices(self, reports: float, margin: float, beta: float, bound: Bound, f: float, about: About) -> bool:
+    def suffices(
+        self, reports: float, margin: float, beta: float, bound: Bound, f: float | None, population: Population
+    ) -> bool:
         """Whether so many reports keep the margin."""
         if self.finds is not None:
             return self.finds(reports, margin, beta)
         if bound == "hoeffding":
             return self.hoeffding(beta) ** 2 <= reports * margin**2
-        return bool(self._score(f, about)(margin, reports).min() >= _z(beta))
+        return bool(self._score(f, reports, population)[1](margin).min() >= _z(beta))
 
-    def reports(self, margin: float, beta: float, bound: Bound, f: float, about: About) -> float:
+    def reports(self, margin: float, beta: float, bound: Bound, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
         if self.finds is None and bound == "hoeffding":
             return self.hoeffding(beta) ** 2 / margin**2
-        normal = (_z(beta) / margin) ** 2 * self.variance(f, about)
-        if self.finds is None and self.ends is None:
+        normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
+        if self.finds is None and self.ends is None and not isinstance(population, int):
             return normal
-        return least_that(lambda n: self.suffices(n, margin, beta, bound, f, about), max(normal, 1e-3))
+        return least_that(lambda n: self.suffices(n, margin, beta, bound, f, population), max(normal, 1e-3))
 
-    def margin(self, reports: float, beta: float, bound: Bound, f: float, about: About) -> float:
+    def margin(self, reports: float, beta: float, bound: Bound, f: float | None, population: Population) -> float:
         """The inverse of `reports`."""
         if self.finds is not None:
             low, high = 0.0, 1.0
@@ -464,10 +474,9 @@ class Error(NamedTuple):
             return high
         if bound == "hoeffding":
             return self.hoeffding(beta) / math.sqrt(reports)
-        score, normal = self._score(f, about), _z(beta) * math.sqrt(self.variance(f, about) / reports)
-        return float(
-            least_beyond(_z(beta), lambda margins: score(margins, reports), np.full(2, max(normal, 1e-12))).max()
-        )
+        variance, score = self._score(f, reports, population)
+        normal = _z(beta) * math.sqrt(variance / reports)
+        return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
 
 
 def _z(beta: float) -> float:
@@ -475,10 +484,28 @@ def _z(beta: float) -> float:
     return -NormalDist().inv_cdf(beta / 2)
 
 
-def check_asked(bound: Bound, about: About) -> None:
+def check_asked(bound: Bound, population: Population) -> None:
     """Raise `ParameterError` unless there are such a bound and such people."""
     check_choice("bound", bound, get_args(Bound))
-    check_choice("about", about, get_args(About))
+    check_population("population", population)
+
+
+def part_of(population: Population, n: float) -> float:
+    """`sampled_part`; 0 if more are asked for than there are."""
+    return float(sampled_part(population, min(n, population) if isinstance(population, int) else n))
+
+
+def of_group(population: Population, group: float) -> Population:
+    """That of a group, which is such a share of it."""
+    return max(round(population * group), 1) if isinstance(population, int) else population
+
+
+def whom_of(population: Population, people: str) -> str:
+    """Whose share or mean it is, in words."""
+    if population is None:
+        return f"of {people}"
+    size = f" of {population:,}" if isinstance(population, int) else ""
+    return f"of a population{size} that {people} are a random sample of"
 
 
 def error_of(m: Mechanism) -> Error:
@@ -492,6 +519,7 @@ def error_of(m: Mechanism) -> Error:
             lambda beta: m.accuracy(n, beta) * math.sqrt(n),
             m.domain.size,
             ends if m.count_term.variance is None else None,
+            common=m.common_noise(keyed=m.memoized),
         )
     if isinstance(m, Numeric):
         low, high = m.value_bounds()

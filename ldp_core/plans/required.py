@@ -11,12 +11,24 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.base import About
+from ldp_core.estimates.base import Population, sampled_part
+from ldp_core.estimates.tails import least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_integer, check_open, check_share, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_asked, check_group, error_of, resolve
+from ldp_core.plans.recommend import (
+    KINDS,
+    Bound,
+    Error,
+    Values,
+    check_asked,
+    check_group,
+    of_group,
+    part_of,
+    resolve,
+    whom_of,
+)
 from ldp_core.tables import Row, Table
 
 
@@ -90,7 +102,8 @@ def required_n(
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
-    about: About = "population",
+    population: Population = "many",
+    repeats: int = 1,
 ) -> Needs:
     """The least number of people with which an estimate is within ``margin`` of the truth, but for probability beta.
 
@@ -121,9 +134,13 @@ def required_n(
         simultaneous: whether all values are to be as near, together (Bonferroni), and not any one by itself.
         frequency: true share of the value; default: the share that takes the most people.
         group: the share of the people who are in the group that is asked about, see `recommend`.
-        about: of whose share or mean the margin is: that of a population of which the people are a random sample, or
-            that of the ``"people"`` themselves, of which noise is the only error. An interval of a histogram is about
-            these people.
+        population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
+            are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
+            histogram unless it says more; or N, of a change on either side: then more than N people are refused.
+        repeats: how many reports each person sends, of values that stay, and that many in every group: their noise
+            averages out but for what permanent answers have in common (`Mechanism.common_noise`), and who is in the
+            sample does not. Under keyed noise a person's reports are one: leave it out. What they spend is not
+            ``epsilon``, see `PrivacyPlan.epsilon_of`.
 
     Returns:
         A table, `Need` a row; ``.n``, or ``int`` of it, is the number.
@@ -160,9 +177,16 @@ def required_n(
     population that the people are a random sample of. A share of 0.1 of the people
     is in the group that is asked about.
     """
-    check_asked(bound, about)
+    check_asked(bound, population)
     asked = _Asked(
-        beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
+        beta,
+        bound,
+        simultaneous,
+        frequency,
+        check_group(group),
+        population,
+        _change(change, base, power, margin),
+        repeats,
     )
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
@@ -177,7 +201,7 @@ def required_n(
     margin = asked.size(margin)
     rows = []
     for key in _keys(mechanism, domain):
-        error = resolve(key, domain, epsilon)
+        error = asked.error(key, domain, epsilon)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
         rows.append(Need("", _called(key), margin, spent, asked.people(error, margin), asked.wanted))
     rows.sort(key=lambda row: row.n)
@@ -202,7 +226,7 @@ class _Change(NamedTuple):
     base: float | None
     power: float
 
-    def reports(self, error: Error, beta: float, about: About) -> float:
+    def reports(self, error: Error, beta: float, population: Population) -> float:
         """How many it takes on either side."""
         if error.finds is not None:
             raise ParameterError("which values are found is no share that changes: change is for shares and means")
@@ -218,9 +242,13 @@ class _Change(NamedTuple):
             )
         else:
             shares = [self.base, self.base + self.size / 2, self.base + self.size]
-        before, between, after = (error.variance(f, about) for f in shares)
         z, y = (NormalDist().inv_cdf(p) for p in (1 - beta / 2, self.power))
-        return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / self.size) ** 2
+
+        def takes(n: float) -> float:
+            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / self.size) ** 2
+
+        return least_that(lambda n: takes(n) <= n, takes(1.0)) if isinstance(population, int) else takes(1.0)
 
 
 def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:
@@ -245,8 +273,13 @@ class _Asked(NamedTuple):
     simultaneous: bool
     frequency: float | None
     group: float
-    about: About
+    population: Population
     change: _Change | None = None
+    repeats: int = 1
+
+    def error(self, key: Any, domain: Values | None = None, epsilon: float | None = None) -> Error:
+        """The error of a mechanism, or of a choice."""
+        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1))
 
     @property
     def wanted(self) -> str:
@@ -266,7 +299,7 @@ class _Asked(NamedTuple):
         if self.frequency is not None or self.bound != "normal":
             raise ParameterError("a change has base in place of a frequency, and its test is bound='normal'")
         beta = check_open("beta", self.beta) / (error.together if self.simultaneous else 1)
-        return self.change.reports(error, beta, self.about)
+        return self.change.reports(error, beta, of_group(self.population, self.group))
 
     def suffices(self, error: Error, margin: float, reports: float) -> bool:
         """Whether so many do."""
@@ -274,21 +307,33 @@ class _Asked(NamedTuple):
             return self.reports(error, margin) <= reports
         return error.suffices(reports, *self._of(error, margin))
 
-    def _of(self, error: Error, margin: float) -> tuple[float, float, Bound, float, About]:
-        """What one estimate is asked for: margin, beta, bound, share, about."""
+    def _of(self, error: Error, margin: float) -> tuple[float, float, Bound, float | None, Population]:
+        """What one estimate is asked for: margin, beta, bound, share, population."""
         together = error.together if self.simultaneous and not error.length else 1
         if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
             raise ParameterError(
                 f"with simultaneous, frequency is the greatest share: at least 1 / {together}, got {self.frequency:g}; "
                 "the shares of all values add up to 1, and a frequent value may be noisier than a rare one"
             )
-        share = error.share(self.frequency) if self.frequency is not None else error.worst(self.about)
-        return _check_margin(margin, error), check_open("beta", self.beta) / together, self.bound, share, self.about
+        share, beta = None if self.frequency is None else error.share(self.frequency), check_open("beta", self.beta)
+        whom = of_group(self.population, self.group)
+        return _check_margin(margin, error), beta / together, self.bound, share, whom
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
         # An n that was computed from a margin comes back as itself, not as one more.
-        return max(math.ceil(self.reports(error, margin) / self.group * (1 - 1e-12)), 1)
+        n = max(math.ceil(self.reports(error, margin) / self.group * (1 - 1e-12)), 1)
+        if isinstance(self.population, int) and n > self.population:
+            raise ParameterError(
+                f"it takes {n:,} people, and population={self.population} are all there are: ask for a wider "
+                f"{self.wanted} or a larger epsilon"
+            )
+        return n
+
+    @property
+    def whom(self) -> str:
+        """Whose share or mean it is, in words."""
+        return "of these people themselves" if self.population is None else whom_of(self.population, "the people")
 
     @property
     def sure(self) -> str:
@@ -299,7 +344,7 @@ class _Asked(NamedTuple):
         """What is asked for, in a sentence."""
         if self.change is not None:
             return self.sentence(self._of_change(self.change))
-        whom, frequency = _WHOM[self.about], f"{100 * float(self.frequency or 0):.4g} %"
+        whom, frequency = self.whom, f"{100 * float(self.frequency or 0):.4g} %"
         if error.finds is not None:
             said = f"a value is found {self.sure} if so great a share of the people has it (the margin is that share)"
         elif error.length:
@@ -316,7 +361,7 @@ class _Asked(NamedTuple):
     def _of_change(self, change: _Change) -> str:
         level, power = (f"{100 * share:.4g} %" for share in (self.beta, change.power))
         test = f"a test at level {level} finds, with a probability of {power}, that"
-        sides = f"from so many people before and as many after, {_WHOM[self.about]}"
+        sides = f"from so many people before and as many after, {self.whom}"
         if change.base is None:
             return f"{test} a mean has moved by {change.size:g}, {sides}, where the noise is greatest"
         before, after = (f"{100 * share:.4g} %" for share in (change.base, change.base + change.size))
@@ -328,15 +373,11 @@ class _Asked(NamedTuple):
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
         group = f" A share of {self.group:g} of the people is in the group that is asked about."
-        return f"Asked for: {said}.{'' if self.group == 1 else group}"
+        each = f" Each of them sends {self.repeats} reports."
+        return f"Asked for: {said}.{'' if self.group == 1 else group}{'' if self.repeats == 1 else each}"
 
 
 _MARGIN = 0.01
-
-_WHOM: dict[About, str] = {
-    "population": "of a population that the people are a random sample of",
-    "people": "of these people themselves",
-}
 
 
 def _check_margin(margin: float, error: Error) -> float:
@@ -353,11 +394,11 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
-        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(error_of(m), wanted)))
+        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(asked.error(m), wanted)))
     most = max(row.n for row in rows)
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "
-    said += _WHOM[asked.about]
+    said += asked.whom
     return Needs(tuple(rows), f"all columns: {most:,} people", asked.sentence(said), most, plan.epsilon)
 
 
@@ -376,7 +417,8 @@ def required_epsilon(
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
-    about: About = "population",
+    population: Population = "many",
+    repeats: int = 1,
 ) -> Needs:
     """The epsilon with which n people suffice for a margin: the inverse of `required_n`.
 
@@ -386,7 +428,8 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, change, base, power, bound, simultaneous, frequency, group, about: see `required_n`.
+        margin, beta, change, base, power, bound, simultaneous, frequency, group, population, repeats: see
+            `required_n`.
         n: number of people; of a change, of those before as of those after.
         domain: the values, or how many declared ones; see `recommend`.
 
@@ -407,28 +450,36 @@ def required_epsilon(
     >>> round(required_epsilon(Hybrid, 1.0, 10_000, domain=Interval(0, 60)).epsilon, 3)
     1.5
     """
-    check_asked(bound, about)
+    check_asked(bound, population)
     people = check_integer("n", n, 1)
+    sampled_part(population, people)
     asked = _Asked(
-        beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
+        beta,
+        bound,
+        simultaneous,
+        frequency,
+        check_group(group),
+        population,
+        _change(change, base, power, margin),
+        repeats,
     )
     margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
 
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
-            return asked.suffices(resolve(key, domain, epsilon), margin, people * asked.group * times)
+            return asked.suffices(asked.error(key, domain, epsilon), margin, people * asked.group * times)
 
         found = _least(suffices, closed=_called(key) in CHOICES)
         if found is None:
-            enough = math.ceil(asked.reports(resolve(key, domain, _LARGEST), margin) / asked.group)
+            enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
             hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
         else:
             rows.append(Need("", _called(key), margin, found, people, asked.wanted))
     if not rows:
         raise ParameterError(f"no epsilon suffices: {hopeless[0]}")
     rows.sort(key=lambda row: row.epsilon)
-    note = asked.question(resolve(_keys(mechanism, domain)[0], domain, _LARGEST))
+    note = asked.question(asked.error(_keys(mechanism, domain)[0], domain, _LARGEST))
     if hopeless:
         note += f" Left out, as no epsilon is enough: {'; '.join(hopeless)}."
     return Needs(tuple(rows), "", note, people, rows[0].epsilon)

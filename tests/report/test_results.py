@@ -207,7 +207,7 @@ def test_the_last_window_is_compared_with_the_one_before():
         np.testing.assert_allclose(p_values_of(os, n, *sides, anytime=live), sure.p_values, rtol=1e-4, atol=1e-12)
         many = [HistogramEstimate(population="many").result(os, tally) for tally in tallies[last - 1 : last + 1]]
         sides[1] = np.array([one.standard_errors / 10_000 for one in many])
-        found = p_values_of(os, n, *sides, anytime=live, about="population")
+        found = p_values_of(os, n, *sides, anytime=live, population="many")
         np.testing.assert_allclose(found, sure.p_values, rtol=0.01, atol=1e-12)
     means = [{"mean": m, "standard_error": 0.5, "low": 0, "high": 60, "n": 500} for m in (20.0, 30.0)]
     means = [{**row, "window_start": days[k], "window_end": days[k + 1]} for k, row in enumerate(means)]

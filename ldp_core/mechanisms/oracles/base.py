@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import DomainError, ParameterError, ReportError
-from ldp_core.estimates.base import About, Population, z_score
+from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
@@ -164,7 +164,7 @@ class FrequencyOracle(Mechanism):
         """
         raise ParameterError(f"how the estimated shares of one report hang together is not known for {self.name}")
 
-    def covariance(self, shares: F64, *, about: About = "population") -> F64:
+    def covariance(self, shares: F64, *, sampled: Any = 1.0) -> F64:
         """Covariances of the estimated shares, of one report: divide them by n for those of a histogram.
 
         E[Cov(S | x)] / (p - q)^2 is that of noise, x being the value of a person. If the people are a random sample of
@@ -173,7 +173,8 @@ class FrequencyOracle(Mechanism):
 
         Args:
             shares: float64[k, d], f of k populations; estimated ones will do, which need not be shares.
-            about: whether the people are a sample; see `About`.
+            sampled: what part of that is added, one number or float64[k]: 1 for a large population, 0 for these people
+                themselves.
 
         Returns:
             float64[k, d, d].
@@ -192,9 +193,8 @@ class FrequencyOracle(Mechanism):
         missing = 1 - shares.sum(axis=1, keepdims=True)
         shares = shares + missing / d if self.exhaustive else np.concatenate([shares, missing], axis=1)
         covariances = self.noise_covariance(shares)
-        if about == "population":
-            known = shares[:, :d]
-            covariances += known[:, :, None] * (np.eye(d) - known[:, None, :])
+        known = shares[:, :d]
+        covariances += np.reshape(sampled, (-1, 1, 1)) * known[:, :, None] * (np.eye(d) - known[:, None, :])
         return covariances
 
     def noise_covariance(self, shares: F64) -> F64:

@@ -74,11 +74,11 @@ def test_windows_in_batch():
         "os": ({"window": 10, "by": "c", "anytime": 300}, [0, 10, 60], ["de", "fr"]),
         "age": ({"window": FixedWindows(10, offset=5), "simultaneous": True}, [-5, 5, 15, 55, 65], [None]),
         "minutes": ({"window": "10s"}, [0, 10, 60], [None]),
-        "city": ({"window": 10, "by": "c", "about": "people"}, [0, 10, 60], ["de", "fr"]),
+        "city": ({"window": 10, "by": "c", "population": None}, [0, 10, 60], ["de", "fr"]),
     }
     transforms = [ldp_beam.Compare(name, MADE_BY[name], event_time="t", **job[0]) for name, job in jobs.items()]
     for (name, (how, starts, keys)), rows in zip(jobs.items(), run(All(transforms), batches()), strict=True):
-        asked = {option: how[option] for option in how.keys() & {"anytime", "simultaneous", "about"}}
+        asked = {option: how[option] for option in how.keys() & {"anytime", "simultaneous", "population"}}
         places = {(start, key) for start in starts for key in keys}
         assert {(row.window_start.micros // 10**6, row.key.get("c")) for row in rows} == places, name
         for start, key in places:

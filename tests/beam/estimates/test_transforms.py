@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+from dataclasses import replace
 
 import apache_beam as beam
 import numpy as np
@@ -228,12 +229,17 @@ def test_answers_by_windows_and_keys_are_those_of_the_core():
         places(300, k=SIDE),
         {"window": "5m", "event_time": "t", "by": "k"},
     )
-    for number, (m, question) in enumerate(ASKED):
+    for number, (m, usual) in enumerate(ASKED):
+        question = usual
         reports = events.with_columns(ldp_polars.perturb("v", m, key=SECRET, id="id")).to_arrow()
         elements = reports.to_pylist() if number % 2 else reports.to_batches(max_chunksize=1000)
+        asked = usual_question(m) if question is None else question_of(question)
+        if hasattr(asked, "repeats"):
+            with pytest.raises(ParameterError, match="say repeats=1"):  # (batches say that their noise is keyed)
+                run(ldp_beam.Estimate("v", m, question, **windows), reports.to_batches())
+            question = asked = replace(asked, repeats=1)
         of_reports = run(ldp_beam.Estimate("v", m, question, **windows), elements)
         private = ldp_beam.Estimate("v", m, question, private=True, key=SECRET, id="id", **windows)
-        asked = usual_question(m) if question is None else question_of(question)
         for rows in (of_reports, run(private, EVENTS.to_batches(max_chunksize=1000))):
             found = {}
             for row in rows:
@@ -278,8 +284,10 @@ def test_what_stands_for_a_question():
     for asked in (how, how.to_dict(), "histogram:consistency=norm-sub,confidence=0.9"):
         assert run(ldp_beam.Estimate("v", SURE, asked), events) == expected
     keyed = {"key": Secret(bytes(32)), "id": "k"}
-    own = run(ldp_beam.Estimate("v", SURE, how, private=True, **keyed), events)
-    assert own == run(ldp_beam.PrivateHistogram("v", SURE, **keyed, **options), events)
+    own = run(ldp_beam.Estimate("v", SURE, replace(how, repeats=2), private=True, **keyed), events)
+    assert own == run(ldp_beam.PrivateHistogram("v", SURE, repeats=2, **keyed, **options), events)
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        run(ldp_beam.Estimate("v", SURE, how, private=True, **keyed), events)
     for bad in (
         lambda: ldp_beam.Estimate("v", SURE, {"confidence": 0.9}),
         lambda: ldp_beam.Estimate("v", SURE, MeanEstimate()),

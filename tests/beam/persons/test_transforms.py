@@ -410,13 +410,14 @@ def test_the_bound_of_persons_is_the_repeats_of_estimates():
     keyed, many = {"key": secret, "id": "user"}, HistogramEstimate(population="many")
     hour, usual, step = "1h", HistogramEstimate(), beam.Map(lambda batch: batch)
     early = {"trigger": AfterWatermark(early=AfterTallies(2)), "accumulation_mode": "accumulating"}
-    cases = (  # window of the limit, noise, question, options of the estimate, a step in between, what is asked
+    # window of the limit, noise, question, options of the estimate, a step in between, what is asked (None: a refusal)
+    cases = (
         (hour, keyed, usual, early, None, 3),
         (GlobalWindows(), keyed, usual, {"private": True} | keyed, None, 3),
         (hour, {}, many, {}, None, 3),
         (hour, {}, usual, {}, None, 1),
-        ("30m", keyed, usual, {}, None, 1),
-        (hour, keyed, usual, {}, step, 1),
+        ("30m", keyed, usual, {}, None, None),
+        (hour, keyed, replace(usual, repeats=2), {}, step, 2),
     )
     for number, (window, noise, question, more, between, repeats) in enumerate(cases):
         with case(number):
@@ -426,6 +427,10 @@ def test_the_bound_of_persons_is_the_repeats_of_estimates():
                 rows = p | beam.Create(events) | limit
                 rows = rows if "private" in options else rows | Perturb(plan, **noise)
                 rows = rows if between is None else rows | between
+                if repeats is None:
+                    with pytest.raises(ParameterError, match="say repeats=1"):
+                        _ = rows | Estimate("crashed", m, question, **options)
+                    continue
                 _ = rows | Estimate("crashed", m, question, **options) | out.sink()
             assert out.elements
             for row in out.elements:

@@ -95,7 +95,9 @@ def beam_keyed(pattern: str, output: Path, flags: list[str]) -> dict[Cell, tuple
         rows = [
             events
             | name
-            >> ldp_beam.PrivateHistogram(name, mechanism, window=WINDOW, event_time="event_time", key=SECRET, id="user")
+            >> ldp_beam.PrivateHistogram(
+                name, mechanism, window=WINDOW, event_time="event_time", key=SECRET, id="user", repeats=1
+            )
             for name, mechanism in PLAN.columns.items()
         ]
         lines = rows | beam.Flatten() | beam.Map(ldp_beam.text_row) | "Lines" >> beam.Map(estimate_line)

@@ -70,7 +70,8 @@ def build(pipeline: beam.Pipeline, servers: str, topic: str, folder: Path) -> No
     once = ldp_beam.Deduplicate("id", within=WINDOW, **keep)
     bounded = ldp_beam.BoundContributions("person", CONTRIBUTIONS, window=WINDOW, **keep)
     paid = ldp_beam.PrivacyLedger(PLAN, id="person", budget=PAYS * PLAN.exact_epsilon, per=PERIOD, **keep)
-    window: dict[str, Any] = {"window": WINDOW, "event_time": "t", "key": SECRET}
+    # (of the intervals, which are not compared)
+    window: dict[str, Any] = {"window": WINDOW, "event_time": "t", "key": SECRET, "repeats": 1}
     early = AfterWatermark(early=Repeatedly(AfterProcessingTime(1)), late=AfterCount(1))
     panes: dict[str, Any] = {"trigger": early, "accumulation_mode": AccumulationMode.ACCUMULATING}
     counts = {

@@ -315,7 +315,10 @@ def test_reports_of_keyed_noise_are_those_of_the_secret(tmp_path, keyed, capsys,
     table = events(n).set_column(5, "user", ids)
     out = tmp_path / "out"
     arguments = ["--plan", str(tmp_path / "memoized.toml"), "--input", write(table, tmp_path / "events.csv")]
-    assert telemetry(*arguments, "--output", str(out), "--reports", *keyed["file"], "--id", "user") == 0
+    arguments += ["--output", str(out), "--reports", *keyed["file"], "--id", "user"]
+    assert telemetry(*arguments) == 2
+    assert "say repeats=1" in capsys.readouterr().err
+    assert telemetry(*arguments, "--repeats", "5") == 0
     batch = table.set_column(5, "user", ids.cast(pa.string()))  # in CSV ids are text
     batch = batch.combine_chunks().to_batches()[0]
     expected = MEMOISED.perturb(batch, key=Secret(bytes(range(32))), id=batch["user"])["os"].to_pylist()
@@ -370,7 +373,14 @@ def test_files_of_reports_are_not_perturbed_again(tmp_path):
 
 def test_the_secret_does_not_travel_with_the_job(tmp_path, keyed):
     source = write(events(30), tmp_path / "events.parquet")
-    made = job(source, plan=MEMOISED, id="user", key=partial(Secret.from_file, str(tmp_path / "secret")), reports=True)
+    made = job(
+        source,
+        plan=MEMOISED,
+        id="user",
+        key=partial(Secret.from_file, str(tmp_path / "secret")),
+        reports=True,
+        repeats=1,
+    )
     p = beam.Pipeline("FnApiRunner")
     made.build(p)
     steps = Functions()

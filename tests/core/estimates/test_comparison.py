@@ -86,7 +86,7 @@ def test_covariances_over_all_reports(m):
         noise = noise + share * (square - np.outer(mean, mean))
     shares = people[None, : m.domain.size]
     np.testing.assert_allclose(m.covariance(shares)[0], second - np.outer(first, first), atol=1e-9)
-    np.testing.assert_allclose(m.covariance(shares, about="people")[0], noise, atol=1e-9)
+    np.testing.assert_allclose(m.covariance(shares, sampled=0)[0], noise, atol=1e-9)
 
 
 def test_covariances_by_closed_forms():
@@ -231,7 +231,7 @@ def test_what_cannot_be_compared_is_refused():
     for how in (
         {"anytime": True, "same_people": True},
         {"confidence": 1.0},
-        {"about": "me"},
+        {"population": "people"},
         *({"anytime": n} for n in (0, 10**400)),
     ):
         with pytest.raises(ParameterError):
@@ -244,9 +244,6 @@ def test_what_cannot_be_compared_is_refused():
         compare(kept, one, two)
     apart, together = (compare(kept, one, two, same_people=same) for same in (False, True))
     np.testing.assert_allclose(together.standard_errors, math.sqrt(2) * apart.standard_errors, rtol=0.01)
-    numbers = Hybrid((0, 1), epsilon=1.0)
-    with pytest.raises(ParameterError, match="population"):
-        compare(numbers, numbers.tally(numbers.perturb([0.5])), numbers.tally(numbers.perturb([0.5])), about="people")
 
 
 def test_what_is_shown():
@@ -257,7 +254,7 @@ def test_what_is_shown():
     assert repr(found).splitlines()[-1] == "all values together: chi-square 26.67, 1 degrees of freedom, p = 2.42e-07"
     assert found == found.__reduce__()[0](*found.__reduce__()[1])
     chart = found.plot().to_dict()
-    assert chart["title"]["text"] == "2,000 reports, 95 % intervals"
+    assert chart["title"]["text"] == "2,000 reports, 95 % intervals, about a population"
     assert "difference of the shares" in [layer["encoding"]["x"].get("title") for layer in chart["layer"]]
 
 
@@ -323,7 +320,7 @@ def test_the_level_is_the_one_that_is_said():
     assert (first["p_adjusted"].min(axis=1) < 0.05).mean() == pytest.approx(0.05, abs=0.014)
     held = (first["low"] <= 0) & (first["high"] >= 0)
     assert held.mean() == pytest.approx(0.95, abs=0.008)
-    people, _ = Compare(about="people").rows(m, n, counters)  # the planted fault: noise alone
+    people, _ = Compare(population=None).rows(m, n, counters)  # the planted fault: noise alone
     assert (people["p_value_of_all"].to_numpy()[::4] < 0.05).mean() > 0.08
 
 

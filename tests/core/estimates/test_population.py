@@ -15,9 +15,14 @@ from ldp_core import (
     ParameterError,
     RandomizedResponse,
     Tally,
+    compare,
     question_of,
+    recommend,
+    required_epsilon,
+    required_n,
 )
 from ldp_core.estimates.base import check_population
+from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.histogram import Counting
 from ldp_core.estimates.mean import Averaging
 
@@ -88,6 +93,54 @@ def test_a_mean_of_n_people_is_not_narrower_than_its_error():
         assert few.high - few.low < many.high - many.low
         held.append(few.low <= numbers.mean() <= few.high)
     assert np.mean(held) > 0.93
+
+
+def test_comparisons_and_plans_are_about_the_same_people():
+    """N = n is these people, a great N is many; the level is 5 % for two samples of N people each, and n suffices."""
+    m, n, rng = RandomizedResponse(epsilon=4.0), 400, np.random.default_rng(9)
+    yes = rng.hypergeometric(240, 560, n, (4000, 2))
+    ones = rng.binomial(yes, m.p) + rng.binomial(n - yes, m.q)
+    counters, of = np.stack([n - ones, ones], axis=2), np.full((4000, 2), n)
+    levels = {}
+    for population in (None, 400, 800, 10**12, "many"):
+        table, _ = Compare(population=population).rows(m, of, counters)
+        one, test = (table[name].to_numpy()[1::2] for name in ("p_value", "p_value_of_all"))
+        np.testing.assert_allclose(one, test, atol=1e-9)  # (of two values the test of all is that of one)
+        levels[population] = np.mean(test < 0.05)
+    assert levels[None] == levels[400] > 0.15
+    assert levels[10**12] == levels["many"] < 0.02
+    assert levels[800] == pytest.approx(0.05, abs=0.013)
+    numbers = Hybrid((0, 1), epsilon=6.0)
+    one, two = (numbers.simulate_values(rng.uniform(0, 1, n), np.ones(n, np.int64), rng) for _ in range(2))
+    errors = [compare(numbers, one, two, population=N).standard_errors[0] for N in (None, "many", 10**12, 500)]
+    assert errors[0] == errors[1] == pytest.approx(errors[2], rel=1e-6)
+    assert errors[3] < 0.9 * errors[1]
+
+    z, spread = stats.norm.ppf(0.975), 1 / 4
+    for population in (1000, 40_000):
+        n = required_n(numbers, 0.02, population=population).n
+        takes = z**2 * (numbers.variance(1) + (population - n) / (population - 1) * spread) / 0.02**2
+        assert n - 1 < takes <= n
+        each = required_n(numbers, change=0.05, population=population, group=0.5).n / 2
+        both = 2 * (numbers.variance(1) + (population / 2 - each) / (population / 2 - 1) * spread)
+        assert each == pytest.approx(both * (z + stats.norm.ppf(0.8)) ** 2 / 0.05**2, rel=0.01)
+    asked = {"domain": 2, "population": 2000}
+    n = required_n("randomized_response", 0.03, epsilon=4.0, **asked).n
+    assert required_n("randomized_response", 0.03, domain=2, epsilon=4.0, population=None).n < n
+    assert n < required_n("randomized_response", 0.03, domain=2, epsilon=4.0).n
+    yes = rng.hypergeometric(1000, 1000, n, 4000)
+    found = (rng.binomial(yes, m.p) + rng.binomial(n - yes, m.q)) / n
+    assert np.mean(np.abs((found - m.q) / (m.p - m.q) - 0.5) > 0.03) <= 0.06
+    assert required_epsilon("randomized_response", 0.03, n, **asked).epsilon == pytest.approx(4, abs=0.02)
+    assert "population of 2,000" in required_n("randomized_response", 0.03, epsilon=4.0, **asked).note
+    for refused in (
+        lambda: required_n("randomized_response", 0.01, epsilon=1.0, **asked),
+        lambda: required_n("randomized_response", change=0.01, base=0.1, epsilon=1.0, **asked),
+        lambda: required_epsilon("randomized_response", 0.01, 2001, **asked),
+        lambda: recommend(2, 1.0, 2001, population=2000),
+    ):
+        with pytest.raises(ParameterError, match="population=2000 "):
+            refused()
 
 
 def test_what_cannot_be_a_population():

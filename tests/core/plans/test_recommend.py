@@ -137,7 +137,7 @@ def test_that_many_reports_keep_the_margin(name, beta):
     for f in (1 / d, 0, 0.3):
         n = int(required_n(name, margin, beta, **arguments, bound="hoeffding"))
         assert miss_probability(p, q, n, f, margin) <= beta
-        n = required_n(name, margin, beta, **arguments, frequency=f, about="people").n
+        n = required_n(name, margin, beta, **arguments, frequency=f, population=None).n
         assert 0.75 * beta <= miss_probability(p, q, n, f, margin) <= beta
     hoeffding = required_n(name, margin, beta, **arguments, bound="hoeffding")
     assert required_n(name, margin, beta, **arguments).n < hoeffding.n
@@ -200,7 +200,7 @@ PLAN = PrivacyPlan({"os": UnaryEncoding(range(12), epsilon=2.0), "minutes": Hybr
 def test_the_default_is_the_interval_that_people_see():
     """A histogram of so many people has intervals of that half width; Hoeffding's bound asks for more."""
     m, margin = UnaryEncoding(range(12), epsilon=2.0), 0.02
-    n = required_n(m, margin, frequency=1 / 12, about="people").n
+    n = required_n(m, margin, frequency=1 / 12, population=None).n
     assert n == pytest.approx(7754, rel=0.06)  # by normal theory
     assert required_n(m, margin, bound="hoeffding").n == 31_800
     histogram = m.estimate(m.simulate(np.full(12, n // 12), seed=1))
@@ -208,7 +208,7 @@ def test_the_default_is_the_interval_that_people_see():
     assert half == pytest.approx(np.full(12, margin), rel=0.1)
     together = m.estimate(m.simulate(np.full(12, n // 12), seed=1), simultaneous=True)
     wider = margin * ((together.high - together.low) / 2 / n).mean() / half.mean()
-    assert required_n(m, wider, frequency=1 / 12, simultaneous=True, about="people").n == pytest.approx(n, rel=0.05)
+    assert required_n(m, wider, frequency=1 / 12, simultaneous=True, population=None).n == pytest.approx(n, rel=0.05)
 
 
 def test_tables_for_people_and_programs():
@@ -259,7 +259,7 @@ def test_means(name):
     assert (m.domain, m.name) == (Interval(0, 60), name)
     n = required_n(name, 3.0, domain=Interval(0, 60), epsilon=1.0).n
     assert n == required_n(m, 3.0).n == pytest.approx(stats.norm.isf(0.025) ** 2 * (m.variance(1) + 30**2) / 9, abs=1)
-    noise = required_n(m, 3.0, about="people").n
+    noise = required_n(m, 3.0, population=None).n
     assert noise == pytest.approx(stats.norm.isf(0.025) ** 2 * m.variance(1) / 9, abs=1)
     number = max((0.0, 30.0), key=lambda x: m.variance(1, x))
     means = np.array([m.mean(m.simulate({number: 20_000}, seed=seed)).mean for seed in range(200)])
@@ -457,10 +457,10 @@ def test_people_for_a_change_by_hand():
     odds = math.exp(0.5) - math.exp(-0.5)
     noise = 1 / odds**2  # p (1 - p) / (2 p - 1)^2
     z, y = stats.norm.ppf([0.975, 0.8])
-    for about, sampled, n in (("people", 0, 144_526), ("population", 1, 152_683)):
+    for population, sampled, n in ((None, 0, 144_526), ("many", 1, 152_683)):
         v = [noise + sampled * f * (1 - f) for f in (0.05, 0.055, 0.06)]
         expected = ((z * math.sqrt(2 * v[1]) + y * math.sqrt(v[0] + v[2])) / 0.01) ** 2
-        need = required_n("randomized_response", change=0.01, base=0.05, about=about, **share).n
+        need = required_n("randomized_response", change=0.01, base=0.05, population=population, **share).n
         assert need == n == math.ceil(expected)
     # what people take who plan for the margin of one share: 1.96^2 noise / 0.01^2
     margin = z**2 * noise / 0.01**2
