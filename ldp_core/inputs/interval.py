@@ -161,6 +161,11 @@ class Interval(Declared, Bounded):
         """Shares of the way from ``low`` to ``high`` as numbers."""
         return self.low + (self.high - self.low) * np.asarray(shares, float)
 
+    @property
+    @override
+    def even(self) -> Codes:
+        return np.arange(STEPS // 2048, STEPS, STEPS // 1024)
+
     @override
     def to_dict(self) -> dict[str, Any]:
         policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}

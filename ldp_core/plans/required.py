@@ -11,12 +11,25 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.base import About
+from ldp_core.estimates.base import About, Question
+from ldp_core.estimates.registry import Ask
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
-from ldp_core.parameters import check_integer, check_open, check_share, shown
+from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.plan import PrivacyPlan
-from ldp_core.plans.recommend import KINDS, Bound, Error, Values, check_asked, check_group, error_of, resolve
+from ldp_core.plans.recommend import (
+    KINDS,
+    Bound,
+    Error,
+    Values,
+    answering,
+    asked_of,
+    check_asked,
+    check_group,
+    error_of,
+    error_of_answer,
+    resolve,
+)
 from ldp_core.tables import Row, Table
 
 
@@ -81,6 +94,7 @@ def required_n(
     margin: float | Mapping[str, float] | None = None,
     beta: float = 0.05,
     *,
+    ask: Ask | None = None,
     change: float | None = None,
     base: float | None = None,
     power: float = 0.8,
@@ -111,6 +125,8 @@ def required_n(
             and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
         margin: of a frequency, in (0, 1), or of a mean; of a plan also by column. Default: 0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
+        ask: the question, as ``"median"``; see `recommend`. The margin is half of its interval where people are spread
+            evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
         change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit.
         base: with a change of a share: what the share is before.
         power: with a change: the probability of finding it, in (0, 1).
@@ -140,6 +156,8 @@ def required_n(
     at once: simultaneous.
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
     35646
+    >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
+    1295970
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
     mechanism            change  epsilon   people
     randomized_response    0.01        1  152,683
@@ -164,6 +182,10 @@ def required_n(
     asked = _Asked(
         beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
     )
+    if ask is not None:
+        if isinstance(mechanism, PrivacyPlan) or isinstance(margin, Mapping) or asked != asked.alone:
+            raise ParameterError("with ask give a margin of one mechanism: no plan, change, bound or simultaneous")
+        return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
             raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
@@ -249,6 +271,11 @@ class _Asked(NamedTuple):
     change: _Change | None = None
 
     @property
+    def alone(self) -> _Asked:
+        """The same of one answer within a margin, by its interval."""
+        return self._replace(bound="normal", simultaneous=False, change=None)
+
+    @property
     def wanted(self) -> str:
         """What is asked for, in a word."""
         return "margin" if self.change is None else "change"
@@ -331,6 +358,53 @@ class _Asked(NamedTuple):
         return f"Asked for: {said}.{'' if self.group == 1 else group}"
 
 
+def _of_answers(
+    mechanism: Any, ask: Ask, margin: float, domain: Values | None, epsilon: float | None, asked: _Asked
+) -> Needs:
+    """Of the answer to a question."""
+    own = isinstance(mechanism, Mechanism)
+    if own is not (domain is None) or own is not (epsilon is None):
+        raise ParameterError("give a mechanism, or else domain and epsilon, and perhaps a name or a class")
+    spent = mechanism.epsilon if epsilon is None else check_epsilon("epsilon", epsilon)
+    values = mechanism.inputs if domain is None else domain
+    question, inputs, kinds = asked_of(ask, values, asked.about, check_open("beta", asked.beta))
+    if not 0 < margin < (1 if question.view.counts or question.view.shares else math.inf):
+        raise ParameterError(f"margin must be above 0, of a share below 1, got {shown(margin)}")
+    named = kinds if mechanism is None else [mechanism]
+    rows, hopeless = [], ""
+    for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
+        try:
+            n = math.ceil(_reports(question, m, margin, asked.frequency) / asked.group)
+            rows.append(Need("", key if isinstance(key, str) else key.name, margin, spent, n))
+        except ParameterError as why:
+            hopeless = str(why)
+    if not rows:
+        raise ParameterError(hopeless)
+    rows.sort(key=lambda row: row.n)
+    near = "are spread evenly over the values"
+    if asked.frequency is not None:
+        near = f"near it are {100 * asked.frequency:.4g} % a value"
+    said = f"{question.name} {_WHOM[asked.about]}, within the margin {asked.sure}, if people {near}"
+    return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, spent)
+
+
+def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: float | None) -> float:
+    """How many reports it takes: intervals narrow as the root of n, or more slowly, or in steps."""
+    n, few, enough = _FIRST, 0.5, _MOST
+    while enough > 1.001 * few and enough > 1:
+        half = error_of_answer(question, m, n, frequency)[1]
+        if 0.999 * margin <= half <= margin:
+            return n
+        few, enough = (few, n) if half <= margin else (n, enough)
+        n *= (half / margin) ** 2 * 1.0005
+        if not few < n < enough:
+            n = math.sqrt(few * enough)
+    if enough == _MOST:
+        raise ParameterError(f"no number of people is enough for margin {margin:g} of {m.name}")
+    return max(enough, 1.0)
+
+
+_FIRST, _MOST = 10_000.0, 1e14
 _MARGIN = 0.01
 
 _WHOM: dict[About, str] = {
