@@ -37,7 +37,7 @@ from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.domain import Domain, Label
-from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
@@ -261,7 +261,7 @@ def recommend(
         least = min(r.bytes_per_report for r in made)
         raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
     if ask is not None:
-        cells = f" A hierarchical histogram has {_CELLS} cells." if isinstance(domain, Interval) else ""
+        cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
         note = f"Asked: {question.name} {_whose(about)}. std.error and within: of the answer, if people are spread "
         note += f"evenly over the values.{cells}"
@@ -276,14 +276,16 @@ _NUMBERS: dict[str, Any] = {
     m.name: m for m in (NOutput, Hybrid, Piecewise, OneBitMean, SquareWave, StochasticRounding, HeavyHitters)
 }
 KINDS: dict[type[Any], tuple[str, ...]] = {
-    Interval: (NOutput.name, Hybrid.name, Piecewise.name, OneBitMean.name),
+    **dict.fromkeys((Interval, WholeNumbers), (NOutput.name, Hybrid.name, Piecewise.name, OneBitMean.name)),
     Prefixes: (HeavyHitters.name,),
 }
 """Of values that are not declared one by one: the mechanisms to ask about."""
 
 
 def _tree(inputs: Any, *, epsilon: float, **options: Any) -> Mechanism:
-    if isinstance(inputs, Interval):
+    if isinstance(inputs, WholeNumbers):
+        inputs = Domain(range(inputs.first, inputs.last + 1))
+    elif isinstance(inputs, Interval):
         ends: dict[str, Any] = {"low": inputs.low, "high": inputs.high, "count": _CELLS}
         inputs = Cells.declared(**ends, unmatched=inputs.unmatched, missing=inputs.missing)
     return HierarchicalHistogram(inputs, epsilon=epsilon, **options)
@@ -298,7 +300,7 @@ _NUMBERS |= _TREES
 _ASKED: dict[type[Any], tuple[str, ...]] = {
     Domain: (*CHOICES, *_TREES),
     Cells: tuple(_TREES),
-    Interval: (*KINDS[Interval], SquareWave.name, StochasticRounding.name, *_TREES),
+    **dict.fromkeys((Interval, WholeNumbers), (*KINDS[Interval], SquareWave.name, StochasticRounding.name, *_TREES)),
 }
 
 
@@ -405,13 +407,15 @@ def _of_mechanism(
 ) -> Recommendation:
     name, _, variant = key.partition(":")
     if key in CHOICES:
-        costs = [f(m.inputs.listed or 0, epsilon) for f in (CHOICES[key].report_bytes, CHOICES[key].server_operations)]
+        choice, d = CHOICES[key], m.inputs.listed or 0
+        size, operations = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     else:
         kind = m.reports.arrow_type()
         listed = pa.types.is_fixed_size_list(kind)
         bits = kind.list_size * kind.value_type.bit_width if listed else kind.bit_width
-        costs = [-(-bits // 8), kind.list_size if listed else 1]
-    return Recommendation(name, variant or None, domain, epsilon, n, None, error, margin, *costs, m.influence())
+        size, operations = -(-bits // 8), kind.list_size if listed else 1
+    costs = (size, operations, m.influence())
+    return Recommendation(name, variant or None, domain, epsilon, n, None, error, margin, *costs)
 
 
 def _ranked(rows: list[Recommendation]) -> tuple[Recommendation, ...]:
