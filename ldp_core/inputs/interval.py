@@ -228,11 +228,6 @@ class WholeNumbers(Interval):
         outside: npt.NDArray[np.bool_] = super()._outside(numbers) | (np.rint(numbers) != numbers)
         return outside
 
-    @property
-    @override
-    def even(self) -> Codes:
-        return self.encode(np.arange(self.first, self.last + 1))
-
     @override
     def compiled(self) -> dict[str, Any]:
         return {"kind": "number", **super().to_dict()["domain"], "unmatched": self.unmatched}

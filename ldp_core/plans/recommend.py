@@ -239,6 +239,8 @@ def recommend(
     people = check_integer("n", n, 1)
     reports = people * check_group(group)
     if ask is not None:
+        if bound != "normal":
+            raise ParameterError("the answer to a question has its own intervals: leave out bound")
         question, inputs, kinds = asked_of(ask, domain, about)
         answers = answering(question, inputs, kinds, e, reports, frequency)
         made = [replace(_of_mechanism(key, m, domain, e, people, *error), ask=question) for key, m, error in answers]
@@ -254,8 +256,11 @@ def recommend(
         _refuse_frequency(frequency)
         if isinstance(domain, Cells):
             raise ParameterError('of cells say what is asked: ask="median", or another question')
-        alone = [make(name, domain, e) for name in KINDS[type(domain)]]
-        made = [_of_mechanism(m.name, m, domain, e, people, *_errors(m, reports, bound, about)) for m in alone]
+        made = []
+        for m in (make(name, domain, e) for name in KINDS[type(domain)]):
+            known = error_of(m)
+            errors = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, bound, 0.0, about)
+            made.append(_of_mechanism(m.name, m, domain, e, people, *errors))
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
@@ -263,8 +268,9 @@ def recommend(
     if ask is not None:
         cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
-        note = f"Asked: {question.name} {_whose(about)}. std.error and within: of the answer, if people are spread "
-        note += f"evenly over the values.{cells}"
+        note = (
+            f"Asked: {question.name} {_whose(about)}. std.error and within: of the answer, {spread(frequency)}.{cells}"
+        )
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
@@ -354,6 +360,13 @@ def answering(
         raise refused
 
 
+def spread(frequency: float | None) -> str:
+    """Of which people the errors of answers are."""
+    if frequency is None:
+        return "if people are spread evenly over the values"
+    return f"if {100 * frequency:.4g} % of the people have each value near it"
+
+
 _SMOOTH = (
     "square_wave: its intervals hold for every population, and are wide for that. Of smooth ones its estimates are "
     "nearer (100,000 people at epsilon 1: its curve is 0.44 % off on average, a tree's 0.89 %), of heaps they are not "
@@ -394,12 +407,6 @@ def _recommendation(
         choice.server_operations(d, epsilon),
         Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
     )
-
-
-def _errors(m: Mechanism, reports: float, bound: Bound, about: About) -> tuple[float, float]:
-    """The standard error and the margin of what is estimated if nothing is said."""
-    error = error_of(m)
-    return math.sqrt(error.n_variance(0.0) / reports), error.margin(reports, 0.05, bound, 0.0, about)
 
 
 def _of_mechanism(
@@ -648,6 +655,8 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
         return error_of(mechanism)
     name = getattr(mechanism, "name", None) if isinstance(mechanism, type) else mechanism
     if isinstance(name, str) and name in _NUMBERS:
+        if name in _TREES:
+            raise ParameterError(f'say what {name} is asked for: ask="median", or another question')
         if not isinstance(domain, Interval | Prefixes) or epsilon is None:
             kind = "Prefixes" if name == HeavyHitters.name else "an Interval"
             raise ParameterError(f"{name} needs domain, {kind}, and epsilon")

@@ -29,6 +29,7 @@ from ldp_core.plans.recommend import (
     error_of,
     error_of_answer,
     resolve,
+    spread,
 )
 from ldp_core.tables import Row, Table
 
@@ -183,7 +184,8 @@ def required_n(
         beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
     )
     if ask is not None:
-        if isinstance(mechanism, PrivacyPlan) or isinstance(margin, Mapping) or asked != asked.alone:
+        other = simultaneous or bound != "normal" or asked.change or isinstance(margin, Mapping)
+        if other or isinstance(mechanism, PrivacyPlan):
             raise ParameterError("with ask give a margin of one mechanism: no plan, change, bound or simultaneous")
         return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
@@ -269,11 +271,6 @@ class _Asked(NamedTuple):
     group: float
     about: About
     change: _Change | None = None
-
-    @property
-    def alone(self) -> _Asked:
-        """The same of one answer within a margin, by its interval."""
-        return self._replace(bound="normal", simultaneous=False, change=None)
 
     @property
     def wanted(self) -> str:
@@ -371,25 +368,20 @@ def _of_answers(
     if not 0 < margin < (1 if question.view.counts or question.view.shares else math.inf):
         raise ParameterError(f"margin must be above 0, of a share below 1, got {shown(margin)}")
     named = kinds if mechanism is None else [mechanism]
-    rows, hopeless = [], ""
+    rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
-        try:
-            n = math.ceil(_reports(question, m, margin, asked.frequency) / asked.group)
-            rows.append(Need("", key if isinstance(key, str) else key.name, margin, spent, n))
-        except ParameterError as why:
-            hopeless = str(why)
+        n = _reports(question, m, margin, asked.frequency) / asked.group
+        if n < _MOST:
+            rows.append(Need("", key if isinstance(key, str) else key.name, margin, spent, math.ceil(n)))
     if not rows:
-        raise ParameterError(hopeless)
+        raise ParameterError(f"no number of people is enough for margin {margin:g} of {question.name}")
     rows.sort(key=lambda row: row.n)
-    near = "are spread evenly over the values"
-    if asked.frequency is not None:
-        near = f"near it are {100 * asked.frequency:.4g} % a value"
-    said = f"{question.name} {_WHOM[asked.about]}, within the margin {asked.sure}, if people {near}"
+    said = f"{question.name} {_WHOM[asked.about]}, within the margin {asked.sure}, {spread(asked.frequency)}"
     return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, spent)
 
 
 def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: float | None) -> float:
-    """How many reports it takes: intervals narrow as the root of n, or more slowly, or in steps."""
+    """How many reports it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
     n, few, enough = _FIRST, 0.5, _MOST
     while enough > 1.001 * few and enough > 1:
         half = error_of_answer(question, m, n, frequency)[1]
@@ -399,8 +391,6 @@ def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: fl
         n *= (half / margin) ** 2 * 1.0005
         if not few < n < enough:
             n = math.sqrt(few * enough)
-    if enough == _MOST:
-        raise ParameterError(f"no number of people is enough for margin {margin:g} of {m.name}")
     return max(enough, 1.0)
 
 

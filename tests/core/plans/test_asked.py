@@ -64,6 +64,7 @@ def test_the_errors_of_medians_and_means_are_the_closed_forms():
     assert rows["unary_encoding"].margin == pytest.approx(median, rel=0.02)
     row = rows["hierarchical_histogram:prefixes"]
     denser = found(d, "median", frequency=0.05)[row.key]
+    assert "if 5 % of the people have each value near it" in recommend(8, 1.0, N, ask="median", frequency=0.05).note
     assert denser.margin == pytest.approx(row.margin / d / 0.05)
     cells = found(Cells(np.linspace(0, d / 4, d + 1)), "median")[row.key]
     assert cells.margin == pytest.approx(row.margin / 4)
@@ -132,6 +133,10 @@ WRONG = {
     "values must be .* 65536": lambda: recommend(10**6, 1.0, N, ask="median"),
     "no question is asked of Prefixes": lambda: recommend(Prefixes("ab", 3), 1.0, N, ask="heavy_hitters"),
     "cdf has none": lambda: recommend(16, 1.0, N, ask="cdf", frequency=0.1),
+    "leave out bound": lambda: recommend(16, 1.0, N, ask="cdf", bound="hoeffding"),
+    "say what hierarchical_histogram is asked for": lambda: required_n(
+        "hierarchical_histogram", 0.1, domain=16, epsilon=1.0
+    ),
     "margin must be above 0, of a share below 1": lambda: required_n(domain=16, epsilon=1.0, ask="cdf", margin=2.0),
     "give a mechanism, or else": lambda: required_n(domain=16, ask="median", margin=1.0),
     "no plan, change": lambda: required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), 0.1, ask="cdf"),
