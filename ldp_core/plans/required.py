@@ -184,8 +184,8 @@ def required_n(
         beta, bound, simultaneous, frequency, check_group(group), about, _change(change, base, power, margin)
     )
     if ask is not None:
-        other = simultaneous or bound != "normal" or asked.change or isinstance(margin, Mapping)
-        if other or isinstance(mechanism, PrivacyPlan):
+        other = simultaneous or bound != "normal" or asked.change or isinstance(mechanism, PrivacyPlan)
+        if other or isinstance(margin, Mapping):
             raise ParameterError("with ask give a margin of one mechanism: no plan, change, bound or simultaneous")
         return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
