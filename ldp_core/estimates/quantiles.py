@@ -107,6 +107,8 @@ class QuantilesEstimate(Question[Quantiles]):
         )
         half = float(np.sqrt(np.mean((above - below) ** 2))) / 2
         if frequency is not None:
+            if not frequency > 0:
+                raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
             half /= frequency * (at[-1] - at[0])
         return half / z_score(self.confidence), half
 

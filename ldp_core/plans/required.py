@@ -307,7 +307,13 @@ class _Asked(NamedTuple):
                 "the shares of all values add up to 1, and a frequent value may be noisier than a rare one"
             )
         share = error.share(self.frequency) if self.frequency is not None else error.worst(self.about)
-        return _check_margin(margin, error), check_open("beta", self.beta) / together, self.bound, share, self.about
+        return (
+            _check_margin(margin, own_unit=error.length > 0),
+            check_open("beta", self.beta) / together,
+            self.bound,
+            share,
+            self.about,
+        )
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
@@ -365,8 +371,7 @@ def _of_answers(
     spent = mechanism.epsilon if epsilon is None else check_epsilon("epsilon", epsilon)
     values = mechanism.inputs if domain is None else domain
     question, inputs, kinds = asked_of(ask, values, asked.about, check_open("beta", asked.beta))
-    if not 0 < margin < (1 if question.view.counts or question.view.shares else math.inf):
-        raise ParameterError(f"margin must be above 0, of a share below 1, got {shown(margin)}")
+    margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
     named = kinds if mechanism is None else [mechanism]
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
@@ -403,11 +408,11 @@ _WHOM: dict[About, str] = {
 }
 
 
-def _check_margin(margin: float, error: Error) -> float:
-    if not error.length:
+def _check_margin(margin: float, *, own_unit: bool) -> float:
+    if not own_unit:
         return check_open("margin", margin)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
-        raise ParameterError(f"margin of a mean must be a number in (0, inf), got {shown(margin)}")
+        raise ParameterError(f"margin in the numbers' own unit must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
 
 
