@@ -38,6 +38,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     Result,
+    question_of,
     recommend,
     required_epsilon,
     required_n,
@@ -235,17 +236,24 @@ def explain(
     say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
 
 
+Question = Annotated[
+    str | None,
+    typer.Option("--ask", metavar="QUESTION", help="What is asked: median, cdf, mean, range:low=30,high=45."),
+]
+
+
 def suggest(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Of a report.")],
     people: Annotated[int, typer.Option("--people", "-n", help="How many send one report each.")],
+    ask: Question = None,
     group: Group = 1.0,
     most_bytes: Annotated[float | None, typer.Option("--bytes", help="Leave out larger reports.")] = None,
     as_json: Json = False,
 ) -> None:
     """Rank the mechanisms for such values, epsilon and people."""
-    found = recommend(values_of(values), epsilon, people, group=group, bytes_per_report=most_bytes)
+    found = recommend(values_of(values), epsilon, people, ask=ask, group=group, bytes_per_report=most_bytes)
     if as_json:
         say_json([row.values() for row in found])
     else:
@@ -296,6 +304,7 @@ def size(
     ] = "many",
     repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
+    ask: Question = None,
     group: Group = 1.0,
     as_json: Json = False,
 ) -> None:
@@ -315,10 +324,14 @@ def size(
         raise typer.BadParameter("give VALUES and --epsilon (how many people?) or --people (which epsilon?), or --plan")
     else:
         inputs = values_of(values)
-        wanted, what = _one_number(texts, inputs), "margin" if change is None else "change"
-        if not isinstance(inputs, Interval) and wanted >= _WIDE:
+        wanted, what = _one_number(texts, inputs, ask), "margin" if change is None else "change"
+        if ask is not None:
+            if epsilon is None:
+                raise typer.BadParameter("--ask says how many people: give --epsilon")
+            how["ask"] = ask
+        elif not isinstance(inputs, Interval) and wanted >= _WIDE:
             note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
-        kind, how = _kind(inputs, mechanism), {what: wanted, **how}
+        kind, how = _kind(inputs, mechanism, ask), {what: wanted, **how}
         if epsilon is not None:
             found = required_n(kind, domain=inputs, epsilon=epsilon, **how)
         else:
@@ -338,8 +351,9 @@ def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> 
     return margin or [str(change)]
 
 
-def _one_number(texts: list[str], inputs: Any) -> float:
-    wanted = margins_of(texts, numbers=[""] if isinstance(inputs, Interval) else ())
+def _one_number(texts: list[str], inputs: Any, ask: str | None) -> float:
+    shares = ask is not None and (view := question_of(ask).view) and (view.counts or view.shares)
+    wanted = margins_of(texts, numbers=() if shares or (ask is None and not isinstance(inputs, Interval)) else [""])
     if not isinstance(wanted, float):
         raise ParameterError("margins by column are a plan's: give one number")
     return wanted
@@ -349,9 +363,9 @@ _WIDE = 0.1
 """Larger margins of a share are rarely meant."""
 
 
-def _kind(inputs: Any, name: str | None) -> str | None:
+def _kind(inputs: Any, name: str | None, ask: str | None) -> str | None:
     """The name of a mechanism for such inputs, or None for all."""
-    kinds = KINDS.get(type(inputs))
+    kinds = None if ask else KINDS.get(type(inputs))
     if kinds is not None and name is not None and name not in kinds:
         raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
     return name

@@ -49,7 +49,7 @@ from ldp_core.estimates.weights import (
 )
 from ldp_core.inputs.cells import Cells
 from ldp_core.inputs.domain import Domain
-from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.limits import Limits
@@ -177,6 +177,7 @@ __all__ = [
     "Total",
     "UnaryEncoding",
     "WeightedMean",
+    "WholeNumbers",
     "audit",
     "best_guess",
     "changes",

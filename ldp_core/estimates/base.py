@@ -189,6 +189,36 @@ class Question(Declared, ABC, Generic[R_co]):
         tables = [one.to_arrow().cast(schema) for one in results]
         return pa.concat_tables([schema.empty_table(), *tables]), np.array([len(table) for table in tables], np.int64)
 
+    def expected_error(
+        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
+    ) -> tuple[float, float]:
+        """The error to expect of an answer: by its own formulas, from what n reports add up to on average.
+
+        Args:
+            mechanism: that would make the reports; checked.
+            n: number of reports.
+            counters: int64[counters], the expected ones.
+            frequency: of quantiles, see `QuantilesEstimate.expected_error`; else None.
+
+        Returns:
+            The standard error and half of the interval, root mean squares over the rows: as shares of the records, if
+            the view says counts or shares, or in the answer's own unit.
+
+        Raises:
+            ParameterError: a frequency, or answers that are no numbers.
+        """
+        if frequency is not None:
+            raise ParameterError(f"frequency is that of the values near a quantile: {self.name} has none, leave it out")
+        table, _ = self.rows(mechanism, np.array([n]), counters[None])
+        if not pa.types.is_floating(table.schema.field("high").type):
+            raise ParameterError(f"the answers of {self.name} are no numbers, of which an error is known in advance")
+        low, high = (np.array(table[name]) for name in ("low", "high"))
+        half = _mean_square((high - low) / 2)
+        known = "standard_error" in table.schema.names
+        error = _mean_square(np.array(table["standard_error"])) if known else half / z_score(self.confidence)
+        records = n if self.view.counts else 1
+        return error / records, half / records
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form, as YAML has it: the name under ``question``, and the options that are not None.
 
@@ -198,6 +228,10 @@ class Question(Declared, ABC, Generic[R_co]):
         """
         options = {name: value for name, value in self._parameters().items() if value is not None}
         return {"question": self.name, **options}
+
+
+def _mean_square(numbers: Any) -> float:
+    return float(np.sqrt(np.mean(np.square(numbers))))
 
 
 ESTIMATES_KEY = "ldp.estimates"

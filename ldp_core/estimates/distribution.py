@@ -213,6 +213,14 @@ class DistributionEstimate(Question[Distribution]):
         return _SCHEMA
 
     @override
+    def expected_error(self, *asked: Any) -> tuple[float, float]:
+        if self.assume is not None:
+            raise ParameterError(
+                "how near estimates of smooth populations are is not known in advance: leave out assume"
+            )
+        return super().expected_error(*asked)
+
+    @override
     def result(self, mechanism: Any, tally: Tally) -> Distribution:
         options = {"buckets": self.buckets, "method": self.method, "assume": self.assume}
         given = {name: value for name, value in options.items() if value is not None}

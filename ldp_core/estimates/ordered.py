@@ -28,6 +28,7 @@ from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.base import edges_between
+from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.tables import text_of
 from ldp_core.tally import Tally
@@ -173,11 +174,21 @@ class _OfDistribution(Reader):
     @cached_property
     @override
     def ends(self) -> tuple[pa.Array, pa.Array]:
-        return pa.array(self._grid[:-1]), pa.array(self._grid[1:])
+        if not self._within:
+            return pa.array(self._grid[:-1]), pa.array(self._grid[1:])
+        ends = self._grid[:-1] + self._within, self._grid[1:] - self._within
+        first, last = (pa.array(np.rint(end).astype(np.int64)) for end in ends)
+        return first, last
+
+    @cached_property
+    def _within(self) -> float:
+        """How far the numbers of a cell are from its edges: whole ones that are cut between them by 1/2, else 0."""
+        whole = isinstance(self.mechanism.domain, WholeNumbers)
+        return 0.5 * (whole and np.allclose(self._grid - np.rint(self._grid - 0.5), 0.5))
 
     @override
     def between(self, low: Any, high: Any) -> tuple[int, int]:
-        return edges_between(self._grid, low, high)
+        return edges_between(self._grid, _moved(low, -self._within), _moved(high, self._within))
 
     @override
     def watch(self, n: I64, counters: I64) -> None:
@@ -219,8 +230,15 @@ class _OfDistribution(Reader):
         found, asked = self._found(n, counters, confidence), probabilities.tolist()
         rows = [(one.quantile(p), *one.quantile_interval(p)) for one in found for p in asked]
         columns = np.array(rows, float).reshape(-1, 3).T
-        unknown = (np.nan, self._grid[0], self._grid[-1])
+        if self._within:
+            columns[0] = np.ceil(columns[0] - 0.5 - 1e-9)
+            columns[1:] = np.rint([columns[1] + 0.5 - 1e-9, columns[2] - 0.5 + 1e-9])
+        unknown = (np.nan, self._grid[0] + self._within, self._grid[-1] - self._within)
         return [pa.array(np.where(np.isnan(a), b, a), from_pandas=True) for a, b in zip(columns, unknown, strict=True)]
+
+
+def _moved(end: Any, by: float) -> Any:
+    return end + by if by and isinstance(end, (int, float)) and not isinstance(end, bool) else end
 
 
 def reader_of(what: str, mechanism: Mechanism, population: Population) -> Reader:

@@ -81,6 +81,37 @@ class QuantilesEstimate(Question[Quantiles]):
         columns = [np.tile(self.probabilities, len(n)), *found, np.repeat(n, size)]
         return pa.table(columns, _schema(reader)), np.full(len(n), size)
 
+    @override
+    def expected_error(
+        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
+    ) -> tuple[float, float]:
+        """In values: whole numbers and numbers in their own unit, other labels in steps from one to the next.
+
+        What an interval of the curve is across, read between the values, too: about z sd(F(t)) / f, with f the density
+        at the quantile. (An answer is a value, and so up to half a step farther away.)
+
+        Args:
+            mechanism, n, counters: see `Question.expected_error`.
+            frequency: f, the share of the people of each value near the quantile, of numbers in each unit; default:
+                people are spread evenly.
+        """
+        reader = reader_of("a quantile", mechanism, self.population)
+        curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
+        first, last = (np.array(end) for end in reader.ends)
+        at = np.arange(len(last) + 1.0)
+        if answer_type(reader.ends[0]) == pa.float64():
+            at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
+        below, above = (
+            np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
+            for end in (curve.high, curve.low)
+        )
+        half = float(np.sqrt(np.mean((above - below) ** 2))) / 2
+        if frequency is not None:
+            if not frequency > 0:
+                raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
+            half /= frequency * (at[-1] - at[0])
+        return half / z_score(self.confidence), half
+
 
 def _schema(reader: Reader) -> pa.Schema:
     kinds = (pa.float64(), *[answer_type(reader.ends[0])] * 3, pa.int64())
@@ -181,6 +212,12 @@ class MedianEstimate(Question[Median]):
     @override
     def schema(self, mechanism: Any) -> pa.Schema:
         return _median_schema(self._quantile.schema(mechanism).field("quantile").type)
+
+    @override
+    def expected_error(
+        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
+    ) -> tuple[float, float]:
+        return self._quantile.expected_error(mechanism, n, counters, frequency)
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:

@@ -69,6 +69,11 @@ class Inputs(ABC):
         return {"kind": "number", **self.to_dict()["domain"], "unmatched": self.unmatched}
 
     @property
+    def even(self) -> Codes:
+        """Codes of people who are spread evenly over the values, as many of each."""
+        return np.arange(self.listed or 0)
+
+    @property
     def ends(self) -> tuple[pa.Array, pa.Array]:
         """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.
 

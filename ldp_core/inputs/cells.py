@@ -16,6 +16,7 @@ from typing_extensions import override
 from ldp_core.arrays.arrow import as_floats
 from ldp_core.arrays.types import F64, Codes
 from ldp_core.errors import DomainError
+from ldp_core.inputs.base import edges_between
 from ldp_core.inputs.interval import Bounded, Interval
 from ldp_core.parameters import Declared, check_choice, check_integer
 
@@ -175,6 +176,16 @@ class Cells(Declared, Bounded):
     def arrow_values(self) -> pa.Array:
         """`values` as an Arrow array."""
         return pa.array(self.values)
+
+    @property
+    @override
+    def ends(self) -> tuple[pa.Array, pa.Array]:
+        return pa.array(self.edges[:-1]), pa.array(self.edges[1:])
+
+    @override
+    def between(self, low: Any, high: Any) -> tuple[int, int]:
+        """Both are edges."""
+        return edges_between(self._edges, low, high)
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
         """The cell of each number, 0 to d - 1, uint16.

@@ -161,8 +161,79 @@ class Interval(Declared, Bounded):
         """Shares of the way from ``low`` to ``high`` as numbers."""
         return self.low + (self.high - self.low) * np.asarray(shares, float)
 
+    @property
+    @override
+    def even(self) -> Codes:
+        return np.arange(STEPS // 2048, STEPS, STEPS // 1024)
+
     @override
     def to_dict(self) -> dict[str, Any]:
         policy = {} if self.unmatched == "error" else {"unmatched": self.unmatched}
         missing = {} if self.missing is None else {"missing": self.missing}
         return {"domain": {"low": self.low, "high": self.high, **missing}, **policy}
+
+
+class WholeNumbers(Interval):
+    """The whole numbers from ``first`` to ``last``: an interval from first - 1/2 to last + 1/2, cut between them.
+
+    `SquareWave` has a bucket for each of them. Its ranges have both ends in them, and its quantiles are whole numbers.
+
+    Args:
+        first, last: integers, ``first < last``. Declared, never learned from the data.
+        unmatched: what becomes of other numbers. ``"error"``: an error that counts them. ``"clip"``: they become the
+            nearest whole number.
+        missing: see `Interval`.
+
+    Raises:
+        DomainError: see `Interval`; or no integers.
+
+    >>> ages = WholeNumbers(0, 120, unmatched="clip")
+    >>> ages.low, ages.high, ages.summary, ages.encode([0, 0.4, 121]).tolist()
+    (-0.5, 120.5, '[0, 120], whole', [69327, 69327, 16707889])
+    """
+
+    def __init__(
+        self, first: int, last: int, unmatched: Literal["error", "clip"] = "error", missing: float | None = None
+    ) -> None:
+        whole = all(isinstance(end, int) and not isinstance(end, bool) for end in (first, last))
+        if not whole or not -STEPS <= first < last <= STEPS:
+            raise DomainError(f"whole numbers go from an integer to a greater one, between -{STEPS} and {STEPS}")
+        super().__init__(first - 0.5, last + 0.5, unmatched, missing)
+
+    @property
+    def first(self) -> int:
+        """The least of them."""
+        return int(self.low + 0.5)
+
+    @property
+    def last(self) -> int:
+        """The greatest of them."""
+        return int(self.high - 0.5)
+
+    def __repr__(self) -> str:
+        return f"WholeNumbers({self.first}, {self.last}, unmatched={self.unmatched!r}, missing={self.missing!r})"
+
+    @property
+    @override
+    def summary(self) -> str:
+        return f"[{self.first}, {self.last}], whole"
+
+    @override
+    def parts(self, numbers: npt.NDArray[np.float64], column: str) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
+        for rows, part in super().parts(numbers, column):
+            yield rows, np.rint(part).clip(self.first, self.last)
+
+    @override
+    def _outside(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        outside: npt.NDArray[np.bool_] = super()._outside(numbers) | (np.rint(numbers) != numbers)
+        return outside
+
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {"kind": "number", **super().to_dict()["domain"], "unmatched": self.unmatched}
+
+    @override
+    def to_dict(self) -> dict[str, Any]:
+        made = super().to_dict()
+        _, _, *missing = made["domain"].items()
+        return {**made, "domain": {"first": self.first, "last": self.last, **dict(missing)}}

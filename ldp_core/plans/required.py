@@ -11,22 +11,27 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.base import Population, sampled_part
+from ldp_core.estimates.base import Population, Question, sampled_part
+from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
-from ldp_core.parameters import check_integer, check_open, check_share, shown
+from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     KINDS,
     Bound,
     Error,
     Values,
+    answering,
+    asked_of,
     check_asked,
     check_group,
+    error_of_answer,
     of_group,
     part_of,
     resolve,
+    spread,
     whom_of,
 )
 from ldp_core.tables import Row, Table
@@ -93,6 +98,7 @@ def required_n(
     margin: float | Mapping[str, float] | None = None,
     beta: float = 0.05,
     *,
+    ask: Ask | None = None,
     change: float | None = None,
     base: float | None = None,
     power: float = 0.8,
@@ -124,6 +130,8 @@ def required_n(
             and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
         margin: of a frequency, in (0, 1), or of a mean; of a plan also by column. Default: 0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
+        ask: the question, as ``"median"``; see `recommend`. The margin is half of its interval where people are spread
+            evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
         change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit.
         base: with a change of a share: what the share is before.
         power: with a change: the probability of finding it, in (0, 1).
@@ -157,6 +165,8 @@ def required_n(
     at once: simultaneous.
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
     35646
+    >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
+    1295970
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
     mechanism            change  epsilon   people
     randomized_response    0.01        1  152,683
@@ -188,6 +198,13 @@ def required_n(
         _change(change, base, power, margin),
         repeats,
     )
+    if ask is not None:
+        other = simultaneous or bound != "normal" or asked.change or isinstance(mechanism, PrivacyPlan)
+        if other or isinstance(margin, Mapping) or repeats != 1:
+            raise ParameterError(
+                "with ask give a margin of one mechanism: no plan, change, bound, repeats or simultaneous"
+            )
+        return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
             raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
@@ -317,7 +334,7 @@ class _Asked(NamedTuple):
             )
         share, beta = None if self.frequency is None else error.share(self.frequency), check_open("beta", self.beta)
         whom = of_group(self.population, self.group)
-        return _check_margin(margin, error), beta / together, self.bound, share, whom
+        return _check_margin(margin, own_unit=error.length > 0), beta / together, self.bound, share, whom
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
@@ -377,14 +394,53 @@ class _Asked(NamedTuple):
         return f"Asked for: {said}.{'' if self.group == 1 else group}{'' if self.repeats == 1 else each}"
 
 
+def _of_answers(
+    mechanism: Any, ask: Ask, margin: float, domain: Values | None, epsilon: float | None, asked: _Asked
+) -> Needs:
+    """Of the answer to a question."""
+    own = isinstance(mechanism, Mechanism)
+    if own is not (domain is None) or own is not (epsilon is None):
+        raise ParameterError("give a mechanism, or else domain and epsilon, and perhaps a name or a class")
+    spent = mechanism.epsilon if epsilon is None else check_epsilon("epsilon", epsilon)
+    values = mechanism.inputs if domain is None else domain
+    question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
+    margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
+    named = kinds if mechanism is None else [mechanism]
+    rows = []
+    for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
+        n = _reports(question, m, margin, asked.frequency) / asked.group
+        if n < _MOST:
+            rows.append(Need("", key if isinstance(key, str) else key.name, margin, spent, math.ceil(n)))
+    if not rows:
+        raise ParameterError(f"no number of people is enough for margin {margin:g} of {question.name}")
+    rows.sort(key=lambda row: row.n)
+    said = f"{question.name} {asked.whom}, within the margin {asked.sure}, {spread(asked.frequency)}"
+    return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, spent)
+
+
+def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: float | None) -> float:
+    """How many reports it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
+    n, few, enough = _FIRST, 0.5, _MOST
+    while enough > 1.001 * few and enough > 1:
+        half = error_of_answer(question, m, n, frequency)[1]
+        if 0.999 * margin <= half <= margin:
+            return n
+        few, enough = (few, n) if half <= margin else (n, enough)
+        n *= (half / margin) ** 2 * 1.0005
+        if not few < n < enough:
+            n = math.sqrt(few * enough)
+    return max(enough, 1.0)
+
+
+_FIRST, _MOST = 10_000.0, 1e14
 _MARGIN = 0.01
 
 
-def _check_margin(margin: float, error: Error) -> float:
-    if not error.length:
+def _check_margin(margin: float, *, own_unit: bool) -> float:
+    if not own_unit:
         return check_open("margin", margin)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
-        raise ParameterError(f"margin of a mean must be a number in (0, inf), got {shown(margin)}")
+        raise ParameterError(f"margin in the numbers' own unit must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
 
 

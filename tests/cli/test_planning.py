@@ -190,6 +190,21 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert found["n_output"] == required_n(NOutput, 0.5, domain=Interval(0, 60), epsilon=1.0).n == min(found.values())
 
 
+def test_a_question_is_planned_as_the_core_plans_it(ldp):
+    rows = recommend(range(1, 21), 1.0, 1000, ask="median")
+    assert ldp("recommend 1..20 -e 1 -n 1000 --ask median --json").data == [row.values() for row in rows]
+    needs = required_n("subset_selection", 2.0, domain=20, epsilon=1.0, ask="median")
+    found = ldp("size 20 --ask median -m 2 -e 1 --mechanism subset_selection --json").data
+    assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
+    needs = required_n("hierarchical_histogram", 0.02, domain=Interval(0, 60), epsilon=1.0, ask="cdf")
+    found = ldp("size 0:60 --ask cdf -m 2% -e 1 --mechanism hierarchical_histogram --json").data["needs"]
+    assert found[0]["n"] == needs.n
+    assert ldp("size 20 --ask median -m 2 -e 1 --mechanism subset_selection").err == ""  # not 200 % of the people
+    assert "not in percent" in ldp("size 20 --ask median -m 2% -e 1", code=2).err
+    assert "--epsilon" in ldp("size 20 --ask median -m 2 -n 1000", code=2).err
+    assert "say one of low=" in ldp("recommend 20 -e 1 -n 1000 --ask range", code=2).err.replace("\n", " ")
+
+
 def test_size_says_what_is_left_out_too_much_and_taken(ldp):
     done = ldp("size 1000 -m 1% -n 10000")
     assert "hadamard_response " not in done.out.split("Asked for")[0]

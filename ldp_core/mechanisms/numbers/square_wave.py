@@ -31,7 +31,7 @@ from ldp_core.estimates.expectation_maximization import Fit, derivative, fit
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.window_bounds import WindowBounds
 from ldp_core.exact.probability import exp_below, fraction
-from ldp_core.inputs.interval import STEPS, Interval
+from ldp_core.inputs.interval import STEPS, Interval, WholeNumbers
 from ldp_core.mechanisms.numbers.means import Window
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_integer, check_open, parameter
@@ -47,10 +47,11 @@ class SquareWave(Window):
     """Report a bucket near the number's, more likely than one far from it; `distribution` puts them together again.
 
     Args:
-        domain: an `Interval`, or a pair (low, high).
+        domain: an `Interval`, or a pair (low, high); or `WholeNumbers`, cut between them.
         epsilon: finite, > 0.
-        buckets: number of equal buckets d, 2 to 2048, in which numbers are told apart. Take many: smoothing
-            reaches over a few, so that their width decides what is blurred.
+        buckets: number of equal buckets d, 2 to 2048, in which numbers are told apart; default 1024. Take many:
+            smoothing reaches over a few, so that their width decides what is blurred. Of whole numbers one each, or as
+            many as divide their number.
 
     Reports are cells, 0 to d + 2 w - 1, as ``uint8``, or ``uint16`` where there are more than 256.
 
@@ -68,8 +69,12 @@ class SquareWave(Window):
 
     buckets: int = parameter(check_integer, low=2, high=2048)
 
-    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int = 1024) -> None:
-        self._declare(domain=domain, epsilon=epsilon, buckets=buckets)
+    def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int | None = None) -> None:
+        self._declare(domain=domain, epsilon=epsilon)
+        values = int(self.domain.high - self.domain.low) if isinstance(self.domain, WholeNumbers) else None
+        self._declare(buckets=buckets if buckets is not None else values or 1024)
+        if values is not None and values % self.buckets:
+            raise ParameterError(f"buckets must divide {values}, the number of whole numbers, got {self.buckets}")
         self.check_resolution()
 
     @cached_property
@@ -145,9 +150,11 @@ class SquareWave(Window):
 
         A number is at most half a bucket away from that; the interval is so much wider at either end.
         """
-        d = self.buckets
         mean, error, low, high = super().share_means(n, counters, confidence)
-        return mean, error, low - 1 / (2 * d), high + 1 / (2 * d)
+        half = 1 / (2 * self.buckets)
+        if isinstance(self.domain, WholeNumbers):  # of a bucket of one number that is the middle
+            half -= 1 / (2 * (self.domain.high - self.domain.low))
+        return mean, error, low - half, high + half
 
     def distribution(
         self,
@@ -216,7 +223,7 @@ class SquareWave(Window):
         most = self.buckets
         k = min(most, _SHOWN) if buckets is None else check_integer("buckets", buckets, 1, most)
         cuts: F64 = np.arange(k + 1) / k
-        return cuts
+        return np.rint(cuts * most) / most if isinstance(self.domain, WholeNumbers) else cuts
 
     def _bounded(self, found: Fit, counters: I64, cuts: F64, grid: F64, z: float) -> tuple[F64, F64]:
         """What `Distribution` has of each bucket, and of the grid, for every population.

@@ -1,0 +1,106 @@
+"""Whole numbers as a declaration: cut between them, so that intervals and ranges are of whole numbers."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+import ldp_polars  # noqa: F401 (the namespace)
+from ldp_core import (
+    DistributionEstimate,
+    DomainError,
+    Hybrid,
+    Mechanism,
+    MedianEstimate,
+    ParameterError,
+    PrivacyPlan,
+    QuantilesEstimate,
+    RangeEstimate,
+    SquareWave,
+    WholeNumbers,
+    recommend,
+)
+
+AGES = WholeNumbers(18, 90)
+
+
+def test_a_bucket_is_a_whole_number_and_so_are_the_answers():
+    m = SquareWave(AGES, epsilon=40.0)  # hardly any noise
+    assert m.buckets == 73
+    ages = np.repeat([18, 30, 45, 46, 90], [1000, 2000, 3000, 3000, 1000])
+    tally = m.tally(m.perturb(ages))
+    middle = MedianEstimate().result(m, tally)
+    assert middle.median == 45
+    assert middle.low <= 45 <= middle.high
+    assert float(middle.low).is_integer()
+    found = RangeEstimate(ranges=[(30, 45), (46, 46), (60, None)]).result(m, tally)
+    assert found.values == ("30 to 45", "46", "60 to 90")
+    assert np.all((found.low <= [5000, 3000, 1000]) & (found.high >= [5000, 3000, 1000]))
+    assert m.mean(tally).mean == pytest.approx(ages.mean(), abs=0.1)
+    coarse = DistributionEstimate(buckets=10).result(m, tally).edges
+    assert np.all(coarse % 1 == 0.5)
+    empty = MedianEstimate().result(m, m.empty_tally())
+    assert (empty.low, empty.high) == (18, 90)
+
+
+def test_intervals_of_whole_numbers_hold():
+    """Two populations, one with a third at one age; of 25 tallies each, about a population."""
+    m, rng = SquareWave(AGES, epsilon=1.0), np.random.default_rng(3)
+    heap = np.full(73, 1.0)
+    heap[22] = 36
+    for weights in (heap, np.exp(-(((np.arange(73) - 25) / 12) ** 2))):
+        shares = weights / weights.sum()
+        truth = 18 + int(np.argmax(np.cumsum(shares) >= 0.5))
+        low_to_high, medians = [], []
+        for _ in range(25):
+            tally = m.simulate_values(np.arange(18, 91), rng.multinomial(20_000, shares), rng)
+            one = RangeEstimate(30, 45).result(m, tally)
+            low_to_high.append(one.low[0] <= 20_000 * shares[12:28].sum() <= one.high[0])
+            middle = MedianEstimate().result(m, tally)
+            medians.append(middle.low <= truth <= middle.high)
+        assert np.mean(low_to_high) >= 0.9
+        assert np.mean(medians) >= 0.9
+
+
+def test_the_declaration_is_kept_and_refuses_what_is_not_whole():
+    plan = PrivacyPlan(
+        {"age": SquareWave(AGES, epsilon=1.0), "years": Hybrid(WholeNumbers(0, 9, "clip", 3), epsilon=1.0)}
+    )
+    again = PrivacyPlan.from_toml(plan.to_toml())
+    assert again == plan
+    assert again["age"].domain == AGES
+    assert repr(again["years"].domain) == "WholeNumbers(0, 9, unmatched='clip', missing=3.0)"
+    assert Mechanism.from_dict(plan["age"].to_dict()).fingerprint == plan["age"].fingerprint
+    assert plan["age"].compiled()["buckets"] == 73
+    assert AGES.compiled() == {"kind": "number", "low": 17.5, "high": 90.5, "unmatched": "error"}
+    assert AGES.outside([18, 18.5, 90, 91]).tolist() == [False, True, False, True]
+    with pytest.raises(DomainError, match=r"2 of 3 values are not numbers in \[18, 90\], whole"):
+        AGES.encode([18, 18.5, 91])
+    clipped = plan["years"].domain
+    assert clipped.encode([-5, 0.2, None, 99]).tolist() == clipped.encode([0, 0, 3, 9]).tolist()
+    for ends in ((0, 0), (3, 1), (0.5, 2), (True, 5), (0, 1 << 40)):
+        with pytest.raises(DomainError):
+            WholeNumbers(*ends)
+    assert SquareWave(WholeNumbers(0, 9_999), epsilon=1.0, buckets=2000).buckets == 2000
+    for wrong in ({"buckets": 10}, {"domain": WholeNumbers(0, 9_999)}):
+        with pytest.raises(ParameterError, match="buckets must"):
+            SquareWave(**{"domain": AGES, "epsilon": 1.0, **wrong})
+    wide = SquareWave(WholeNumbers(0, 999), epsilon=40.0)  # more numbers than the grid of quantiles has steps
+    found = QuantilesEstimate([0.5]).result(wide, wide.tally(wide.perturb(np.repeat([100, 500], 500))))
+    assert found.low[0] <= 100 <= found.high[0]
+    rows = {row.key: row for row in recommend(AGES, 1.0, 10_000, ask="median")}
+    assert rows["hierarchical_histogram"].mechanism().domain.size == 73
+    assert rows["square_wave"].mechanism() == SquareWave(AGES, epsilon=1.0)
+
+
+def test_one_column_of_reports_answers_its_mean_and_its_curve_in_one_table():
+    plan = PrivacyPlan({"age": SquareWave(AGES, epsilon=2.0)}, keep=["week"], seed=1)
+    people = pl.DataFrame({"age": np.random.default_rng(0).integers(18, 91, 20_000), "week": np.arange(20_000) % 2})
+    age = pl.col("age").ldp
+    with pytest.warns(UserWarning, match="seeded"):
+        reports = people.ldp.perturb(plan)
+    table = reports.group_by("week").agg(mean=age.mean(), median=age.median(), curve=age.cdf(), young=age.range(18, 29))
+    for row in table.to_dicts():
+        assert abs(row["mean"]["mean"] - 54) < 3
+        assert row["median"]["low"] <= 54 <= row["median"]["high"]
+        assert [row["curve"][0]["value"], row["curve"][-1]["value"]] == [18, 90]
+        assert row["young"]["value"] == "18 to 29"

@@ -1,0 +1,158 @@
+"""Planning of a question: errors against closed forms, and numbers of people against simulated answers."""
+
+import math
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ldp_core import (
+    CdfEstimate,
+    Cells,
+    Domain,
+    HierarchicalHistogram,
+    Interval,
+    MedianEstimate,
+    NOutput,
+    ParameterError,
+    Prefixes,
+    PrivacyPlan,
+    QuantilesEstimate,
+    RandomizedResponse,
+    SquareWave,
+    UnaryEncoding,
+    recommend,
+    required_n,
+)
+
+Z = stats.norm.isf(0.025)
+N = 100_000
+
+
+def found(values, ask, **options):
+    return {row.key: row for row in recommend(values, 1.0, N, ask=ask, **options)}
+
+
+def test_the_errors_of_ranges_are_the_closed_forms():
+    """Of unary encoding bits are independent; of the tree `range_variances` is tested against reports."""
+    d, low, high = 64, 10, 33
+    r, share = high - low, (high - low) / d
+    m, tree = UnaryEncoding(range(d), epsilon=1.0), HierarchicalHistogram(range(d), epsilon=1.0)
+    bit = (m.p * (1 - m.p) / d + (1 - 1 / d) * m.q * (1 - m.q)) / (m.p - m.q) ** 2
+    noise = {
+        "unary_encoding": r * (1 - share) * bit,
+        "hierarchical_histogram": float(tree.range_variances(np.array([low]), np.array([high]))[0]),
+    }
+    for population, sampling in ((None, 0), ("many", share * (1 - share))):
+        rows = found(d, f"range:low={low},high={high - 1}", population=population)
+        for key, n_variance in noise.items():
+            error = math.sqrt((n_variance + sampling) / N)
+            assert rows[key].standard_error == pytest.approx(error, rel=2e-3)
+            assert rows[key].margin == pytest.approx(Z * error, rel=5e-3)
+    half = found(d, f"range:low={low},high={high - 1}", group=0.25)
+    assert half["unary_encoding"].margin == pytest.approx(2 * rows["unary_encoding"].margin, rel=1e-2)
+
+
+def test_the_errors_of_medians_and_means_are_the_closed_forms():
+    """Of a median z sd(F) / f; of numbers that are spread evenly the noise's mean and length^2 / 12."""
+    d = 64
+    oue = UnaryEncoding(range(d), epsilon=1.0)
+    bit = (oue.p * (1 - oue.p) / d + (1 - 1 / d) * oue.q * (1 - oue.q)) / (oue.p - oue.q) ** 2
+    rows = found(d, "median")
+    median = Z * math.sqrt((d / 4 * bit + 1 / 4) / N) * d
+    assert rows["unary_encoding"].margin == pytest.approx(median, rel=0.02)
+    row = rows["hierarchical_histogram:prefixes"]
+    denser = found(d, "median", frequency=0.05)[row.key]
+    assert "if 5 % of the people have each value near it" in recommend(8, 1.0, N, ask="median", frequency=0.05).note
+    assert denser.margin == pytest.approx(row.margin / d / 0.05)
+    cells = found(Cells(np.linspace(0, d / 4, d + 1)), "median")[row.key]
+    assert cells.margin == pytest.approx(row.margin / 4)
+    assert cells.mechanism().domain.edges[-1] == d / 4
+    assert row.mechanism(range(d)) == HierarchicalHistogram(range(d), epsilon=1.0, workload="prefixes")
+
+    m = NOutput((0, 60), epsilon=1.0)
+    average = m.noise(np.linspace(0, 1, 10_001)).mean() + 1 / 12
+    row = found(Interval(0, 60), "mean")["n_output"]
+    assert row.standard_error == pytest.approx(60 * math.sqrt(average / N), rel=1e-3)
+
+
+def test_each_question_has_its_own_order():
+    trees = ["hierarchical_histogram:prefixes", "hierarchical_histogram"]
+    assert list(found(64, "median"))[:2] == list(found(64, "cdf"))[:2] == trees
+    assert list(found(64, "range:ranges=[[10,40],[50,60]]"))[:2] == trees[::-1]
+    assert next(iter(found(64, "histogram"))) in ("subset_selection", "projective_geometry_response")
+    assert next(iter(found(Interval(0, 60), "mean"))) == "n_output"
+    assert list(found(Interval(0, 60), "median"))[:3] == [*trees, "square_wave"]
+    assert set(found(Interval(0, 60), "distribution")) == {"square_wave", "stochastic_rounding"}
+    note = recommend(Interval(0, 60), 1.0, N, ask="cdf").note
+    assert "256 cells" in note
+    assert "of heaps they are not" in note
+    text = repr(recommend(["none", "school", "phd"], 1.0, N, ask=CdfEstimate(confidence=0.9)))
+    assert "90% within" in text
+    assert "%" in text.splitlines()[1]
+    assert "%" not in repr(recommend(12, 1.0, N, ask="median")).splitlines()[1]
+
+
+@pytest.mark.parametrize(("key", "margin"), [("hierarchical_histogram:prefixes", 3), ("unary_encoding", 4)])
+def test_so_many_people_keep_the_margin_of_a_median(key, margin):
+    """Of 200 populations, each a random sample: an answer is a value, and so up to half a value farther away."""
+    d, rng, epsilon = 64, np.random.default_rng(5), 2.0
+    need = required_n(key, margin, ask="median", domain=d, epsilon=epsilon)
+    m = next(row for row in recommend(d, epsilon, 100, ask="median") if row.key == key).mechanism(range(d))
+    assert required_n(m, margin, ask=QuantilesEstimate([0.5])).n == need.n
+
+    def kept(n):
+        tallies = [m.simulate(rng.multinomial(n, np.full(d, 1 / d)), seed=rng) for _ in range(200)]
+        table, _ = MedianEstimate().rows(m, np.full(200, n), np.array([tally.counters for tally in tallies]))
+        return np.mean(np.abs(np.array(table["median"]) - (d / 2 - 0.5)) <= margin + 0.5)
+
+    assert kept(need.n) >= 0.93 > 0.85 > kept(need.n // 6)
+
+
+def test_cells_can_be_asked_for_ranges_and_quantiles():
+    """They were refused: "ranges and quantiles need values in a declared order"."""
+    m = HierarchicalHistogram(Cells([0, 5, 20, 60]), epsilon=40.0)  # hardly any noise
+    tally = m.tally(m.perturb([1.0, 5.0, 6.0, 30.0] * 500))
+    middle = MedianEstimate().result(m, tally)
+    assert (middle.low, middle.median, middle.high) == (5, 12.5, 20)
+    curve = CdfEstimate().result(m, tally)
+    assert curve.values.tolist() == [5, 20, 60]
+    assert curve.shares.round(6).tolist() == [0.25, 0.75, 1]
+    assert m.inputs.between(5, None) == (1, 3)
+    with pytest.raises(ParameterError, match="the nearest edges are 5 and 20"):
+        m.inputs.between(7, None)
+
+
+WRONG = {
+    "a mean needs a mechanism for numbers": lambda: recommend(["a", "b"], 1.0, N, ask="mean"),
+    "say one of low= and high=": lambda: recommend(12, 1.0, N, ask="range"),
+    "no label|not one of|must be": lambda: recommend(12, 1.0, N, ask="range:low=500"),
+    "question must be one of": lambda: recommend(12, 1.0, N, ask="average"),
+    "of cells say what is asked": lambda: recommend(Cells([0, 1, 2]), 1.0, N),
+    "values must be .* 65536": lambda: recommend(10**6, 1.0, N, ask="median"),
+    "no question is asked of Prefixes": lambda: recommend(Prefixes("ab", 3), 1.0, N, ask="heavy_hitters"),
+    "cdf has none": lambda: recommend(16, 1.0, N, ask="cdf", frequency=0.1),
+    "leave out bound": lambda: recommend(16, 1.0, N, ask="cdf", bound="hoeffding"),
+    "say what hierarchical_histogram is asked for": lambda: required_n(
+        "hierarchical_histogram", 0.1, domain=16, epsilon=1.0
+    ),
+    "frequency .* above 0": lambda: required_n(domain=8, epsilon=1.0, ask="median", margin=1.0, frequency=0.0),
+    "own unit must be": lambda: required_n(domain=8, epsilon=1.0, ask="median", margin="1"),
+    r"margin must be in \(0, 1\)": lambda: required_n(domain=16, epsilon=1.0, ask="cdf", margin=2.0),
+    "give a mechanism, or else": lambda: required_n(domain=16, ask="median", margin=1.0),
+    "no plan, change": lambda: required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), 0.1, ask="cdf"),
+    "mechanism must be one of": lambda: required_n("nothing", 1.0, domain=16, epsilon=1.0, ask="median"),
+    "no number of people is enough": lambda: required_n(
+        "stochastic_rounding", 0.5, domain=Interval(0, 60), epsilon=1.0, ask="median"
+    ),
+}
+
+
+def test_what_cannot_be_planned_is_refused():
+    for says, call in WRONG.items():
+        with pytest.raises(ParameterError) as refused:
+            call()
+        assert re.search(says, str(refused.value)), (says, str(refused.value))
+    assert required_n(SquareWave, 59.0, domain=Interval(0, 60), epsilon=1.0, ask="median").n == 1
+    assert Domain(range(3)).even.tolist() == [0, 1, 2]
