@@ -1,5 +1,7 @@
 """Second moments and lines of private numbers: unbiased, and with intervals that hold."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -50,11 +52,17 @@ def coverage(m, n, runs, y_public=False, squared=True):
     return held
 
 
+@cache
+def channel_of(m):
+    """float64[points, symbols]: of each point, the probabilities of symbols added up."""
+    return np.cumsum(np.array([m.channel(k) for k in range(m.points)], float), axis=1)
+
+
 def drawn(m, x, rng):
     """Reports as the channel has them, from a generator of numpy."""
     at = x * (m.points - 1)
     point = np.floor(at + rng.random(len(x))).astype(int)
-    channel = np.cumsum(np.array([m.channel(k) for k in range(m.points)], float), axis=1)
+    channel = channel_of(m)
     reports = np.empty(len(x), m.reports.dtype)
     for k in np.unique(point):
         reports[point == k] = np.searchsorted(channel[k] / channel[k][-1], rng.random(np.count_nonzero(point == k)))
