@@ -8,7 +8,8 @@ from scipy import stats
 
 from ldp_core import Hybrid, InputError, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
 
-from ...cases import case, each
+from ...cases import case
+from ..checks import slow
 
 
 def test_squares_are_unbiased_by_the_channel():
@@ -69,7 +70,7 @@ def drawn(m, x, rng):
     return reports
 
 
-@each("y_public", [False, True])
+@pytest.mark.parametrize("y_public", [False, slow(True)])
 def test_intervals_hold(y_public):
     """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. The seed is fixed."""
     for name, share in coverage(Piecewise((0, 1), epsilon=4.0), 5000, 200, y_public).items():
