@@ -6,12 +6,12 @@ coverage over many looks, and the run length of the CUSUM.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.timing import print_tables
 from ldp_core import QuantilesEstimate, RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
@@ -139,16 +139,5 @@ def run_lengths(runs: int) -> Iterator[tuple[str, ...]]:
         yield (str(wanted), f"{length.mean():.0f}", f"{length.std() / np.sqrt(runs):.0f}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.comparisons", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--only", nargs="+", default=["levels", "powers", "medians", "looks", "run_lengths"])
-    args = parser.parse_args()
-    for name in args.only:
-        print()
-        for k, row in enumerate(globals()[name](args.runs)):
-            print(f"| {' | '.join(row)} |" + (f"\n|{' --- |' * len(row)}" if k == 0 else ""), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables([levels, powers, medians, looks, run_lengths], RUNS, __doc__)

@@ -5,12 +5,12 @@ Coverage of 95 % intervals of counts and rates, levels of the test of independen
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.timing import print_tables
 from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
 from ldp_core.estimates import joint
 
@@ -131,16 +131,5 @@ def timed(call) -> float:
     return time.process_time() - start
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tables", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--only", nargs="+", default=["coverage", "levels", "times"])
-    args = parser.parse_args()
-    for name in args.only:
-        print()
-        for k, row in enumerate(globals()[name](args.runs)):
-            print(f"| {' | '.join(row)} |" + (f"\n|{' --- |' * len(row)}" if k == 0 else ""), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    print_tables([coverage, levels, times], RUNS, __doc__)

@@ -147,7 +147,7 @@ def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float) -> Pool
     ]
     if not sides:
         raise ParameterError("there are no reports of any of the mechanisms")
-    estimate, low, high = (_root(sides, t) for t in (0.0, z, -z))
+    estimate, low, high = _roots(sides, np.array([0.0, z, -z]))
     variances = np.array([side.variance(_inside(estimate, side)) for side in sides])
     weights = (1 / variances).sum(axis=0)
     q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
@@ -199,8 +199,9 @@ def _inside(f: F64, side: Side) -> F64:
     return np.clip(f, 0, 1) if side.sampled else f
 
 
-def _root(sides: list[Side], t: float) -> F64:
-    """Where the score is t, by bisection: float64[1, k]."""
+def _roots(sides: list[Side], t: F64) -> F64:
+    """Where the score is each t, by bisection: float64[len(t), 1, k]."""
+    t = t[:, None, None]
 
     def score(f: F64) -> F64:
         weights = np.array([1 / side.variance(_inside(f, side)) for side in sides])
@@ -210,7 +211,7 @@ def _root(sides: list[Side], t: float) -> F64:
 
     estimates = np.array([side.estimates for side in sides])
     most = max(float(side.variance(np.full_like(side.estimates, f)).max()) for side in sides for f in (0, 0.5, 1))
-    reach = (abs(t) + 2) * math.sqrt(most)
+    reach = (np.abs(t) + 2) * math.sqrt(most)
     low, high = estimates.min(axis=0) - reach, estimates.max(axis=0) + reach
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

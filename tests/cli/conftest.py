@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import shlex
 from dataclasses import dataclass
+from functools import cache
 
 import polars as pl
 import pytest
+from typer import testing
 from typer.testing import CliRunner
 
 from ldp_cli.app import app
 
 N = 4000
+
+testing._get_command = cache(testing._get_command)  # it builds all commands, 60 ms, for each line that is run
 
 
 @dataclass

@@ -1,12 +1,15 @@
 """Second moments and lines of private numbers: unbiased, and with intervals that hold."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_core import Hybrid, InputError, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
 
-from ...cases import case, each
+from ...cases import case
+from ..checks import slow
 
 
 def test_squares_are_unbiased_by_the_channel():
@@ -50,18 +53,24 @@ def coverage(m, n, runs, y_public=False, squared=True):
     return held
 
 
+@cache
+def channel_of(m):
+    """float64[points, symbols]: of each point, the probabilities of symbols added up."""
+    return np.cumsum(np.array([m.channel(k) for k in range(m.points)], float), axis=1)
+
+
 def drawn(m, x, rng):
     """Reports as the channel has them, from a generator of numpy."""
     at = x * (m.points - 1)
     point = np.floor(at + rng.random(len(x))).astype(int)
-    channel = np.cumsum(np.array([m.channel(k) for k in range(m.points)], float), axis=1)
+    channel = channel_of(m)
     reports = np.empty(len(x), m.reports.dtype)
     for k in np.unique(point):
         reports[point == k] = np.searchsorted(channel[k] / channel[k][-1], rng.random(np.count_nonzero(point == k)))
     return reports
 
 
-@each("y_public", [False, True])
+@pytest.mark.parametrize("y_public", [False, slow(True)])
 def test_intervals_hold(y_public):
     """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. The seed is fixed."""
     for name, share in coverage(Piecewise((0, 1), epsilon=4.0), 5000, 200, y_public).items():
