@@ -60,7 +60,7 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    if len({str(one) if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given):
+    if len({Path(one).resolve() if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given):
         raise ParameterError("the same reports are there twice: people count once, so give each file or frame once")
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
