@@ -86,7 +86,7 @@ def compare(
     theirs: Groups | None = (
         None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
     )
-    if other is reports or _is_copy(reports, other, plan):
+    if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
@@ -111,7 +111,7 @@ def compare(
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
-def _is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
+def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
     """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
