@@ -13,8 +13,7 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
-from ldp_polars.comparing import is_copy
-from ldp_polars.frames import checked_plan, groups_of, named, read_plan
+from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")

@@ -135,7 +135,7 @@ def test_what_is_refused_and_what_is_unbounded():
         HistogramEstimate(population=50).of_persons(m, [True] * 3, [1, 2, 3])
     with pytest.raises(ParameterError, match="does not tell persons apart"):
         DistributionEstimate().of_persons(SquareWave((0, 1), epsilon=1.0), [], [])
-    for wrong in (0, 1.5, True):
+    for wrong in (0, 1.5, True, 1 << 63):
         with pytest.raises(ParameterError, match="repeats must be an integer"):
             HistogramEstimate(repeats=wrong)
 
