@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
@@ -49,6 +49,16 @@ def files_of(path: str) -> list[str]:
     if not found or not all(Path(file).is_file() for file in found):
         raise InputError(f"there is no file {path!r}")
     return found
+
+
+def refuse_same(sources: Iterable[str]) -> None:
+    """Raise `ParameterError` if a file is in two of the sources, by whatever name: people count once."""
+    seen: set[Path] = set()
+    for source in sources:
+        mine = {Path(file).resolve() for file in files_of(source)}
+        if mine & seen:
+            raise ParameterError(f"files of {source!r} are there twice: give the reports of other people each")
+        seen |= mine
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
@@ -154,6 +164,8 @@ def _check(file: str, there: list[str], names: list[str], whose: str = " of the 
     missing = [name for name in names if name not in there]
     if missing:
         raise InputError(f"{file!r} does not have the columns {missing}{whose}; it has {sorted(there)}")
+    if twice := [name for name in names if there.count(name) > 1]:
+        raise InputError(f"{file!r} has the columns {twice} twice: which one is meant? Rename one of them")
 
 
 @contextmanager

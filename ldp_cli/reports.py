@@ -245,7 +245,7 @@ def estimate(
     if (value or at) and (plot is None or (at and window is None)):
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
-    made = PrivacyPlan.from_toml(plan) if plan is not None else _plan_of(ldp_polars, source)
+    made = _plan_of(ldp_polars, source, plan)
     how = (confidence, population_of(population))
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
@@ -347,10 +347,9 @@ def compare(
     the other, and their noise is fresh.
     """
     ldp_polars = files.our_polars()
-    made = _plan_of(ldp_polars, source)
-    if after == source:
-        raise PlanError(f"{source!r} is on both sides: only reports of other people are compared")
-    if after is not None and _plan_of(ldp_polars, after) != made:
+    made = ldp_polars.read_plan(source)
+    files.refuse_same([source, *([] if after is None else [after])])
+    if after is not None and ldp_polars.read_plan(after) != made:
         raise PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     unknown = sorted({*(column or ())} - made.columns.keys())
     if unknown:
@@ -411,6 +410,7 @@ def pool(
     _check_window(window, event_time)
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
+    files.refuse_same(sources)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "assume_reports": True}
@@ -651,11 +651,16 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     return {"rate": percent(rate), "rate from": percent(low), "rate to": percent(high)}
 
 
-def _plan_of(ldp_polars: Any, source: str) -> PrivacyPlan:
+def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> PrivacyPlan:
+    """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
     try:
         found: PrivacyPlan = ldp_polars.read_plan(source)
-    except PlanError as error:
-        raise PlanError(f"{error}; --plan names the plan that made them") from None
+    except (PlanError, InputError) as error:
+        if plan is not None:
+            return PrivacyPlan.from_toml(plan)
+        raise type(error)(f"{error}; --plan names the plan that made them") from None
+    if plan is not None and PrivacyPlan.from_toml(plan) != found:
+        raise PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
     return found
 
 

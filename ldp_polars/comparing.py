@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,7 +15,7 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import COMPARISON, I64, Compare, Population
 from ldp_polars.columns import dtype_of
-from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, named
+from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
 _WITH = "compared_with"
@@ -86,7 +85,7 @@ def compare(
     theirs: Groups | None = (
         None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
     )
-    if other is reports or _is_copy(reports, other, plan):
+    if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
@@ -109,22 +108,6 @@ def compare(
     names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
     tidy = pl.concat(tables).select("column_name", *names, "value", *COMPARISON)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
-
-
-def _is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
-
-    Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
-    """
-    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
-        return False
-    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    names = list(plan.columns)
-    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
-
-
-_MISSES = 30
-"""So many rows should differ, at least: none does with a probability of exp(-30)."""
 
 
 def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:

@@ -30,7 +30,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, collecting, unsaid_repeats
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, unsaid_repeats
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
@@ -457,6 +457,7 @@ def _of_persons(
 ) -> pl.Series:
     """Polars calls it back: reports and whose they are -> one answer."""
     reports, persons = inputs
+    refuse_keys_in([persons.name] if isinstance(persons.dtype, Report) else [], "their dtype")
     with collecting() as implausible:
         arrow = to_arrow(untyped(reports, mechanism))
         found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)

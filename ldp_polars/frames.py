@@ -579,6 +579,22 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
     return lazy
 
 
+def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
+    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+
+    Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
+    """
+    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
+        return False
+    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    names = list(plan.columns)
+    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+
+
+_MISSES = 30
+"""So many rows should differ, at least: none does with a probability of exp(-30)."""
+
+
 def read_plan(path: str | Path) -> PrivacyPlan:
     """The plan in the metadata of Parquet files of reports.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
-from ldp_polars.frames import checked_plan, groups_of, named, read_plan
+from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
@@ -60,7 +61,9 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    if len({str(one) if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given):
+    if len({Path(one).resolve() if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given) or any(
+        plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)
+    ):
         raise ParameterError("the same reports are there twice: people count once, so give each file or frame once")
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}

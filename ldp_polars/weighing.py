@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open, refuse_keys_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
 
@@ -156,6 +156,7 @@ def weighted_mean(
 
     Raises:
         ParameterError, InputError: when run, see `ldp_core.weighted_mean`; nulls.
+        MechanismMismatchError: when run: groups, or weights, that are reports.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"w": [1.5, -0.5, 1.5, 0.5], "sex": ["f", "m", "f", "m"]})
@@ -177,6 +178,7 @@ def _weighted_mean(
 ) -> pl.Series:
     """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
+    refuse_keys_in({column.name for column in others if isinstance(column.dtype, Report)}, "their dtype")
     nulls = [column.name for column in inputs if column.null_count()]
     if nulls:
         raise InputError(f"columns {nulls} have nulls: leave these rows out, or give them a group and a weight")

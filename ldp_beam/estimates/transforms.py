@@ -203,7 +203,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._person = person_of(person, asked, mechanism)
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
-        by = (by,) if isinstance(by, str) else tuple(by)
+        by = (by,) if isinstance(by, str) or not isinstance(by, Iterable) else tuple(by)
         self._names = tuple(mechanism.by_column(column))
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)

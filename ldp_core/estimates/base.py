@@ -25,7 +25,7 @@ from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared, shown
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, preformatted
-from ldp_core.tally import Tally
+from ldp_core.tally import MOST, Tally
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,11 +48,11 @@ def check_population(name: str, value: Population) -> Population:
     Raises:
         ParameterError: unless it is None, "many" or an integer from 1 on.
     """
-    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= MOST
     if value is None or value == "many" or whole:
         return int(value) if isinstance(value, np.integer) else value
     raise ParameterError(
-        f'{name} must be None (these people), "many", or how many people there are, at least 1; got {shown(value)}'
+        f'{name} must be None (these people), "many", or how many people there are, 1 to 2^63 - 1; got {shown(value)}'
     )
 
 

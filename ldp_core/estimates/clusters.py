@@ -53,6 +53,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population
 from ldp_core.parameters import check_integer
 from ldp_core.reports import Native
+from ldp_core.tally import MOST
 
 LEAST_EFFECTIVE = 10
 """Effective persons from which on a variance is computed from their differences."""
@@ -62,7 +63,7 @@ _COUNTERS = 1 << 21
 
 def check_repeats(name: str, value: int | None) -> int | None:
     """Return ``value``; raise `ParameterError` unless it is None or an integer from 1 on."""
-    return None if value is None else check_integer(name, value, 1)
+    return None if value is None else check_integer(name, value, 1, MOST)
 
 
 def unsaid_repeats(column: str) -> ParameterError:

@@ -145,7 +145,7 @@ def consistent(
     significance = check_open("significance", significance)
     estimates = np.asarray(counts, float)
     given = np.asarray(n, float)
-    if not estimates.ndim or not np.isfinite(estimates).all():
+    if not estimates.ndim or not estimates.shape[-1] or not np.isfinite(estimates).all():
         raise ParameterError("counts must be finite numbers, one a value along the last axis")
     if not (np.isfinite(given).all() and (given >= 0).all()) or given.shape[-1:] not in ((), (1,)):
         raise ParameterError("n must be at least 0, one number or one a histogram with a last axis of length 1")

@@ -204,9 +204,8 @@ class DistributionEstimate(Question[Distribution]):
 
     @override
     def check(self, mechanism: Mechanism) -> None:
-        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Distributing):
-            raise refuse_mechanism("a distribution", "SquareWave or StochasticRounding", mechanism)
-        self.result(mechanism, mechanism.empty_tally())  # which refuses options that it does not have
+        empty: Any = mechanism.empty_tally() if isinstance(mechanism, Mechanism) else None
+        self.result(mechanism, empty)  # which refuses options that it does not have
 
     @override
     def schema(self, mechanism: Mechanism) -> pa.Schema:
@@ -222,6 +221,8 @@ class DistributionEstimate(Question[Distribution]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Distribution:
+        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Distributing):
+            raise refuse_mechanism("a distribution", "SquareWave or StochasticRounding", mechanism)
         options = {"buckets": self.buckets, "method": self.method, "assume": self.assume}
         given = {name: value for name, value in options.items() if value is not None}
         known = signature(mechanism.distribution).parameters

@@ -119,7 +119,7 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
     >>> pooled.values.to_pylist(), bool(pooled.low[0] < 0.6 < pooled.high[0])
     (['a', 'b'], True)
     """
-    made: list[Any] = list(groups)
+    made: list[Any] = list(groups) if isinstance(groups, Iterable) else []
     if len(made) < 2:
         raise ParameterError(f"pool takes two groups or more, (mechanism, tally) each, got {len(made)}")
     for group in made:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -115,7 +115,8 @@ def compare_quantiles(
     >>> bool(found.low[0] <= 10 <= found.high[0]), bool(found.low[0] > 0)
     (True, True)
     """
-    asked = QuantilesEstimate(tuple(probabilities), confidence, "many")
+    shares: Any = probabilities  # which the question makes a tuple
+    asked = QuantilesEstimate(shares, confidence, "many")
     sides = [asked.result(mechanism, side) for side in (before, after)]
     if before is after or not (before.n and after.n):
         raise ParameterError("two sides with reports are needed: a side is empty, or compared with itself")

@@ -410,7 +410,7 @@ def weighted_mean(
     v = (parts / sums)[of] * d
     of_groups = np.bincount(of, (v * (u - means[of])) ** 2) * counts / (counts - 1)
     variance = float(of_groups.sum())
-    degrees = variance**2 / max(float((of_groups**2 / (counts - 1)).sum()), 1e-300) if variance else np.inf
+    degrees = 1 / float(((of_groups / variance) ** 2 / (counts - 1)).sum()) if variance else np.inf
     made, error = float(parts @ means), float(np.sqrt(variance))
     effective = float(1 / (v @ v))
     t, values = student(z, max(degrees, 1)), np.unique(u)
@@ -427,11 +427,17 @@ def weighted_mean(
 
 def _groups_of(groups: Any, shares: Mapping[Any, float], n: int) -> tuple[I64, F64]:
     """The position of each record's group among those that have a share, and the shares."""
-    parts = {group: float(share) for group, share in shares.items() if share != 0}
+    try:
+        parts = {group: float(share) for group, share in shares.items() if share != 0}
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        raise ParameterError(f"shares must be a mapping of each group to its share, got {shown(shares)}") from None
     if not all(0 < share <= 1 for share in parts.values()) or abs(sum(parts.values()) - 1) > _SHARES:
         raise ParameterError(f"shares must be in [0, 1] and add up to 1, got {sum(parts.values()):.6g}")
     places = {group: place for place, group in enumerate(parts)}
-    of = np.array([places.get(group, -1) for group in (groups.tolist() if isinstance(groups, np.ndarray) else groups)])
+    try:  # (arrays' own items are no keys of a mapping)
+        of = np.array([places.get(group, -1) for group in getattr(groups, "tolist", lambda: groups)()], np.int64)
+    except TypeError:
+        raise InputError(f"groups must be a column of as many labels as there are records, {n:,}") from None
     if len(of) != n or (of < 0).any():
         raise InputError(
             f"groups must be the group of each of {n:,} records, one of the {len(parts)} that have a share: got "

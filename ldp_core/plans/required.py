@@ -255,7 +255,8 @@ class _Change(NamedTuple):
             shares = [0.0, 0.0, 0.0]
         elif self.base is None or not 0 <= self.base < self.base + self.size <= 1:
             raise ParameterError(
-                f"a change of a share needs base, the share before, in [0, {1 - self.size:g}], got {shown(self.base)}"
+                "a change of a share is in (0, 1), and needs base, the share before, in [0, 1 - change], got a change "
+                f"of {self.size:g} and base={shown(self.base)}"
             )
         else:
             shares = [self.base, self.base + self.size / 2, self.base + self.size]

@@ -13,6 +13,7 @@ from ldp_core import (
     Interval,
     NOutput,
     PrivacyPlan,
+    RandomizedResponse,
     recommend,
     required_epsilon,
     required_n,
@@ -72,7 +73,7 @@ WRONG_LINES = [
     ("plan new -c w=text:x --epsilon 1", "whole number"),
     ("simulate plan.toml --share os=ios", "VALUE:SHARE"),
     ("simulate plan.toml people.parquet --plot a.gif", "a picture is a file of"),
-    ("size 16 --change 1% -e 1", "needs base"),
+    ("size 16 --change 1% -e 1", "a change of a share is in (0, 1), and needs base"),
     ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['n_output'"),
     ("size 16 -m tiny -e 1", "as 0.01 or 1%, got 'tiny'"),
     ("size 0:60 -m 1% -e 1", "in the numbers' own unit"),
@@ -98,6 +99,12 @@ def test_errors_of_ours_are_one_line(ldp, people):
         assert done.err.startswith("error: ")
         assert done.err.count("\n") == 1
         assert says in done.err
+
+
+def test_a_column_that_is_there_twice(ldp, people):
+    Path("twice.csv").write_text("os,os\nios,web\n")
+    Path("twice.toml").write_text(PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
+    assert "['os'] twice" in ldp("plan check twice.toml twice.csv", code=1).err
 
 
 def test_wrong_use_ends_with_2(ldp, people):

@@ -309,6 +309,14 @@ def test_raw_data_are_not_estimated(ldp, people):
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
 
 
+def test_what_a_record_spent_is_what_the_files_say(ldp, people, reports):
+    """A plan of one of its columns said that a record spent the epsilon of that one."""
+    whole = PrivacyPlan.from_toml("plan.toml")
+    Path("part.toml").write_text(PrivacyPlan({"os": whole["os"]}).to_toml())
+    assert "a plan of its own" in ldp("estimate reports.parquet --plan part.toml", code=1).err
+    assert ldp("estimate reports.parquet --plan plan.toml").out == ldp("estimate reports.parquet").out
+
+
 def test_a_sketch_answers_about_candidates(ldp):
     sketch = CountMeanSketch(epsilon=4.0, hashes=64, width=64)
     plan = PrivacyPlan({"word": sketch, "won": RandomizedResponse(epsilon=4.0)})
@@ -427,7 +435,7 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
     assert "compare with what" in ldp("compare reports.parquet", code=2).err
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
-    assert "on both sides" in ldp("compare reports.parquet reports.parquet", code=1).err
+    assert "there twice" in ldp("compare reports.parquet ./reports.parquet", code=2).err
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
     for name in ("one", "two"):
         records.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
@@ -448,7 +456,8 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     weeks = ldp("pool reports.parquet other.parquet --window 1w --event-time day --json").data
     assert {row["window_start"][:10] for row in weeks} == {"2024-01-01", "2024-01-08"}
     assert "minutes" in ldp("pool reports.parquet other.parquet --column minutes", code=1).err
-    assert "there twice" in ldp("pool reports.parquet reports.parquet", code=2).err
+    for twice in ("reports.parquet ./reports.parquet", "reports.parquet 'report[s].parquet'"):
+        assert "there twice" in ldp(f"pool {twice}", code=2).err
     assert "two files" in ldp("pool reports.parquet", code=2).err
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)

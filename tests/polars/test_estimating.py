@@ -159,3 +159,7 @@ def test_weighted_means_of_reports():
     assert found == expected.to_arrow().to_pylist()[0]
     with pytest.raises(ldp_core.InputError, match="have nulls"):
         frame.with_columns(d=None).select(pl.col("w").ldp.weighted_mean(weights="d"))
+    private = frame.with_columns(pl.col("g").ldp.randomized_response(domain=["a", "b"], epsilon=1.0))
+    for grouped in (pl.col("w").ldp.weighted_mean(groups="g", shares=shares), pl.col("g").ldp.histogram(person="g")):
+        with pytest.raises(ldp_core.MechanismMismatchError, match="hold reports"):
+            private.select(grouped)

@@ -110,6 +110,7 @@ def test_what_is_refused():
         (FIRST, {}, ParameterError, "two files"),
         ("old.parquet", {}, ParameterError, "two files"),
         ([(FIRST, OLD), (FIRST, OLD)], {}, ParameterError, "there twice"),
+        ([(FIRST, OLD), (FIRST.clone(), OLD)], {}, ParameterError, "there twice"),
         ([(FIRST, OLD), FIRST], {}, ParameterError, "pairs of a frame and its plan"),
         ([(FIRST, OLD), (SECOND, OLD)], {}, PlanError, "gone"),
         ([(FIRST, OLD), (SECOND, NEW)], {"columns": ["gone"]}, PlanError, "gone"),

@@ -314,6 +314,7 @@ BAD_OPTIONS = [
     {"by": ["v"]},
     {"by": ["k", "k"]},
     {"by": [3]},
+    {"by": None},
     {"event_time": "v", "window": 5},
     {"event_time": 3, "window": 5},
     {"window": 0},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -134,7 +135,7 @@ def test_what_is_refused_and_what_is_unbounded():
         HistogramEstimate(population=50).of_persons(m, [True] * 3, [1, 2, 3])
     with pytest.raises(ParameterError, match="does not tell persons apart"):
         DistributionEstimate().of_persons(SquareWave((0, 1), epsilon=1.0), [], [])
-    for wrong in (0, 1.5, True):
+    for wrong in (0, 1.5, True, 1 << 63):
         with pytest.raises(ParameterError, match="repeats must be an integer"):
             HistogramEstimate(repeats=wrong)
 
@@ -180,9 +181,17 @@ def test_weighted_mean():
         ({"groups": of, "shares": shares | {"d": 0.1}}, "add up to 1"),
         ({"groups": of, "shares": {"a": 0.5, "b": 0.3, "c": 0.1, "d": 0.1}}, "fewer than two records"),
         ({"weights": np.ones(3)}, "as many finite numbers"),
+        ({"groups": of, "shares": {"a": "some"}}, "shares must be a mapping"),
+        ({"groups": of, "shares": [0.5, 0.5]}, "shares must be a mapping .* got list"),
+        ({"groups": [[1.0]] * 60, "shares": shares}, "groups must be a column"),
+        ({"groups": 5, "shares": shares}, "groups must be a column"),
     ):
         with pytest.raises((InputError, ParameterError), match=said):
             weighted_mean(u, **wrong)
+    with pytest.raises(InputError, match="fewer than two records"):
+        weighted_mean([], groups=[], shares=shares)
+    huge = weighted_mean(u * 1e98, weights=d, groups=pa.array(of), shares=shares)
+    assert (huge.low, huge.high) == pytest.approx((found.low * 1e98, found.high * 1e98))
 
 
 def test_weighted_means_hold_the_share_of_the_population():

@@ -129,6 +129,7 @@ def test_what_is_refused():
         ([(a, some[a]), (a, some[a])], "there twice"),
         ([(some[a], a), (some[a], a)], "pairs of a mechanism and its tally"),
         ([a, some[a]], "pairs of a mechanism and its tally"),
+        (None, "two groups or more"),
         ([(a, some[a]), (sketch, sketch.empty_tally())], "pooling needs frequency oracles"),
     ]:
         with case(words), pytest.raises(ParameterError, match=words):

@@ -153,6 +153,15 @@ def test_what_cannot_be_a_population():
             kind(population=19).result(m, m.tally(m.perturb(values)))
 
 
+def test_the_largest_population():
+    """Larger ones were an OverflowError."""
+    tally = RR.simulate([60, 40], seed=1)
+    many, most = (RR.estimate(tally, population=whom) for whom in ("many", (1 << 63) - 1))
+    assert most.low.tolist() == pytest.approx(many.low.tolist())
+    with pytest.raises(ParameterError, match="population must be"):
+        RR.estimate(tally, population=1 << 63)
+
+
 def test_it_is_said_wherever_the_question_goes():
     asked = question_of("histogram:population=many")
     assert asked == HistogramEstimate(population="many")

@@ -66,5 +66,9 @@ def test_what_is_refused():
     ]:
         with case(words), pytest.raises(ParameterError, match=words):
             compare_quantiles(mechanism, *sides)
+    for wrong in ([2.0], None):
+        with pytest.raises(ParameterError, match="probabilities"):
+            compare_quantiles(m, side, other, wrong)
+    assert len(compare_quantiles(m, side, other, 0.5).low) == 1
     with pytest.raises(ParameterError, match="probabilities"):
-        compare_quantiles(m, side, other, [2.0])
+        compare_quantiles(m, side, other, [])

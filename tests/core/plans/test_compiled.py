@@ -90,6 +90,13 @@ def test_lines_that_are_no_rows():
     with pytest.raises(ReportError, match="rows"):
         plan.read_reports(f"{good}\n" * 3, limits=Limits(rows=2))
     assert plan.read_reports("").num_rows == 0
+    kept = "a line\u2028of\x85two"  # separators that JSON.stringify leaves as they are
+    for text in (
+        json.dumps({"os": "a", "day": kept}, ensure_ascii=False),
+        good.replace("1", json.dumps(kept)) + "\r\n",
+    ):
+        for message in (text, text.encode()):
+            assert plan.read_reports(message)["day"].to_pylist() == [kept]
 
 
 def test_plans_that_do_not_compile():
