@@ -34,6 +34,7 @@ ENGINES = {
     "demo": {"apache-beam"},
     "fast": {"numba"},
     "audit": set(),
+    "mbi": set(),
     "gcp": {"apache-beam"},
     "kafka": {"apache-beam"},
     "yaml": {"apache-beam"},

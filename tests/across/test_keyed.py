@@ -42,7 +42,7 @@ def test_reports_of_pipelines_are_those_of_polars_bit_for_bit(elements, key, rep
 
 def test_private_histograms_are_those_of_polars_exactly():
     frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
-    private = [ldp_beam.PrivateHistogram(c, m, key=SECRET, id="user") for c, m in PLAN.columns.items()]
+    private = [ldp_beam.PrivateHistogram(c, m, key=SECRET, id="user", repeats=1) for c, m in PLAN.columns.items()]
     for (column, m), rows in zip(PLAN.columns.items(), run(All(private), ELEMENTS["rows"]()), strict=True):
         expected = frame.select(pl.col(column).ldp.histogram(m, repeats=1)).explode(column).unnest(column)["count"]
         with case(column):
@@ -55,7 +55,9 @@ def test_tallies_are_those_of_polars():
     for column, m in PLAN.columns.items():
         expected = frame.select(pl.col(column).ldp.tally(m)).item()["counters"]
         for elements in ELEMENTS:
-            found, _ = tallied(ldp_beam.PrivateHistogram(column, m, key=SECRET, id="user"), ELEMENTS[elements]())
+            found, _ = tallied(
+                ldp_beam.PrivateHistogram(column, m, key=SECRET, id="user", repeats=1), ELEMENTS[elements]()
+            )
             [tally] = found.values()
             with case(column, elements):
                 assert tally.counters.tolist() == expected

@@ -146,7 +146,9 @@ def test_the_second_round_is_the_records_and_the_first_the_persons():
         assert [row["v"] for row in whole] == ours.to_pylist()
         other = drawn(randomness=Keyed(SECRET, RECORDS.column("u"), column="v", records=pa.array(range(N))))
         assert ours != other
-        fn = ldp_beam.PrivateHistogram("v", mechanism, key=SECRET, id="u", record="position")._partial_tallies()
+        fn = ldp_beam.PrivateHistogram(
+            "v", mechanism, key=SECRET, id="u", record="position", repeats=1
+        )._partial_tallies()
         [tally], _ = drive(fn, [batch])
         assert tally.value[1] == mechanism.tally(ours)
 
@@ -233,7 +235,7 @@ def waiting(transform, flags=FLINK):
 
 
 def test_on_flink_fresh_reports_and_estimates_wait_for_a_checkpoint():
-    histogram = partial(ldp_beam.PrivateHistogram, "v", OS)
+    histogram = partial(ldp_beam.PrivateHistogram, "v", OS, repeats=1)
     for flags in (FLINK, BEHIND):
         assert waiting(Perturb(PLAN), flags) == ["T/Stabilize/Checkpointed"]
         assert waiting(histogram(), flags) == ["T/Estimate"]
@@ -249,7 +251,7 @@ def test_a_second_round_that_is_fresh_waits_too():
     for record, waits in (({}, True), ({"record": "i"}, False)):
         options = {"key": SECRET, "id": "u", **record}
         assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
-        assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, **options))) == waits
+        assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, repeats=1, **options))) == waits
 
 
 def test_yaml():

@@ -282,7 +282,7 @@ def test_a_missing_column_is_called_missing():
         for transform, column in (
             (kind("w", SURE_BOOL), "w"),
             (kind("v", SURE_BOOL, window="1h", event_time="time"), "time"),
-            (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=_secret, id="user"), "user"),
+            (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=_secret, id="user", repeats=1), "user"),
             (ldp_beam.BoundContributions("user", 1), "user"),
         ):
             with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
