@@ -377,7 +377,7 @@ class Stream:
         """Let it happen while the stream flows, wait, compare all that has come since the last time; the figures."""
         before = time.time()
         self._flows(before)
-        self._send_late()
+        self.send_late()
         self._saved()
         told = self.compare.panes.read().on_time
         until(lambda: self.compare.panes.read().on_time > told, PATIENCE, "a pane, which will be told again")
@@ -402,7 +402,7 @@ class Stream:
         done = self.job.checkpoints()
         until(lambda: self.job.checkpoints() >= done + count, PATIENCE, "a checkpoint")
 
-    def _send_late(self) -> None:
+    def send_late(self) -> None:
         """From now on some records are for the first window. A checkpoint has that it is over, or it opens again."""
         made = self.compare.made
         if made.over is None:

@@ -101,6 +101,7 @@ def test_everything_is_killed_and_another_cluster_goes_on_from_the_last_checkpoi
 
 
 def test_messages_that_cannot_be_used_are_dead_letters(stream, told):
+    stream.send_late()  # where no fault has begun to
     true = stream.compare.made.poisoned
     until(lambda: len(true) == 5, PATIENCE, "every kind is sent")
     stream.live.__exit__()
