@@ -51,7 +51,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     Args:
         domain: the buckets, a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is in none.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one bucket, finite, > 0. There is no second round: it is what one
             report spends too.
         bits: d, from 1 to the number of buckets.
@@ -61,9 +60,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     With ``bits=1`` two values differ in one bit that is reported, not in two, and the whole of epsilon is that bit's
     (the paper halves it there too).
-
-    Raises:
-        ParameterError: an epsilon or a number of bits that does not exist.
 
     >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
     >>> m.permanent_answers, m.epsilon_of(1000), m.epsilon_of(2, changes=1)
@@ -119,7 +115,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """A report supports the buckets of which it says 1."""
         b, p = self.domain.size, fraction(self._keep)
         return [self._rate * p] * b, [self._rate * (1 - p)] * b
 
@@ -131,7 +126,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def permanent_ratio(self) -> Fraction:
-        """A report is a permanent answer."""
         return self.worst_ratio()
 
     @override
@@ -187,7 +181,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint16[n, d] or uint32[n, d]."""
         out = self.reports.empty(len(codes))
         width = row_bytes(self.bits)
         buckets = self._buckets(len(codes), noise.of_persons())
@@ -243,14 +236,12 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """Counts of each bucket's 0s and 1s."""
         cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
         counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)
         return counts.reshape(n_groups, self.counters)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people answer for each bucket, of those who are in it and of all others; and what they say."""
         b, d = self.domain.size, self.bits
         have, p = by_code(codes, people, b + 1), float(fraction(self._keep))
         nowhere = np.append(np.zeros(b, np.int64), have[b])  # in none, which is one more value here

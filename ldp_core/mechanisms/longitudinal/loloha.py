@@ -66,7 +66,6 @@ class Loloha(HashedReports, TwoRounds):
     Args:
         domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
             it is hashed like one more value, which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one bucket, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity).
         g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
@@ -74,9 +73,6 @@ class Loloha(HashedReports, TwoRounds):
 
     Reports are one ``uint64`` each: the bucket in the high 16 bits, the function's number in the low 48. They take
     keyed noise. (Where g is a prime below 256 the functions are few, and a tally of n reports costs n and not n d.)
-
-    Raises:
-        ParameterError: epsilons or a g that do not exist; a domain too large.
 
     >>> m = Loloha(range(1000), epsilon_infinity=2.0, epsilon_1=1.0, g="binary")
     >>> m.g, m.q, m.permanent_answers
@@ -115,7 +111,6 @@ class Loloha(HashedReports, TwoRounds):
     @cached_property
     @no_warning_of_epsilon()
     def _rounds(self) -> LongitudinalRandomizedResponse:
-        """Both rounds, over the buckets."""
         return LongitudinalRandomizedResponse(
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )
@@ -123,13 +118,11 @@ class Loloha(HashedReports, TwoRounds):
     @property
     @override
     def permanent_answers(self) -> int:
-        """One per bucket."""
         return min(self.g, super().permanent_answers)
 
     @property
     @override
     def shared(self) -> SharedSymbol:
-        """Two rounds over the buckets."""
         return self._rounds.shared
 
     @property
@@ -141,7 +134,6 @@ class Loloha(HashedReports, TwoRounds):
     @property
     @override
     def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
-        """Of the two rounds, which are one randomized response over the buckets."""
         own, other = (rates[0] for rates in self._rounds.support_probabilities())
         return own, other
 

@@ -120,7 +120,6 @@ class Chain(TwoRounds):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """The chain's p and q."""
         first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
@@ -137,7 +136,6 @@ class Chain(TwoRounds):
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """The second round's."""
         return self.instantaneous.supported
 
     @override
@@ -169,7 +167,6 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity); less far where the second round is optimized.
         variant: ``"OSUE"`` (optimized, then symmetric: the least variance), ``"SUE"`` (both symmetric: basic RAPPOR),
@@ -177,9 +174,6 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
 
     Reports are those of `UnaryEncoding`; they take keyed noise. p and q of the chain give
     epsilon_1 = ln(p (1 - q) / ((1 - p) q)), by which the second round is found.
-
-    Raises:
-        ParameterError: epsilons that do not exist, are too small or too close; an unknown variant.
 
     >>> m = LongitudinalUnaryEncoding(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.instantaneous.p, 6), m.p, round(m.q, 6)
@@ -310,7 +304,6 @@ class LongitudinalRandomizedResponse(Chain):
 
     Args:
         domain: a `Domain` or a list of labels; no ``unmatched="none"``.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity).
 
@@ -320,9 +313,6 @@ class LongitudinalRandomizedResponse(Chain):
     that the second one follows exactly from epsilon_1 = ln(p / q), and p and q are those of `RandomizedResponse` with
     epsilon_1. (For more than two values the paper's second round is noisier: it takes ln((p1 p2 + q1 q2) /
     (p1 q2 + q1 p2)) for epsilon_1, which leaves out the other d - 2 ways to a report.)
-
-    Raises:
-        ParameterError: epsilons that do not exist, or are too small.
 
     >>> m = LongitudinalRandomizedResponse(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.permanent.p, 6), round(m.p, 6), round(m.q, 6)
@@ -380,11 +370,9 @@ class LongitudinalRandomizedResponse(Chain):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes in, codes out."""
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """The second round's, of the people that have each permanent answer."""
         permanent = self.permanent.simulate_counters(codes, people, generator)
         return self.instantaneous.simulate_counters(np.arange(len(permanent)), permanent, generator)

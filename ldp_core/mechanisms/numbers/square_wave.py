@@ -48,15 +48,11 @@ class SquareWave(Window):
 
     Args:
         domain: an `Interval`, or a pair (low, high); or `WholeNumbers`, cut between them.
-        epsilon: finite, > 0.
         buckets: number of equal buckets d, 2 to 2048, in which numbers are told apart; default 1024. Take many:
             smoothing reaches over a few, so that their width decides what is blurred. Of whole numbers one each, or as
             many as divide their number.
 
     Reports are cells, 0 to d + 2 w - 1, as ``uint8``, or ``uint16`` where there are more than 256.
-
-    Raises:
-        DomainError, ParameterError: an interval, an epsilon or a number of buckets that does not exist.
 
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=50)
     >>> round(m.b, 6), m.cells
@@ -123,7 +119,6 @@ class SquareWave(Window):
 
     @override
     def place(self, point: int) -> Fraction:
-        """The middle of a bucket."""
         return Fraction(2 * point + 1, 2 * self.buckets)
 
     @override
@@ -186,8 +181,7 @@ class SquareWave(Window):
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: another method; confidence outside (0, 1); more buckets than there are; another assumption,
-                or ``"smooth"`` below epsilon 0.5, where its intervals hold less often than they say.
+            ParameterError: options that do not exist; ``"smooth"`` below epsilon 0.5, where it holds too seldom.
         """
         self.check_tally(tally)
         method = check_choice("method", method, get_args(Method))
@@ -288,7 +282,6 @@ class SquareWave(Window):
 
     @cached_property
     def _densities(self) -> tuple[float, float]:
-        """`cell_probabilities`."""
         high, low = self.cell_probabilities
         return float(high), float(low)
 

@@ -99,7 +99,6 @@ class BlockReports(CountedCells):
     @property
     @override
     def cells(self) -> int:
-        """Points, in all blocks."""
         return self.blocks * self.block.points
 
     @property
@@ -173,7 +172,6 @@ class BlockReports(CountedCells):
 
     @override
     def debiased(self, counters: I64) -> F64:
-        """X."""
         d = self.domain.size
         numbers: F64 = counters[..., :d] - counters[..., d:][..., self.block_of] * float(self._less)
         return numbers

@@ -317,7 +317,6 @@ _ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
 
 
 def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
-    """Support counts from one column of Booleans a value, for a block of reports at a time."""
     out = np.zeros((n_groups, d), np.int64)
     reports, groups = _by_group(reports, groups, n_groups)
     for start in range(0, len(reports), _ROWS):
@@ -433,10 +432,6 @@ class HashedReports(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """As the family of the functions knows: if it is affine, each counter is right by itself, but not all together.
-
-        (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
-        """
         own, other = self.bucket_probabilities
         have = by_code(codes, people, n_codes(self.domain))
         return self.family.simulate(have, float(own - other), self.domain.size, generator)
@@ -452,15 +447,10 @@ class LocalHashing(HashedReports):
     Args:
         domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
             it is hashed like one more value, which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
         variant: ``"optimal"`` (OLH), ``"binary"`` (BLH, two buckets) or ``"fast"`` (FLH: few functions, so that a tally
             of n reports costs n and not n d).
 
     Reports are one ``uint64`` each: the bucket in the high 16 bits, the function's number in the low 48.
-
-    Raises:
-        ParameterError: an epsilon or a variant that does not exist; a domain too large.
 
     >>> m = LocalHashing(range(1000), epsilon=1.0)
     >>> m.g, round(m.p, 6), round(m.q, 6)

@@ -42,16 +42,10 @@ class SubsetSelection(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels. ``unmatched="none"`` does not exist here: a uniform set
             would support each value with another probability than q.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
         k: size of the set, in [1, d - 1]; default d / (e^epsilon + 1), rounded, at least 1.
 
     Reports are bit vectors with k ones, in the layouts of `UnaryEncoding`: ``FixedSizeList<bool, d>`` or, packed,
     ``FixedSizeList<uint64, ceil(d / 64)>``; as numpy arrays ``bool[n, d]`` or ``uint64[n, ceil(d / 64)]``.
-
-    Raises:
-        ParameterError: epsilon or k outside its interval.
-        DomainError: ``unmatched="none"``.
 
     >>> m = SubsetSelection(range(16), epsilon=1.0)
     >>> m.k, round(m.p, 6), round(m.q, 6)
@@ -81,7 +75,6 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _include(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.domain.size, self.k)
 
     @cached_property
@@ -127,7 +120,6 @@ class SubsetSelection(FrequencyOracle):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to rows of bytes, uint8[n, ceil(d / 8)], with k ones each."""
         return self._listed(codes, noise) if self._is_listed else self._repaired(codes, noise)
 
     def _listed(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
@@ -174,7 +166,6 @@ class SubsetSelection(FrequencyOracle):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
 
     @override
@@ -183,7 +174,6 @@ class SubsetSelection(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Whose set holds the value; and what else is in the sets."""
         have = by_code(codes, people, self.domain.size)
         included = generator.binomial(have, self.p)
         others = subset_sums(self.k - 1, included, generator) + subset_sums(self.k, have - included, generator)

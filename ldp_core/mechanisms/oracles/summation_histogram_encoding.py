@@ -62,15 +62,11 @@ class SummationHistogramEncoding(FrequencyOracle):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0, at least about 0.0015 * unit. Above 36 nothing is gained.
         unit: the true value's entry, in [1, 64]; 1, the default, has the least variance.
 
     Reports are ``FixedSizeList<int8, d>``, or of the wider integers that `entries` need (below epsilon 0.3 ``int16``,
     with ``unit`` 1); as numpy arrays ``int8[n, d]``.
-
-    Raises:
-        ParameterError: an epsilon or a unit outside its interval.
 
     >>> m = SummationHistogramEncoding(["a", "b", "c"], epsilon=1.0)
     >>> round(m.variance(1), 6), m.entries  # 8 in real numbers
@@ -166,7 +162,6 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """The same for every true count."""
         return n * float(self.rates.a[0]) + 0 * count
 
     @cached_property
@@ -185,13 +180,11 @@ class SummationHistogramEncoding(FrequencyOracle):
     @cached_property
     @override
     def count_term(self) -> Term:
-        """The range is far wider than the noise."""
         return replace(super().count_term, variance=float(self.rates.a[0]))
 
     @cached_property
     @override
     def total_term(self) -> Term:
-        """Of independent entries."""
         return replace(total_of_bits(self), variance=float(self.rates.a[0]))
 
     @override
@@ -282,7 +275,6 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many of the people with and without a value draw each entry, and the sum of these."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]
         drawn = multinomials(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
         true, others = drawn @ np.arange(self.entries[0], self.entries[1] + 1)
@@ -296,7 +288,6 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
-        """``n`` entries for each value."""
         low, high = self.entries
         possible: Bools = (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
         return possible

@@ -72,7 +72,6 @@ class BitVectors(CountsOnes, FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Two binomial numbers per value: of those who have it, and of all others."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
         counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
         return counters
@@ -120,7 +119,6 @@ class IndependentBits(BitVectors):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """A report supports the values whose bits are 1."""
         p, q = (fraction(t) for t in self.thresholds)
         return [p] * self.domain.size, [q] * self.domain.size
 
@@ -151,7 +149,6 @@ class IndependentBits(BitVectors):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
 
 
@@ -175,8 +172,6 @@ class UnaryEncoding(IndependentBits):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
         variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
 
     Reports are ``FixedSizeList<bool, d>`` or, packed, ``FixedSizeList<uint64, ceil(d / 64)>``;
@@ -244,15 +239,11 @@ class ThresholdHistogramEncoding(IndependentBits):
     Args:
         domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
             all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: finite, > 0. What a report really spends, `realized_epsilon`, is less: the bits reveal
             less than the noisy entries.
         theta: the threshold, in [1/2, 1]; default the one of least variance, to six digits.
 
     Reports are bit vectors in the layouts of `UnaryEncoding`.
-
-    Raises:
-        ParameterError: epsilon or theta outside its interval.
 
     >>> m = ThresholdHistogramEncoding(["a", "b", "c"], epsilon=1.0)
     >>> m.theta, round(m.p, 6), round(m.q, 6)

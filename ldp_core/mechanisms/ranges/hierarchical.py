@@ -87,7 +87,6 @@ class HierarchicalHistogram(Mechanism):
         domain: a `Domain` or a list of labels **in their order**, or `Cells` of numbers; 2 to 65,536 of them. Their
             number need not be a power of two: what is beyond the last one holds nobody. With ``unmatched="other"``
             what is none of them is one more value, after the last one.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
         epsilon: of a report, whatever its level; finite, > 0.
         workload: for what the shares of the levels are best: ``"ranges"``, all of them, or ``"prefixes"``, ranges
             from the first value, as quantiles and curves need.
@@ -96,10 +95,6 @@ class HierarchicalHistogram(Mechanism):
 
     Reports are one ``uint64`` each. A tally has about 4 times as many counters as there are values: of each node, how
     many reports support it.
-
-    Raises:
-        DomainError: too many values, or ``unmatched="none"``.
-        ParameterError: parameters that do not exist.
 
     >>> m = HierarchicalHistogram(range(120), epsilon=1.0)
     >>> [level.nodes for level in m.levels], m.shares
@@ -164,11 +159,9 @@ class HierarchicalHistogram(Mechanism):
     @property
     @override
     def counters(self) -> int:
-        """One for each node: those of 2, of 4, ..."""
         return 2 * self.leaves - 2
 
     def _by_level(self, counters: I64) -> list[I64]:
-        """The counters of each level, int64[..., 2^l]."""
         return np.split(counters, [level.nodes - 2 for level in self.levels[1:]], axis=-1)
 
     # ---- reports
@@ -186,7 +179,6 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """A level, and there a report of the node above the value."""
         level = self._drawn[noise.of_persons().uniform_below(PARTS, len(codes), 0)]
         out = np.empty(len(codes), np.int64)
         for number, oracle in enumerate(self.levels):
@@ -212,7 +204,6 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people of each value are at each level; and what they report there."""
         have = np.zeros(self.leaves, np.int64)
         have[: self.domain.size] = by_code(codes, people, self.domain.size)
         at = multinomials(have, np.array(self.shares, float), generator)

@@ -58,17 +58,12 @@ class PrivSet(FrequencyOracle):
             an answer; a null is none, and is refused, or becomes the item "other", as all items do that are not
             declared.
         unmatched: beside a list of labels: what becomes of other items, nulls included: ``"error"`` or ``"other"``.
-        epsilon: finite, > 0.
         most: the most items of a person, in [1, min(d, 256)]. Declared, not learned: the error grows with it.
         k: size of a report, at most half of d + most; default the one of least variance for an item that nobody has.
         on_more: what becomes of longer lists: ``"error"``, an error that counts them, or ``"first"``, which keeps the
             first ``most`` different items; see `Sets`.
 
     Reports are bit vectors with k ones of d + most, in the layouts of `SubsetSelection`.
-
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: ``unmatched="none"``, or too many items.
 
     >>> m = PrivSet(["mail", "maps", "news", "chat"], epsilon=1.0, most=2)
     >>> m.k, round(m.p, 6), round(m.q, 6)
@@ -153,7 +148,6 @@ class PrivSet(FrequencyOracle):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes of sets to rows of bytes, uint8[n, ceil((d + most) / 8)], with k ones each."""
         places, width = self.inputs.places, row_bytes(self.inputs.places)
         items, n = self.inputs.items(codes).astype(np.int64), len(codes)
         meets = np.flatnonzero(coins(noise, self._meets, n, _MEETS))
@@ -188,7 +182,6 @@ class PrivSet(FrequencyOracle):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the items whose bits are 1."""
         return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
 
     @override

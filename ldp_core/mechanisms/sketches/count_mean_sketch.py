@@ -129,7 +129,6 @@ class CountMean(Sketch):
 
     @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
-        """By k look-ups a candidate."""
         return self.functions.sums(self.table(counters), codes)
 
     @override
@@ -191,7 +190,6 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     Args:
         kind: ``"str"`` or ``"int"``: any text, or any integer.
-        epsilon: finite, > 0.
         hashes: k, the number of hash functions.
         width: m, the number of buckets: a power of two.
         variant: of the bits: ``"optimized"`` (as OUE) or ``"symmetric"`` (as in Apple's paper).
@@ -200,10 +198,6 @@ class CountMeanSketch(CountsOnes, CountMean):
     Reports are ``FixedSizeList<uint64, 1 + ceil(m / 64)>``, as numpy arrays ``uint64[n, 1 + ceil(m / 64)]``: the
     function's number, and the bits from the lowest of the first word on. A tally has k m counters, ``[j, b]``: the
     reports with function j and bit b set.
-
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: another kind.
 
     >>> sketch = CountMeanSketch(epsilon=2.0, hashes=64, width=64)
     >>> tally = sketch.tally(sketch.perturb(["new york"] * 3000 + ["york"] * 1000))
@@ -247,7 +241,6 @@ class CountMeanSketch(CountsOnes, CountMean):
     @property
     @override
     def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
-        """Those of a bit."""
         p, q = self._encoding.thresholds
         return fraction(p), fraction(q)
 
@@ -268,13 +261,11 @@ class CountMeanSketch(CountsOnes, CountMean):
     @property
     @override
     def counters(self) -> int:
-        """One a function and bucket."""
         return self.hashes * self.width
 
     @property
     @override
     def reports(self) -> NumberedBits:
-        """A function's number and bits."""
         return NumberedBits.of(self.hashes, self.width)
 
     @override
@@ -286,13 +277,11 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """The sums of the bits, for each function."""
         cells = self.reports.cells(reports, groups)
         return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Of each function and bit, of the people whose bucket it is and of all others."""
         table = self.simulate_buckets(codes, people, generator)
         p, q = (float(x) for x in self.bucket_probabilities)
         others = table.sum(axis=1, keepdims=True) - table
@@ -315,7 +304,6 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @override
     def table(self, counters: I64) -> I64:
-        """The counters."""
         return counters.reshape(*counters.shape[:-1], self.hashes, self.width)
 
     @override
@@ -334,17 +322,12 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
 
     Args:
         kind: ``"str"`` or ``"int"``: any text, or any integer.
-        epsilon: finite, > 0.
         hashes: k, the number of hash functions.
         width: m, the number of buckets: a power of two.
         salt: chooses other hash functions.
 
     Reports are one ``uint64`` each, 2 (j m + l) + (y = 1), which is also the number of the counter that counts it: a
     tally has 2 k m, which add up to n.
-
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: another kind.
 
     >>> sketch = HadamardCountMeanSketch("int", epsilon=2.0)
     >>> tally = sketch.tally(sketch.perturb([17] * 3000 + [2**40] * 1000))
@@ -376,7 +359,6 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
 
     @cached_property
     def _agree(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon)
 
     @property
@@ -400,7 +382,6 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
     @property
     @override
     def counters(self) -> int:
-        """Two a function and column."""
         return 2 * self.hashes * self.width
 
     @override
@@ -422,14 +403,12 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Who has each function and bucket and agrees; and a column for each."""
         table = self.simulate_buckets(codes, people, generator)
         agree = generator.binomial(table, float(fraction(self._agree)))
         return inner_products(np.stack([table - agree, agree], axis=-1), generator).reshape(-1)
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
-        """How often each function and column was reported, with 1 and with 0."""
         p, cells = float(fraction(self._agree)), self.hashes * self.width
         return (Sums(counters, n, Term((1 - p) / cells, p / cells, 0.0, 1.0)),)
 

@@ -74,7 +74,6 @@ class _NoInfluence(Mechanism):
 
     @override
     def influence(self) -> NoReturn:
-        """Refused: see the error."""
         raise ParameterError(
             "RAPPOR's counts are a regression, which depends on the candidates and on the reports of each cohort: what "
             "one report moves has no bound that holds for all of them; that of a count mean sketch has"
@@ -82,7 +81,6 @@ class _NoInfluence(Mechanism):
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
-        """Refused: see the error."""
         self.influence()
 
 
@@ -109,9 +107,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     Reports are ``FixedSizeList<uint64, 1 + ceil(k / 64)>``, as numpy arrays ``uint64[n, 1 + ceil(k / 64)]``: the
     cohort, then the bits, bit j of a filter being bit j % 64 of word j // 64. A tally has m (1 + k) counters: of each
     cohort the number of reports, then how many of them have each bit.
-
-    Raises:
-        ParameterError: parameters outside these intervals; or an infinite epsilon: f = 0 with p = 0 or q = 1.
 
     >>> from ldp_core import Keyed, Secret
     >>> m = Rappor("str", bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
@@ -249,7 +244,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     @property
     @override
     def reports(self) -> NumberedBits:
-        """A cohort and the bits."""
         return NumberedBits.of(self.cohorts, self.bits)
 
     @override
@@ -325,7 +319,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         return self.cohorts * (1 + self.bits)
 
     def _by_cohort(self, counters: I64) -> I64:
-        """Counters as int64[..., M, 1 + k]."""
         return counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
 
     @override
@@ -387,7 +380,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def ones_chances(self) -> F64:
-        """A filter has from one to h bits."""
         p, q = self.bit_probabilities()
         most = min(self.hashes, self.bits)
         return chances_of_ones(self.bits, range(1, most + 1), float(q), float(p))
@@ -402,7 +394,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
-        """How often each bit of each cohort was 1."""
         table = self._by_cohort(counters)
         ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
         return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_term),)
