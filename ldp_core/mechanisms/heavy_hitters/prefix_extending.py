@@ -19,7 +19,8 @@ exactly 1 / g.)
 
 as in local hashing, so that g about e^eps + 1 has the variance of OUE, with g / (g - 1) counters a bucket.
 
-**The search.** A level has R rows, each with a public hash function h_j. With n reports at the level, C_j[b] those of row j that support bucket b, n_j those of row j, and c the probability that two prefixes share a bucket,
+**The search.** A level has R rows, each with a public hash function h_j. With n reports at the level, C_j[b] those of
+row j that support bucket b, n_j those of row j, and c the probability that two prefixes share a bucket,
 
     T_j[b] = (C_j[b] - n_j q) / (p - q)
     estimate[v] = (sum over j of T_j[h_j(v)] - n c) / (1 - c)

@@ -170,10 +170,7 @@ class DBitFlip(CountsOnes, Longitudinal):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """The estimator of any pure protocol, of a tally's int64[..., 2 b] counters.
-
-        The 1s of a bucket are first corrected for how many more or fewer than n d / b reports were about it.
-        """
+        """The 1s of a bucket are first corrected for how many more or fewer than n d / b reports were about it."""
         said = counters.reshape(*counters.shape[:-1], self.domain.size, 2)
         about, q = said.sum(axis=-1), float(1 - fraction(self._keep))
         ones = said[..., 1] + q * (n * float(self._rate) - about)

@@ -217,8 +217,7 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     def instantaneous(self) -> UnaryEncoding:
         """The second round: the least noise with which a report spends no more than epsilon_1.
 
-        The more often it sets a 0, the less a report spends: a larger q2 is a smaller one with symmetric flips on top.
-        So the least q2 is found by bisection, over multiples of 2^-53: both probabilities are floats, exactly.
+        The least q2 is found by bisection over multiples of 2^-53, so that both probabilities are floats, exactly.
         """
         limit = exp_below(self.epsilon_1)
         p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())

@@ -322,10 +322,10 @@ _FEW = 20
 
 
 def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F64:
-    """The variance of a report's value, as a share: from the sum of n squared differences from the mean; at least least.
+    """The variance of a report's value, as a share: from the sum of n squared differences from a mean; above ``least``.
 
-    Of fewer than 20 reports, which may all be alike, it is at least ``most``, the noise's, and the most that a
-    population of such a mean has. There the mean is estimated with four numbers more, of which two are at each end (A. Agresti, B.
+    Of fewer than 20 reports, which may all be alike, it is above ``most``, the noise's, and the most that a population
+    of such a mean has. There the mean is estimated with four numbers more, of which two are at each end (A. Agresti, B.
     Coull, The American Statistician 52(2), 1998).
     """
     inside = (n * np.clip(mean, 0, 1) + 2) / (n + 4)

@@ -99,10 +99,7 @@ class SquareWave(Window):
         return self._bucket(codes)
 
     def _bucket(self, codes: Codes) -> Codes:
-        """A number's bucket, which is the first cell of its window; high is in the last one.
-
-        A code is at most half a step away from its number: with half a step more, numbers on an edge never fall below.
-        """
+        """A number's bucket, the first cell of its window. Half a step more: a code may be so far below its number."""
         first: Codes = codes.astype(np.uint64)
         first *= np.uint64(self.buckets)
         first += np.uint64(self.buckets // 2)
@@ -141,10 +138,7 @@ class SquareWave(Window):
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """An unbiased estimate of the mean of the middles of the numbers' buckets.
-
-        A number is at most half a bucket away from that; the interval is so much wider at either end.
-        """
+        """Of the middles of the numbers' buckets. A number is at most half a bucket away, which is added."""
         mean, error, low, high = super().share_means(n, counters, confidence)
         half = 1 / (2 * self.buckets)
         if isinstance(self.domain, WholeNumbers):  # of a bucket of one number that is the middle

@@ -211,7 +211,7 @@ class FrequencyOracle(Mechanism):
         return out
 
     def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
-        """`noise_covariance` over ``cells``, every report once: if it supports x it is `worst_ratio` times as likely."""
+        """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
         if not self.exhaustive:
             raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
         counters = self.count_reports(cells, np.arange(len(cells)), len(cells))

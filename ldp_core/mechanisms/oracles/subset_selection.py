@@ -146,9 +146,7 @@ class SubsetSelection(FrequencyOracle):
         """Where there are many sets, bits of about the right weight are repaired.
 
         The true bit is 1 with probability p. The others start as independent bits of one probability, of which, given
-        how many there are, every arrangement is equally likely. Then single bits, not the true one, are drawn
-        uniformly and flipped where that brings the weight nearer to k: a uniform choice among the ones (or zeros)
-        leaves every arrangement equally likely. So the set is exactly uniform, at the cost of few draws.
+        how many there are, every arrangement is equally likely, and `repair` leaves it so: the set is exactly uniform.
         """
         width = row_bytes(self.domain.size)
         rows = noise.one_hot_rows(self._include, self._start, codes, width, _BITS)

@@ -251,10 +251,7 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def influence(self) -> Influence:
-        """Of any one value, an upper bound, where each level has as many reports as on average; of all, d times that.
-
-        Under the same condition a range of many values may move by more.
-        """
+        """Of a value, an upper bound, where each level has as many reports as on average; of all, d times that."""
         return Influence(self._most, self.domain.size * self._most)
 
     @override
@@ -270,11 +267,7 @@ class HierarchicalHistogram(Mechanism):
         return np.array([(self.leaves >> level.bits) / level.variances[2] for level in self.levels])
 
     def _tree(self, counters: I64) -> tuple[list[F64], F64]:
-        """Estimated differences of halves, and how many reports tell them.
-
-        Returns:
-            diff_j, float64[k, 2^j] for each depth j from 0 on; and n_l, float64[h, k].
-        """
+        """Estimated diff_j, float64[k, 2^j] for each depth j from 0 on; and n_l, float64[h, k]."""
         sums, reports = [], []
         for level, mine, gain in zip(self.levels, self._by_level(counters), self._gains, strict=True):
             p, q = level.pair
@@ -295,11 +288,8 @@ class HierarchicalHistogram(Mechanism):
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of the records with low <= code < high, and their variances about these people.
 
-        Unbiased, and of noise alone: how many of the n people who reported are in the range.
-
         Args:
-            n: numbers of reports of k tallies, int64[k].
-            counters: of these tallies, int64[k, counters].
+            n, counters: of k tallies, int64[k] and int64[k, counters].
             low, high: of r ranges, int64[r], codes from 0 to d.
 
         Returns:
@@ -371,13 +361,7 @@ class HierarchicalHistogram(Mechanism):
     def range_variances(self, low: I64, high: I64) -> F64:
         """n times the variances of the estimated shares of ranges, if people are spread evenly over the leaves.
 
-        About these people, of as many reports at each level as there are on average.
-
-        Args:
-            low, high: of r ranges, int64[r], codes from 0 to d.
-
-        Returns:
-            float64[r].
+        float64[r], about these people, of as many reports at each level as there are on average.
         """
         low, high = self._ends(low), self._ends(high)
         reports = np.array(self.shares, float)[:, None] / PARTS
@@ -405,10 +389,7 @@ class HierarchicalHistogram(Mechanism):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """Estimated counts of the values, their standard errors, and the low and high ends of their intervals.
-
-        Intervals are normal ones. Args and results are as of `FrequencyOracle.debias`.
-        """
+        """As `FrequencyOracle.debias`, with normal intervals."""
         check_open("confidence", confidence)
         d = self.domain.size
         rows = counters.reshape(-1, self.counters)

@@ -69,11 +69,7 @@ MOST_SALT = (1 << 64) - 1
 
 
 def check_width(name: str, value: int, hashes: int) -> int:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is a power of two, and not too large for so many hash functions.
-    """
+    """A power of two, and not too large for so many hash functions."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not 2 <= value <= MOST_BUCKETS or value & (value - 1):
         raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {shown(value)}")
@@ -158,20 +154,15 @@ class CountMean(Sketch):
     @property
     @override
     def collision_skewness(self) -> float:
-        """That of the number of functions, among k, under which two values collide, about Poisson(k / m).
+        """(1 - 2 c) / sqrt(k c (1 - c)), c = 1 / m: of the functions, among k, under which two values collide.
 
-        (1 - 2 c) / sqrt(k c (1 - c)), c = 1 / m; of all distributions with this F2 that with one heavy value is the
-        most skewed.
+        (Of all distributions with this F2 that with one heavy value is the most skewed.)
         """
         return (self.width - 2) / math.sqrt(self.hashes * (self.width - 1))
 
     @override
     def collision_error(self, beta: float) -> float:
-        """Bernstein's inequality for the k functions, whatever the values are.
-
-        A function moves the estimated frequency by at most 1 and by a variance of at most 1 / (m - 1) (all records
-        hold one other value).
-        """
+        """Bernstein: a function moves a frequency by at most 1, by a variance of at most 1 / (m - 1)."""
         level = math.log(2 / beta) / self.hashes
         return level / 3 + math.sqrt((level / 3) ** 2 + 2 * level / (self.width - 1))
 

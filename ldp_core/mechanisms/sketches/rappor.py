@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -32,7 +31,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import Sums, Term, watch
@@ -59,11 +58,7 @@ Hashing = Literal["aes", "md5"]
 
 
 def _check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is one of `Hashing`, and there are texts for MD5.
-    """
+    """One of `Hashing`; MD5 where values are texts."""
     if check_choice(name, value, get_args(Hashing)) == "md5" and domain.kind != "str":
         raise ParameterError(f'{name}="md5" is for texts, kind="str"')
     return value
@@ -186,8 +181,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     def _ratio(self, p: Fraction, q: Fraction) -> Fraction:
         """The worst ratio of two filters, bits of which come out as 1 with probabilities p and q, independently.
 
-        A filter has at least one bit and at most h; of a bits that are in the first one only each gives q / p at worst,
-        of b bits in the second only (1 - p) / (1 - q).
+        Of a bits (1 to h) only in the first one each gives q / p at worst, of b in the second (1 - p) / (1 - q).
         """
         most = min(self.hashes, self.bits - 1)
         one, zero = q / p, (1 - p) / (1 - q)
@@ -248,11 +242,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
-        """By MD5, ``codes`` are the bits that values set, uint32[n, h], as `draw` finds them.
-
-        Raises:
-            ParameterError: by MD5 of other codes.
-        """
+        """By MD5, ``codes`` are the bits that values set, uint32[n, h], as `draw` finds them; no other codes do."""
         n, width = len(codes), row_bytes(self.bits)
         cohorts = noise.of_persons().uniform_below(self.cohorts, n, _COHORT)
         where = codes if self.hashing == "md5" else bloom.positions(codes, cohorts, self.bits, self.hashes)
@@ -294,22 +284,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         table = bloom.md5_positions((texts[w] for w in words.tolist()), cohorts.tolist(), self.bits, self.hashes)
         return self.perturb_codes(table[of_record], noise)
 
-    def from_integers(self, cohorts: Any, filters: Any) -> U64:
-        """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.
-
-        Raises:
-            ParameterError: filters of more than 64 bits.
-            ReportError: they are no unsigned integers, or not as many.
-
-        >>> Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75, hashing="md5").from_integers([0], [64493])
-        array([[    0, 64493]], dtype=uint64)
-        """
-        if self.bits > 64:
-            raise ParameterError(f"integers hold at most 64 bits, the filters have {self.bits}")
-        with suppress(ValueError, TypeError, OverflowError):  # they quote what they could not convert
-            return np.column_stack((_unsigned(cohorts), _unsigned(filters)))
-        raise ReportError("cohorts and filters must be columns of as many unsigned integers")
-
     # ---- server
 
     @property
@@ -341,11 +315,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people are in each cohort; and of each bit two binomial numbers, of those who set it and who do not.
-
-        Raises:
-            ParameterError: by MD5 of codes; see `simulate`.
-        """
+        """Not by MD5, which needs texts; see `simulate`."""
         if self.hashing == "md5" and len(codes):
             raise ParameterError('hashing="md5" needs texts, not codes')
         return self._simulated_counters(codes, (), people, generator)
@@ -454,18 +424,6 @@ def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
     return noise.one_hot_rows(ONE // 2, threshold, nowhere, width, lane)
 
 
-def _unsigned(values: Any) -> U64:
-    """Integers as they are, or an error: numpy would wrap negative ones and cut off fractions."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":  # a list with integers on both sides of 2**63 has become one of floats
-        array = np.asarray(values, object)
-        if not all(type(item) is int for item in array):
-            raise TypeError
-    if array.size and array.min() < 0:
-        raise OverflowError
-    return array.astype(np.uint64)
-
-
 _MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
 _PERMANENT, _COHORT = 0, 2  # lanes of noise; cohorts share no AES block with anything
 _ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise
@@ -529,7 +487,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         """Of an estimated count, if few people hold any one value and reports are spread evenly; an approximation.
 
         n r (1 - r) / ((q* - p*)^2 k d (1 - d)) over 1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h,
-        r = p* + d (q* - p*) and c candidates. Standard errors of an estimate are computed from the filters themselves.
+        r = p* + d (q* - p*) and c candidates. An estimate's own errors follow from the filters themselves.
         """
         r = self.design.rate
         return n * r * (1 - r) / self.design.contrast**2 + 0 * np.asarray(count)
@@ -554,10 +512,6 @@ class RapporCandidates(_NoInfluence, Candidates):
                 nobody holds; with ``"fdr"`` the share of such among the found ones, on average.
             correction: ``"bonferroni"`` or ``"fdr"``.
             confidence: of the histogram's intervals.
-
-        Raises:
-            ParameterError: level or confidence outside (0, 1), or another correction.
-            MechanismMismatchError: the tally is another mechanism's.
         """
         check_open("level", level)
         check_choice("correction", correction, get_args(Correction))

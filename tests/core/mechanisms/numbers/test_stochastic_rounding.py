@@ -83,7 +83,7 @@ def test_two_points_and_randomized_response_are_one_bit_mean():
     assert ours.standard_error == pytest.approx(theirs.standard_error, rel=1e-9)
 
 
-@each("oracle", [LocalHashing, "local_hashing", "hybrid", 7, {"mechanism": "unary_encoding", "epsilon": 2.0}])
+@each("oracle", [LocalHashing, "local_hashing", 7, {"mechanism": "unary_encoding", "epsilon": 2.0}])
 def test_oracles_that_do_not_do(oracle):
     with pytest.raises(ParameterError):
         StochasticRounding(SIDE, epsilon=1.0, oracle=oracle)

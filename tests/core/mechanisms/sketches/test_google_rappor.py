@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from ldp_core import ParameterError, Rappor
@@ -30,7 +31,7 @@ def test_known_answer_of_googles_client():
     below = {t: sum((cycle[i % 3] < t) << i for i in range(16)) for t in (0.5, 0.75)}
     assert google_rappor.google_instantaneous(57576, below[0.5], below[0.75]) == 64493
     m = Rappor(bits=16, hashes=2, cohorts=8, **CHROME, hashing="md5")
-    tally = m.tally(m.from_integers([0], [64493]))
+    tally = m.tally(np.array([[0, 64493]], np.uint64))
     counts = tally.counters.reshape(8, 17)
     assert counts[0].tolist() == [1, *(64493 >> i & 1 for i in range(16))]
     assert not counts[1:].any()
