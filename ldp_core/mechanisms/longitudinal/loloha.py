@@ -31,7 +31,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import SharedSymbol
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds, below_infinity
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds
 from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.local_hashing import (
     BUCKET_SHIFT,
@@ -44,7 +44,7 @@ from ldp_core.mechanisms.oracles.local_hashing import (
     LinearFamily,
 )
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, converted, parameter, shown
+from ldp_core.parameters import parameter, shown
 
 
 def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
@@ -84,9 +84,6 @@ class Loloha(HashedReports, TwoRounds):
 
     name: ClassVar[str] = "loloha"
 
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
     g: int = parameter(_check_buckets, epsilon_1=lambda self: self.epsilon_1)
 
     def __init__(

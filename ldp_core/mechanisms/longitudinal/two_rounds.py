@@ -80,8 +80,13 @@ class Longitudinal(FrequencyOracle):
         return n_codes(self.domain)
 
 
+@dataclass(frozen=True, init=False)
 class TwoRounds(Longitudinal):
     """A longitudinal mechanism whose permanent answers are reported with fresh noise."""
+
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
     @property
     @abstractmethod
@@ -186,9 +191,6 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     name: ClassVar[str] = "longitudinal_unary_encoding"
     chunk: ClassVar[int] = 1 << 18  # permanent and instantaneous bits stay in the L2 cache
 
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
     variant: Variant = parameter(check_choice, among=get_args(Variant))
 
     def __init__(
@@ -322,10 +324,6 @@ class LongitudinalRandomizedResponse(Chain):
     """
 
     name: ClassVar[str] = "longitudinal_randomized_response"
-
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
     def __init__(
         self,
