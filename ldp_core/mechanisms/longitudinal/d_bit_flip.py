@@ -64,9 +64,6 @@ class DBitFlip(CountsOnes, Longitudinal):
     >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
     >>> m.permanent_answers, m.epsilon_of(1000), m.epsilon_of(2, changes=1)
     (5, 2.0, inf)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb([3, 23], randomness=Keyed(Secret.generate(), [17, 18], column="hour")).shape
-    (2, 4)
     """
 
     name: ClassVar[str] = "d_bit_flip"

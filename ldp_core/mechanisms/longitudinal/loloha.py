@@ -64,8 +64,7 @@ class Loloha(HashedReports, TwoRounds):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
-        domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
-            it is hashed like one more value, which is not estimated.
+        domain: at most 2**24 - 3 values; with ``unmatched="none"`` one outside is one more, which is not estimated.
         epsilon_infinity: of all reports about one bucket, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity).
         g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
@@ -77,9 +76,6 @@ class Loloha(HashedReports, TwoRounds):
     >>> m = Loloha(range(1000), epsilon_infinity=2.0, epsilon_1=1.0, g="binary")
     >>> m.g, m.q, m.permanent_answers
     (2, 0.5, 2)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb([3, 999], randomness=Keyed(Secret.generate(), [17, 18], column="page")).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "loloha"

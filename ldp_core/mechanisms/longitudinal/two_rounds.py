@@ -170,8 +170,7 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     """L-OSUE and its relatives: a permanent bit vector, of which each report is a noisy copy.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity); less far where the second round is optimized.
         variant: ``"OSUE"`` (optimized, then symmetric: the least variance), ``"SUE"`` (both symmetric: basic RAPPOR),
@@ -183,9 +182,6 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     >>> m = LongitudinalUnaryEncoding(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.instantaneous.p, 6), m.p, round(m.q, 6)
     (0.803388, 0.5, 0.268941)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "longitudinal_unary_encoding"
@@ -318,9 +314,6 @@ class LongitudinalRandomizedResponse(Chain):
     >>> m = LongitudinalRandomizedResponse(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.permanent.p, 6), round(m.p, 6), round(m.q, 6)
     (0.786986, 0.576117, 0.211942)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
-    (2,)
     """
 
     name: ClassVar[str] = "longitudinal_randomized_response"

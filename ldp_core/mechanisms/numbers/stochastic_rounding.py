@@ -39,7 +39,6 @@ class StochasticRounding(Wrapping, Numeric):
     """Round a number at random to one of k points, and report that by a frequency oracle.
 
     Args:
-        domain: an `Interval`, or a pair (low, high).
         buckets: number of points k, 2 to 256: low, high and equidistant ones between.
         oracle: over the points: its name in JSON (``"unary_encoding"``, ``"randomized_response"``,
             ``"subset_selection"``, ``"hadamard_response"``, ...), or a table of it with options, as in JSON.

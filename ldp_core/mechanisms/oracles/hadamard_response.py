@@ -65,8 +65,6 @@ class HadamardResponse(CountedCells):
     >>> m = HadamardResponse(range(100), epsilon=1.0)
     >>> m.columns, round(m.p, 6), m.q
     (128, 0.731059, 0.5)
-    >>> m.perturb([3, 99]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "hadamard_response"
@@ -179,7 +177,7 @@ class BlockHadamardResponse(BlockReports):
     tally has d + B counters: supporters of each value, then reports in each block.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is a uniform column.
+        domain: with ``unmatched="none"`` a value outside it is a uniform column.
         blocks: B, from 1 (`HadamardResponse`) to d; default the one of least variance, see `best_blocks`.
 
     Reports are one ``uint64`` each, below K = B b; a tally of n of them costs n + K log b.
@@ -187,8 +185,6 @@ class BlockHadamardResponse(BlockReports):
     >>> m = BlockHadamardResponse(range(1000), epsilon=4.0)
     >>> m.blocks, m.columns, round(m.variance(1), 4)  # HadamardResponse: 1.0761, OUE: 0.076
     (27, 64, 0.1473)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "block_hadamard_response"

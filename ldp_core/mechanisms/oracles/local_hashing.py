@@ -365,8 +365,7 @@ class LocalHashing(HashedReports):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:
-        domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
-            it is hashed like one more value, which is not estimated.
+        domain: at most 2**24 - 3 values; with ``unmatched="none"`` one outside is one more, which is not estimated.
         variant: ``"optimal"`` (OLH), ``"binary"`` (BLH, two buckets) or ``"fast"`` (FLH: few functions, so that a tally
             of n reports costs n and not n d).
 
@@ -375,8 +374,6 @@ class LocalHashing(HashedReports):
     >>> m = LocalHashing(range(1000), epsilon=1.0)
     >>> m.g, round(m.p, 6), round(m.q, 6)
     (4, 0.475367, 0.25)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "local_hashing"

@@ -58,8 +58,7 @@ class ProjectiveGeometryResponse(CountedCells):
     """Report one of K points: with probability p one of the s that support the true value.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
-            which is not estimated.
+        domain: with ``unmatched="none"`` a value outside it is one more value, which is not estimated.
         field: F, a prime, the number of elements of the field; default the one of least variance among those whose
             estimates take at most 2**30 additions (about a second), see `best_field`.
 
@@ -68,8 +67,6 @@ class ProjectiveGeometryResponse(CountedCells):
     >>> m = ProjectiveGeometryResponse(range(1000), epsilon=2.0)
     >>> m.field, m.space.dimension, m.space.points
     (7, 5, 2801)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "projective_geometry_response"
@@ -220,8 +217,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
     another one. A tally has d + h counters: supporters of each value, then reports in each block.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
-            which is not estimated.
+        domain: with ``unmatched="none"`` a value outside it is one more value, which is not estimated.
         field: F, a small prime; 5 as in the paper's experiments.
         blocks: h; default (e^epsilon + 1) / F, rounded up.
 
@@ -230,8 +226,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
     >>> m = HybridProjectiveGeometryResponse(range(22000), epsilon=5.0)
     >>> m.blocks, m.space.points, round(m.variance(1), 5)  # OUE: 0.02732
     (30, 781, 0.03374)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "hybrid_projective_geometry_response"

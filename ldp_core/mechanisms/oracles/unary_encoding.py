@@ -170,8 +170,7 @@ class UnaryEncoding(IndependentBits):
     """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
 
     Reports are ``FixedSizeList<bool, d>`` or, packed, ``FixedSizeList<uint64, ceil(d / 64)>``;
@@ -180,8 +179,6 @@ class UnaryEncoding(IndependentBits):
     >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
     >>> m.p, round(m.q, 6)
     (0.5, 0.268941)
-    >>> m.perturb(["a", "c"]).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "unary_encoding"
@@ -237,8 +234,7 @@ class ThresholdHistogramEncoding(IndependentBits):
     """Report a vector of d bits: which entries of the one-hot vector with Laplace noise exceed theta.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         epsilon: finite, > 0. What a report really spends, `realized_epsilon`, is less: the bits reveal
             less than the noisy entries.
         theta: the threshold, in [1/2, 1]; default the one of least variance, to six digits.
@@ -248,8 +244,6 @@ class ThresholdHistogramEncoding(IndependentBits):
     >>> m = ThresholdHistogramEncoding(["a", "b", "c"], epsilon=1.0)
     >>> m.theta, round(m.p, 6), round(m.q, 6)
     (0.618553, 0.586819, 0.366989)
-    >>> m.perturb(["a", "c"]).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "threshold_histogram_encoding"

@@ -403,18 +403,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         """The frequency oracle over some candidates, which reads this mechanism's reports and tallies."""
         return RapporCandidates(candidates, self)
 
-    def decode(
-        self,
-        tally: Tally,
-        candidates: Domain | Iterable[Label],
-        *,
-        level: float = 0.05,
-        correction: Correction = "bonferroni",
-        confidence: float = 0.95,
-    ) -> Decoded:
-        """Which candidates are there, and how many of each; see `RapporCandidates.decode`."""
-        return self.over(candidates).decode(tally, level=level, correction=correction, confidence=confidence)
-
 
 def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
     """uint8[n, width]: independent bits of probability ``threshold / 2**64``, of which 0 and 1 need no noise."""
@@ -442,7 +430,7 @@ class RapporCandidates(_NoInfluence, Candidates):
     >>> m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.1, p=0.1, q=0.9)
     >>> noise = Keyed(Secret.from_seed(1), range(30_000), column="n")
     >>> tally = m.tally(m.perturb(np.arange(30_000) % 3 % 2, randomness=noise))
-    >>> m.decode(tally, [0, 1, 2, 3]).found
+    >>> m.over([0, 1, 2, 3]).decode(tally).found
     (0, 1)
     """
 
@@ -528,7 +516,7 @@ class RapporCandidates(_NoInfluence, Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What `Rappor.decode` found among c candidates.
+    """What `RapporCandidates.decode` found among c candidates.
 
     Attributes:
         histogram: unbiased counts of all candidates with their intervals.

@@ -233,12 +233,12 @@ def test_support_of_the_first_bit_is_a_pure_protocol():
 def test_no_reports_and_simultaneous_intervals():
     m = Rappor(bits=16, hashes=2, cohorts=4, **CHROME)
     o = m.over(FRUIT)
-    assert m.decode(m.empty_tally(), FRUIT).found == ()
+    assert o.decode(m.empty_tally()).found == ()
     assert o.tally(o.perturb(pa.array([], pa.string()), randomness=keyed(np.array([], int)))).n == 0
     tally = m.tally(m.perturb(FRUIT[:1] * 100, randomness=keyed(np.arange(100))))
     assert (o.estimate(tally, simultaneous=True).high > o.estimate(tally).high).all()
     with pytest.raises(MechanismMismatchError):
-        m.decode(Rappor(bits=16, hashes=2, cohorts=5, **CHROME).empty_tally(), FRUIT)
+        o.decode(Rappor(bits=16, hashes=2, cohorts=5, **CHROME).empty_tally())
 
 
 # ---- value objects and bad parameters
@@ -273,7 +273,7 @@ def test_bad_candidates_and_levels():
         )
     for options in ({"level": 0}, {"level": 1.0}, {"level": True}, {"correction": "none"}, {"confidence": 2}):
         with pytest.raises(ParameterError):
-            m.decode(m.empty_tally(), FRUIT, **options)
+            m.over(FRUIT).decode(m.empty_tally(), **options)
 
 
 def test_a_tally_that_no_machine_holds_is_refused():

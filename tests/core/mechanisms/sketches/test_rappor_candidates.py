@@ -107,7 +107,7 @@ def test_candidates_that_cannot_be_told_apart_are_said_to_be():
     assert np.isfinite(histogram.counts).all()
     first = np.isfinite(histogram.standard_errors)
     assert abs(histogram.counts[first] - 5000) < 6 * histogram.standard_errors[first]
-    assert m.decode(o.tally(reports), same).found == (same[int(np.flatnonzero(first)[0])],)
+    assert o.decode(o.tally(reports)).found == (same[int(np.flatnonzero(first)[0])],)
 
 
 def test_population():
@@ -121,7 +121,7 @@ def test_population():
     which = np.random.default_rng(7).choice(50, n, p=weights / weights.sum())
     noise = Keyed(Secret.from_seed(11), np.arange(n), column="c")
     tally = m.tally(m.perturb(pa.array(np.array(names)[which]), randomness=noise))
-    decoded = m.decode(tally, names)
+    decoded = m.over(names).decode(tally)
     true = np.bincount(which, minlength=200)
     histogram = decoded.histogram
     z = (histogram.counts - true) / histogram.standard_errors
@@ -134,7 +134,7 @@ def test_population():
     assert decoded.significant.sum() >= 15
     assert decoded.found[0] == "value 0"
     assert set(decoded.found) <= set(names[:50])
-    more = m.decode(tally, names, correction="fdr")
+    more = m.over(names).decode(tally, correction="fdr")
     assert set(decoded.found) <= set(more.found)
     assert (decoded.counts >= 0).all()
     assert np.square(decoded.counts - true).sum() < np.square(histogram.counts - true).sum()
