@@ -25,6 +25,7 @@ from ldp_core import (
 )
 from ldp_core.exact import bloom
 from ldp_core.exact.sampling import ONE
+from ldp_core.mechanisms.sketches import google_rappor
 from ldp_core.mechanisms.sketches.rappor import RapporCandidates
 
 from ....cases import each
@@ -50,14 +51,6 @@ def test_published_rows(bits, f, p, q, h, q_star, p_star, eps_infinity, eps_1):
     assert (m.p_star, m.q_star) == (pytest.approx(p_star, rel=1e-14), pytest.approx(q_star, rel=1e-14))
     assert m.epsilon == pytest.approx(eps_1, rel=1e-12)
     assert m.epsilon_infinity == pytest.approx(eps_infinity, rel=1e-12)
-
-
-@each(("f", "effective"), [(0.3, 0.3046875), (0.01, 0.015625)])
-def test_f_is_not_rounded_to_a_multiple_of_one_in_128_as_in_googles_client(f, effective):
-    """acceptance.json, "f_quantized_to_1_over_128"."""
-    assert sum(byte < 128 * f for byte in range(128)) / 128 == effective  # what `google_permanent` does
-    m = Rappor(bits=16, hashes=2, cohorts=8, f=f, p=0.5, q=0.75)
-    assert abs(2 * Fraction(m._thresholds[0], ONE) - Fraction(f)) <= Fraction(1, ONE) * 2
 
 
 # ---- every filter, every outcome, through the code
@@ -279,3 +272,27 @@ def test_bad_candidates_and_levels():
 def test_a_tally_that_no_machine_holds_is_refused():
     with pytest.raises(ParameterError, match="at most 16777216"):
         Rappor(bits=1 << 16, hashes=2, cohorts=1 << 16, f=0.5, p=0.5, q=0.75)
+
+
+@each("filtered", [-1, 1 << 16])
+def test_google_permanent_takes_filters_of_its_bits(filtered):
+    with pytest.raises(ParameterError):
+        google_rappor.google_permanent(filtered, b"secret", bits=16, f=0.5)
+    with pytest.raises(ParameterError):
+        google_rappor.google_permanent(1, b"secret", bits=33, f=0.5)
+
+
+def test_known_answer_of_googles_client():
+    """acceptance.json, "known_answer": the encoder test of client/python/rappor_test.py."""
+    where = bloom.md5_positions([b"abc"], [0], 16, 2)
+    filtered = int(bloom.filters(where, 2).view("<u2")[0, 0])
+    assert filtered == 8256
+    assert google_rappor.google_permanent(filtered, b"secret", bits=16, f=0.5) == (50360, 56237, 57576)
+    cycle = [0.0, 0.6, 0.0]
+    below = {t: sum((cycle[i % 3] < t) << i for i in range(16)) for t in (0.5, 0.75)}
+    assert google_rappor.google_instantaneous(57576, below[0.5], below[0.75]) == 64493
+    m = Rappor(bits=16, hashes=2, cohorts=8, **CHROME, hashing="md5")
+    tally = m.tally(np.array([[0, 64493]], np.uint64))
+    counts = tally.counters.reshape(8, 17)
+    assert counts[0].tolist() == [1, *(64493 >> i & 1 for i in range(16))]
+    assert not counts[1:].any()
