@@ -122,27 +122,14 @@ def _randomized_response(d: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + (d - 1) * less), less / (1 + (d - 1) * less)
 
 
-def _optimized(d: int, epsilon: float) -> tuple[float, float]:
-    return 0.5, math.exp(-epsilon) / (1 + math.exp(-epsilon))
-
-
-def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
-    half = math.exp(-epsilon / 2)
-    return 1 / (1 + half), half / (1 + half)
+def _kept(epsilon: float) -> float:
+    return 1 / (1 + math.exp(-epsilon))
 
 
 def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
     k = _subset(d, epsilon)
     p = k / (k + (d - k) * math.exp(-epsilon))
     return p, (k - p) / (d - 1)
-
-
-def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    return _of_buckets(min(round(math.exp(min(epsilon, 20))) + 1, MOST_BUCKETS), epsilon)
-
-
-def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    return _of_buckets(best_symbols(SMALL_PRIMES, epsilon), epsilon)
 
 
 def _of_buckets(g: int, epsilon: float) -> tuple[float, float]:
@@ -157,16 +144,8 @@ def _projective(d: int, epsilon: float) -> tuple[float, float]:
     return p, p * c / s + p * less * (s - c) / s
 
 
-def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
-    return 1 / (1 + math.exp(-epsilon)), 0.5
-
-
 def _subset(d: int, epsilon: float) -> int:
     return max(round(d / (math.exp(epsilon) + 1)), 1)
-
-
-def _hyperplane(d: int, epsilon: float) -> int:
-    return projective_space(best_field(d, epsilon), d).supported(d)[1]
 
 
 # ---- the entries
@@ -325,13 +304,21 @@ def _choice(
 
 _CHOICES = (
     _choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True),
-    _choice(UnaryEncoding, _optimized, "bits"),
-    _choice(UnaryEncoding, _symmetric, "bits", variant="symmetric"),
+    _choice(UnaryEncoding, lambda _d, e: (0.5, math.exp(-e) * _kept(e)), "bits"),
+    _choice(UnaryEncoding, lambda _d, e: (_kept(e / 2), math.exp(-e / 2) * _kept(e / 2)), "bits", variant="symmetric"),
     _choice(SubsetSelection, _subset_selection, "bits", _subset),
-    _choice(LocalHashing, _local_hashing, "word"),
-    _choice(LocalHashing, _fast_local_hashing, "word", one=True, variant="fast"),
-    _choice(HadamardResponse, _hadamard, "word", one=True),
-    _choice(ProjectiveGeometryResponse, _projective, "word", _hyperplane, one=True),
+    _choice(LocalHashing, lambda _d, e: _of_buckets(min(round(math.exp(min(e, 20))) + 1, MOST_BUCKETS), e), "word"),
+    _choice(
+        LocalHashing, lambda _d, e: _of_buckets(best_symbols(SMALL_PRIMES, e), e), "word", one=True, variant="fast"
+    ),
+    _choice(HadamardResponse, lambda _d, e: (_kept(e), 0.5), "word", one=True),
+    _choice(
+        ProjectiveGeometryResponse,
+        _projective,
+        "word",
+        lambda d, e: projective_space(best_field(d, e), d).supported(d)[1],
+        one=True,
+    ),
 )
 
 CHOICES: dict[str, Choice] = {choice.key: choice for choice in _CHOICES}

@@ -112,7 +112,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     Args:
         domain: `Prefixes`: what alphabet and length, or how many bits.
-        epsilon: of a report, whatever its level; finite, > 0.
         levels: lengths of the prefixes, increasing, the last one that of the values. Default: as few as
             allow a search of about a million candidates a level, since the records are divided among them.
         rows: R, hash functions of a level, 1 to 256.
@@ -248,19 +247,15 @@ class HeavyHitters(NumberedCounters, Mechanism):
     def influence(self) -> Influence:
         """Of any one estimated count between 0 and n, before what is found frequent is taken out of the table.
 
-        Where all L levels have as many reports, so that an estimate at the last one is taken times L. One more report
-        there also lowers the number of people that each stands for, by which a count falls by at most L - 1. Of all
-        values together there is no bound: the vector 0 supports every bucket of its row.
+        Where all L levels have as many reports. One more report at the last level also lowers the number of people that
+        each stands for, by which a count falls by at most L - 1. Of all values together there is no bound.
         """
         levels = len(self.levels)
         return Influence(float(max(levels * self._move(1), levels * -self._move(0) + levels - 1)), math.inf)
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
-        """Of any ``targets`` values, by reports of the vector 0 at the last level; under the conditions of `influence`.
-
-        To be found, a value must also get through the levels before.
-        """
+        """Of any ``targets`` values, by reports of the vector 0 at the last level: it supports every bucket of its row."""
         each = check_integer("targets", targets, 1) * len(self.levels) * self._move(1)
         return float(check_fake(fake) * each)
 
@@ -413,8 +408,7 @@ class Estimates(NamedTuple):
     def quantile(self, tail: float) -> float:
         """What one of them exceeds with about this probability, by Cornish and Fisher's corrections.
 
-        The second one only upwards. Without it 30 values that 18,000 have, at epsilon 4 and 8 rows of width 256, let
-        17 % of searches find one that nobody has, at confidence 0.95.
+        The second one only upwards, without which 17 % of some searches find what nobody has, at confidence 0.95.
         """
         z, skewness = -NormalDist().inv_cdf(tail), max(self.skewness, 0.0)
         second = self.kurtosis * (z**3 - 3 * z) / 24 - skewness**2 * (2 * z**3 - 5 * z) / 36
@@ -525,9 +519,7 @@ def _kept(m: HeavyHitters, k: int, steps: int) -> int:
 def least_improbable(m: HeavyHitters, n: int, tail: float) -> float:
     """The least count that a prefix of none of ``n`` reports has with a probability of at most ``tail``.
 
-    Of a large n nothing is asked: `Estimates.quantile` is near enough. The number of reports that support such a
-    prefix is binomial, over the functions: its bucket is another one's with the probability of a collision, and is
-    supported with q otherwise.
+    Of a large n nothing is asked: `Estimates.quantile` is near enough.
     """
     if not 0 < n <= _FEW_REPORTS:
         return 0.0

@@ -51,8 +51,7 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     Args:
         domain: the buckets, a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is in none.
-        epsilon_infinity: of all reports about one bucket, finite, > 0. There is no second round: it is what one
-            report spends too.
+        epsilon_infinity: of all reports about one bucket, and of each, as there is no second round.
         bits: d, from 1 to the number of buckets.
 
     Reports are ``FixedSizeList<uint16, d>`` (uint32 from 32,769 buckets on): bucket * 2 + bit, for d different

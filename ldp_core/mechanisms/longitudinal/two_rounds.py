@@ -76,7 +76,7 @@ class Longitudinal(FrequencyOracle):
 
     @property
     def permanent_answers(self) -> int:
-        """How many permanent answers a person can come to give, if the value changes and changes again."""
+        """How many a person can come to give."""
         return n_codes(self.domain)
 
 
@@ -133,7 +133,7 @@ class Chain(TwoRounds):
     def common_noise(self, *, keyed: bool) -> float:
         """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
 
-        So the mean of k reports, as a weight, has the variance V1 + (V - V1) / k, V1 being the first round's alone.
+        So the mean of k reports has the variance V1 + (V - V1) / k, V1 being the first round's alone.
         """
         count = 1 / self.domain.size
         return min(float(self.permanent.variance(1, count) / self.variance(1, count)), 1.0)
@@ -301,15 +301,14 @@ class LongitudinalRandomizedResponse(Chain):
 
     Args:
         domain: a `Domain` or a list of labels; no ``unmatched="none"``.
-        epsilon_infinity: of all reports about one value, finite, > 0.
-        epsilon_1: of one report, in (0, epsilon_infinity).
+        epsilon_infinity: of all reports about one value.
+        epsilon_1: of one report, less.
 
     Reports are those of `RandomizedResponse`; they take keyed noise.
 
-    The chain is itself a randomized response, whose probability of keeping the value is the product of the two; so
-    that the second one follows exactly from epsilon_1 = ln(p / q), and p and q are those of `RandomizedResponse` with
-    epsilon_1. (For more than two values the paper's second round is noisier: it takes ln((p1 p2 + q1 q2) /
-    (p1 q2 + q1 p2)) for epsilon_1, which leaves out the other d - 2 ways to a report.)
+    The chain is itself a randomized response, that of epsilon_1: the second round follows exactly. (For more than two
+    values the paper's is noisier: it takes ln((p1 p2 + q1 q2) / (p1 q2 + q1 p2)) for epsilon_1, which leaves out the
+    other d - 2 ways to a report.)
 
     >>> m = LongitudinalRandomizedResponse(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.permanent.p, 6), round(m.p, 6), round(m.q, 6)

@@ -167,11 +167,10 @@ class SquareWave(Window):
                 populations whose shares change little over a few percent of the interval: no heaps, no whole numbers.
 
         The stopping rule is the paper's: the log likelihood gains less than 1e-3 in a step, or 1e-3 e^eps for ``"em"``.
-
         A standard error is half an interval over z. With ``assume="smooth"`` it says how much the estimate varies, by
-        derivatives through the steps that were taken. Stopping early and smoothing move it, too: by how much is
-        estimated, and intervals reach z sqrt(error^2 + (2 bias)^2) to either side. They cannot contain what reports
-        never showed: of fewer than `least_if_smooth` reports, intervals are those of every population.
+        derivatives through the steps that were taken; by how much stopping early and smoothing move it is estimated,
+        and intervals reach z sqrt(error^2 + (2 bias)^2). Of fewer than `least_if_smooth` reports, which may not show
+        what is there, they are those of every population.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
@@ -282,9 +281,8 @@ class SquareWave(Window):
     def _errors(self, found: Fit, n: int, gather: F64, smoothing: float) -> tuple[F64, F64]:
         """(float64[k], float64[k]): standard errors of ``gather @ shares``, and their estimated biases.
 
-        Those of as many steps for a population as estimated: a parametric bootstrap, but without noise (B. Efron, R.
-        Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 10). Errors are smooth, so that 128 buckets do: a
-        step smooths them by the same length on the numbers' scale, and fine ones keep their part of a coarse one.
+        A parametric bootstrap without noise (B. Efron, R. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
+        10), of as many steps. Errors are smooth, so that 128 buckets do.
         """
         d = self.buckets
         coarse = min(d, _COARSE)

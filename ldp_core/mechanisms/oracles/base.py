@@ -174,14 +174,10 @@ class FrequencyOracle(Mechanism):
 
         Args:
             shares: float64[k, d], f of k populations; estimated ones will do, which need not be shares.
-            sampled: what part of that is added, one number or float64[k]: 1 for a large population, 0 for these people
-                themselves.
+            sampled: what part of that is added, one number or float64[k]: 1 for a large population, 0 for these people.
 
         Returns:
-            float64[k, d, d].
-
-        Raises:
-            ParameterError: it is not known for this mechanism, or there are more than 256 values.
+            float64[k, d, d]; refused where it is not known, or of more than 256 values.
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(epsilon=1.0)
@@ -228,11 +224,8 @@ class FrequencyOracle(Mechanism):
         """Estimated sums of weights over the records, and their variances about these people: of noise alone.
 
         Where true counts add up to n, a sum is n times the weights' mean, plus the sum of the weights less their mean.
-        It is as unbiased, and varies less (of unary encoding, half as much on average over all ranges); of all records
-        it is n, without error.
-
-        The variance of one report is that of sum_v w_v S_v given its value x, see `sum_variance`, averaged over the
-        estimated shares of the values. That is unbiased; it is moved to where it can be.
+        It is as unbiased, and varies less (of unary encoding, half as much on average over all ranges). The variance of
+        one report is that of `sum_variance`, averaged over the estimated shares of the values.
 
         Args:
             n, counters: of k tallies, int64[k] and int64[k, counters].

@@ -50,14 +50,11 @@ from ldp_core.simulated_counts import Generator, multinomials
 class PrivSet(FrequencyOracle):
     """Of people who may each hold several items, the share who hold each: lists, answers with several boxes to tick.
 
-    A person spends epsilon once, however many items there are, and how many items there are is hidden too. Shares of
-    different items do not add up to 1: what they add up to is the mean number of items of a person.
+    A person spends epsilon once, however many items there are; how many is hidden too. Shares add up to their mean number.
 
     Args:
-        domain: the items: a `Domain` or a list of labels. An item that is listed twice is there once. The empty list is
-            an answer; a null is none, and is refused, or becomes the item "other", as all items do that are not
-            declared.
-        unmatched: beside a list of labels: what becomes of other items, nulls included: ``"error"`` or ``"other"``.
+        domain: the items. One that is listed twice is there once. The empty list is an answer; a null is none, and is
+            refused, or becomes the item "other", as all items do that are not declared.
         most: the most items of a person, in [1, min(d, 256)]. Declared, not learned: the error grows with it.
         k: size of a report, at most half of d + most; default the one of least variance for an item that nobody has.
         on_more: what becomes of longer lists: ``"error"``, an error that counts them, or ``"first"``, which keeps the
