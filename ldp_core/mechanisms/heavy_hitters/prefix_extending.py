@@ -255,7 +255,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
-        """Of any ``targets`` values, by reports of the vector 0 at the last level: it supports every bucket of its row."""
+        """Of any ``targets`` values, by reports of the vector 0 at the last level: it supports every bucket."""
         each = check_integer("targets", targets, 1) * len(self.levels) * self._move(1)
         return float(check_fake(fake) * each)
 

@@ -84,8 +84,8 @@ class HierarchicalHistogram(Mechanism):
     """Report the value's node at one level of a binary tree; any range, quantile or curve is estimated from that.
 
     Args:
-        domain: labels **in their order**, or `Cells` of numbers; 2 to 65,536 of them. With ``unmatched="other"`` what is
-            none of them is one more value, after the last one.
+        domain: labels **in their order**, or `Cells`; 2 to 65,536. With ``unmatched="other"`` what is none of
+            them is one more value, after the last one.
         workload: for what the shares of the levels are best: ``"ranges"``, all of them, or ``"prefixes"``, ranges
             from the first value, as quantiles and curves need.
         shares: of 1,024 reports, how many are of each level: of 2 nodes, 4, 8, ...; default the best ones for the

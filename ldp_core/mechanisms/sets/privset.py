@@ -50,7 +50,7 @@ from ldp_core.simulated_counts import Generator, multinomials
 class PrivSet(FrequencyOracle):
     """Of people who may each hold several items, the share who hold each: lists, answers with several boxes to tick.
 
-    A person spends epsilon once, however many items there are; how many is hidden too. Shares add up to their mean number.
+    A person spends epsilon once, however many items there are; how many is hidden too. Shares add up to the mean of it.
 
     Args:
         domain: the items. One that is listed twice is there once. The empty list is an answer; a null is none, and is
