@@ -181,9 +181,6 @@ def test_the_start_does_not_matter(start, repairing):
     assert distribution(m, 3) == expected
 
 
-# ---- layouts, tallies, groups
-
-
 # ---- keyed noise
 
 
@@ -201,6 +198,3 @@ def test_repeated_keyed_draws_are_uniform_and_independent_of_each_other():
         check_binomial((a & b).sum(), n, 0.25)
     few = noise.uniform_again(d, np.array([7, 3]), 1, 1) < d // 2
     assert few.tolist() == [bits[2][n - 1 - 7], bits[2][n - 1 - 3]]
-
-
-# ---- value object and errors

@@ -198,6 +198,3 @@ def test_every_block_of_a_tally_is_checked(monkeypatch):
             reports[row, row % 3] = wrong
             with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
                 m.tally(reports, column="x")
-
-
-# ---- errors

@@ -215,13 +215,8 @@ def test_one_candidate_is_estimated_as_among_others(kind):
 
 @each("kind", SKETCHES)
 def test_bad_kinds_and_variants(kind):
-    for other in ("float", ["a", "b"], None):
-        with pytest.raises(DomainError, match="kind"):
-            kind(other, epsilon=1)
     with pytest.raises(DomainError, match="kind"):
-        Mechanism.from_dict({"mechanism": kind.name, "domain": ["a", "b"], "epsilon": 1})
-    with pytest.raises(ParameterError):
-        Mechanism.from_dict({"mechanism": kind.name, "domain": {"kind": "str"}, "epsilon": 1, "seed": 1})
+        kind("float", epsilon=1)
     with pytest.raises(ParameterError, match="variant"):
         CountMeanSketch(epsilon=1, variant="best")
     m = kind(epsilon=1, hashes=2, width=2)
@@ -239,13 +234,8 @@ def test_what_is_no_report_or_no_tally(kind):
     good = m.perturb(pa.array(["a", "b"]))
     bad = good.to_pylist()
     bad[1] = [0, 1 << 16] if kind is CountMeanSketch else 96
-    for reports in (
-        pa.array(bad, m.reports.arrow_type()),
-        pa.array([1, 2]),
-        pa.array([[1, 2, 3]], pa.list_(pa.uint64(), 3)),
-    ):
-        with pytest.raises(ReportError):
-            m.tally(reports)
+    with pytest.raises(ReportError):
+        m.tally(pa.array(bad, m.reports.arrow_type()))
     if kind is CountMeanSketch:
         with pytest.raises(ReportError, match="1 of 1"):
             m.tally(pa.array([[3, 0]], m.reports.arrow_type()))
