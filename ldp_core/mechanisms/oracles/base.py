@@ -33,12 +33,14 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import ends_together, two_point_score
 from ldp_core.estimates.weights import one_by_one
+from ldp_core.exact import bits
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.reports import Native, Word
+from ldp_core.reports.bits import bit_of
 from ldp_core.tally import Tally
 
 
@@ -448,6 +450,18 @@ class FrequencyOracle(Mechanism):
         """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z]."""
         part = self.count_term
         return two_point_score(np.abs(errors), n, variance, np.where(errors > 0, part.greatest, 1 - part.least))
+
+
+class BitReports(FrequencyOracle):
+    """A mechanism whose reports are bits, of which the first d say what values they support."""
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(bit_of(reports, code), code)
 
 
 class CountedCells(FrequencyOracle):

@@ -27,16 +27,16 @@ from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact import bits
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import BitReports, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
+from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
 @dataclass(frozen=True, init=False)
-class SubsetSelection(FrequencyOracle):
+class SubsetSelection(BitReports):
     """Report a random set of k values: with probability p one of those that hold the true value.
 
     Args:
@@ -161,14 +161,6 @@ class SubsetSelection(FrequencyOracle):
     def compiled(self) -> dict[str, Any]:
         start = {} if self._is_listed else {"q": str(self._start)}
         return {"draw": "subset", "p": str(self._include), **start, "ones": self.k}
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -51,18 +51,18 @@ from ldp_core.exact.probability import (
 )
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import BitReports, FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_choice, check_epsilon, check_probability, check_share, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
+from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code
 
 
-class BitVectors(CountsOnes, FrequencyOracle):
+class BitVectors(CountsOnes, BitReports):
     """Reports of d independent bits: the true value's is 1 with probability p, any other with q."""
 
     @cached_property
@@ -84,10 +84,6 @@ class BitVectors(CountsOnes, FrequencyOracle):
         none = q * (1 - q) * squares.sum(axis=1, keepdims=True)
         variances = none + (p * (1 - p) - q * (1 - q)) * squares
         return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def ones(self, reports: Native) -> I64:
@@ -146,10 +142,6 @@ class IndependentBits(BitVectors):
     def compiled(self) -> dict[str, Any]:
         p, q = self.thresholds
         return {"draw": "bits", "p": str(p), "q": str(q)}
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
 
 
 def total_of_bits(mechanism: FrequencyOracle) -> Term:

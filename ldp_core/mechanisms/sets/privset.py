@@ -32,22 +32,21 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U8, Bools, Codes
-from ldp_core.exact import bits
+from ldp_core.arrays.types import I64, U8, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.inputs.sets import MOST_ITEMS, OnMore, Sets
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import BitReports, check_reported
 from ldp_core.mechanisms.oracles.subset_selection import repair
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_choice, check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, row_bytes
+from ldp_core.reports.bits import row_bytes
 from ldp_core.simulated_counts import Generator, multinomials
 
 
 @dataclass(frozen=True, init=False)
-class PrivSet(FrequencyOracle):
+class PrivSet(BitReports):
     """Of people who may each hold several items, the share who hold each: lists, answers with several boxes to tick.
 
     A person spends epsilon once, however many items there are; how many is hidden too. Shares add up to the mean of it.
@@ -176,14 +175,6 @@ class PrivSet(FrequencyOracle):
             avoids = noise.uniform_again(others, rows, step + 1 + before, _RANK) < others - (self.k - 1)
             keep &= avoids | (before >= rank)
         return rank, keep
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
