@@ -57,8 +57,7 @@ class DBitFlip(CountsOnes, Longitudinal):
     Reports are ``FixedSizeList<uint16, d>`` (uint32 from 32,769 buckets on): bucket * 2 + bit, for d different
     buckets. They take keyed noise. A tally has two counters a bucket: how many reports said 0 of it, and how many 1.
 
-    With ``bits=1`` two values differ in one bit that is reported, not in two, and the whole of epsilon is that bit's
-    (the paper halves it there too).
+    With ``bits=1`` the whole of epsilon is that bit's (the paper halves it there too).
 
     >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
     >>> m.permanent_answers, m.epsilon_of(1000), m.epsilon_of(2, changes=1)

@@ -65,8 +65,8 @@ class Loloha(HashedReports, TwoRounds):
 
     Args:
         domain: at most 2**24 - 3 values; with ``unmatched="none"`` one outside is one more, which is not estimated.
-        epsilon_infinity: of all reports about one bucket, finite, > 0.
-        epsilon_1: of one report, in (0, epsilon_infinity).
+        epsilon_infinity: of all reports about one bucket.
+        epsilon_1: of one report, less.
         g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
             variance, that of OUE with epsilon_1), or from 2 to 2**15.
 

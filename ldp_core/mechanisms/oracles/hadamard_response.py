@@ -173,8 +173,7 @@ _AGREE, _COLUMN = 0, 1  # lanes of noise
 class BlockHadamardResponse(BlockReports):
     """Report one of B b columns: with some probability one of the b/2 of the value's block that support it.
 
-    ``p`` and ``q`` are the *expected parts* in C - N / 2 of a report of the value, t / 2, and of another one, 0. A
-    tally has d + B counters: supporters of each value, then reports in each block.
+    ``p`` and ``q`` are the *expected parts* in C - N / 2, see `BlockReports`: t / 2 and 0.
 
     Args:
         domain: with ``unmatched="none"`` a value outside it is a uniform column.

@@ -213,8 +213,7 @@ _FINE = 1 << 20
 class HybridProjectiveGeometryResponse(BlockReports):
     """Report one of h b points: with some probability one of the s of the value's block that support it.
 
-    ``p`` and ``q`` are the *expected parts* in X (see `BlockReports`) of a report of the value and of
-    another one. A tally has d + h counters: supporters of each value, then reports in each block.
+    ``p`` and ``q`` are the *expected parts* in X, see `BlockReports`.
 
     Args:
         domain: with ``unmatched="none"`` a value outside it is one more value, which is not estimated.

@@ -50,8 +50,6 @@ class SubsetSelection(BitReports):
     >>> m = SubsetSelection(range(16), epsilon=1.0)
     >>> m.k, round(m.p, 6), round(m.q, 6)
     (4, 0.475367, 0.234976)
-    >>> m.perturb([3, 15]).sum(axis=1).tolist()
-    [4, 4]
     """
 
     name: ClassVar[str] = "subset_selection"

@@ -61,7 +61,7 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     Args:
         domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
-        epsilon: finite, > 0, at least about 0.0015 * unit. Above 36 nothing is gained.
+        epsilon: at least about 0.0015 * unit. Above 36 nothing is gained.
         unit: the true value's entry, in [1, 64]; 1, the default, has the least variance.
 
     Reports are ``FixedSizeList<int8, d>``, or of the wider integers that `entries` need (below epsilon 0.3 ``int16``,

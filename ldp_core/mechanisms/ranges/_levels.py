@@ -94,9 +94,8 @@ class Level:
 
             A sum a_x^2 + F sum f_x a_x^2 - (sum f_x a_x)^2
 
-        as of subset selection, where k - 1 others are drawn with the true node, and else k. (Which three nodes are
-        together depends on the field: the variance of a population at one point is a few percent off, that of an even
-        one is exact.) If f is even, it is v sum a_x^2.
+        as of subset selection; if f is even, v sum a_x^2. (Which three nodes are together depends on the field:
+        the variance of a population at one point is a few percent off.)
         """
         (p, q), k, others = self.pair, self.support, self.nodes - 1
         drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)

@@ -83,7 +83,7 @@ class _NoInfluence(Mechanism):
 class Rappor(CountsOnes, _NoInfluence, Sketch):
     """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
 
-    It takes keyed noise only: a secret, and whose value each is.
+    It takes keyed noise only: a secret, and whose value each is. ``epsilon`` is epsilon_1, what one report spends.
 
     Args:
         kind: ``"str"`` or ``"int"`` (or an `OpenDomain`): any text, or any integer.
@@ -95,9 +95,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         p: probability that a 0 is reported as 1, in [0, 1).
         q: probability that a 1 is reported as 1, in (p, 1]. p = 0 with q = 1 reports the permanent response itself.
         hashing: ``"aes"``, or ``"md5"`` for filters like those of Google's clients (texts only).
-
-    Attributes:
-        epsilon: epsilon_1, what one report spends.
 
     Reports are ``FixedSizeList<uint64, 1 + ceil(k / 64)>``, as numpy arrays ``uint64[n, 1 + ceil(k / 64)]``: the
     cohort, then the bits, bit j of a filter being bit j % 64 of word j // 64. A tally has m (1 + k) counters: of each

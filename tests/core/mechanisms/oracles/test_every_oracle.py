@@ -89,13 +89,6 @@ def test_rows_are_independent(name):
         check_rows_independent(bits[:, v : v + 1], table[1, v : v + 1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", PURE)
-def test_many_reports_of_values_in_all_forms(name, form):
-    check_reports(PURE[name], form, rows=300_000)
-
-
 @pytest.mark.fresh(false_alarms=2e-8)  # two counts, each within 5.7 standard errors
 @pytest.mark.parametrize("m", [RANDOMIZED["warner"], RANDOMIZED["d=16"], KINDS["OUE"](range(16))], ids=lambda m: m.name)
 def test_two_calls_draw_independent_noise(m):
