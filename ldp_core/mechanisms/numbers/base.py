@@ -275,7 +275,11 @@ class Symbols(NumberedCounters, Numeric):
 
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """How often each symbol was reported."""
-        return (Sums(counters, n, Term(*self.symbol_bounds(), 0.0, 1.0)),)
+        return (Sums(counters, n, self._symbol_term),)
+
+    @cached_property
+    def _symbol_term(self) -> Term:
+        return Term(*self.symbol_bounds(), 0.0, 1.0)
 
     @property
     @override

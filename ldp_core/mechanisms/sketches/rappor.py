@@ -363,8 +363,11 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         table = self._by_cohort(counters)
         ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
-        term = Term(min(self.p_star, self.q_star), max(self.p_star, self.q_star), 0.0, 1.0)
-        return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), term),)
+        return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_term),)
+
+    @cached_property
+    def _bit_term(self) -> Term:
+        return Term(min(self.p_star, self.q_star), max(self.p_star, self.q_star), 0.0, 1.0)
 
     @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
