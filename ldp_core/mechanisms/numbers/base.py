@@ -141,13 +141,13 @@ class Numeric(Mechanism):
 
     @property
     def tells_squares(self) -> bool:
-        """Whether `squares` can be estimated: not where second moments are no polynomial, or the points too few."""
+        """Whether `moments` can be estimated: not where second moments are no polynomial, or the points too few."""
         return self.points >= _POINTS
 
-    def squares(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> F64:
-        """float64[n]: one unbiased weight of the square of each number less ``about``, in their own unit squared.
+    def moments(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> tuple[F64, F64]:
+        """float64[n] twice: unbiased weights of each number less ``about``, and of the square of that.
 
-        See `ldp_core.estimates.moments`.
+        In their own unit, and in that squared; see `ldp_core.estimates.moments`.
 
         Raises:
             ParameterError: reports do not tell squares: one-bit means, and those that round to fewer than 64 points.
@@ -155,13 +155,9 @@ class Numeric(Mechanism):
 
         >>> from ldp_core import Piecewise
         >>> m = Piecewise((0, 10), epsilon=50.0)
-        >>> print(m.squares(m.perturb(np.full(1000, 5.0))).mean().round(1))
+        >>> print(m.moments(m.perturb(np.full(1000, 5.0)))[1].mean().round(1))
         25.0
         """
-        return self.moments(reports, about=about, column=column)[1]
-
-    def moments(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> tuple[F64, F64]:
-        """Weights of the numbers less ``about``, and of the squares of these; see `squares`."""
         self.code_of(None)  # what has no weights has no squares
         if not self.tells_squares:
             raise ParameterError(
