@@ -78,15 +78,14 @@ def check_width(name: str, value: int, hashes: int) -> int:
     return value
 
 
-@dataclass(frozen=True, init=False)
 class CountMean(Sketch):
     """What Apple's two sketches share: k functions to m buckets, and how many reports speak for each bucket."""
 
-    domain: OpenDomain = converted(OpenDomain.of)
-    epsilon: float = parameter(check_epsilon)
-    hashes: int = parameter(check_integer, low=1)
-    width: int = parameter(check_width, hashes=lambda self: self.hashes)
-    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
+    domain: OpenDomain
+    epsilon: float
+    hashes: int
+    width: int
+    salt: int
 
     @property
     @abstractmethod
@@ -203,7 +202,12 @@ class CountMeanSketch(CountsOnes, CountMean):
     chunk: ClassVar[int] = 1 << 19
     parallel: ClassVar[tuple[type[Noise], ...]] = (Keystream,)
 
+    domain: OpenDomain = converted(OpenDomain.of)
+    epsilon: float = parameter(check_epsilon)
+    hashes: int = parameter(check_integer, low=1)
+    width: int = parameter(check_width, hashes=lambda self: self.hashes)
     variant: Variant = parameter()
+    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
 
     def __init__(
         self,
@@ -318,6 +322,12 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
     """
 
     name: ClassVar[str] = "hadamard_count_mean_sketch"
+
+    domain: OpenDomain = converted(OpenDomain.of)
+    epsilon: float = parameter(check_epsilon)
+    hashes: int = parameter(check_integer, low=1)
+    width: int = parameter(check_width, hashes=lambda self: self.hashes)
+    salt: int = parameter(check_integer, low=0, high=MOST_SALT)
 
     def __init__(
         self,
