@@ -83,7 +83,7 @@ def test_reports_have_their_distribution(m):
     """A chi-square test of each list, over all reports; fresh and keyed."""
     lists, n = padded_sets(m)[0], 20_000
     tables = tables_of(m)
-    for number in {0, 1, len(lists) // 2, len(lists) - 1}:
+    for number in {0, len(lists) // 2, len(lists) - 1}:
         for noise in (None, keyed(n)):
             reports = m.perturb([lists[number]] * n, randomness=noise)
             assert (reports.sum(axis=1) == m.k).all()
@@ -180,9 +180,9 @@ def test_a_null_is_not_the_empty_list_and_order_and_repeats_say_nothing():
 def test_a_plan_keeps_it():
     m = PrivSet(["mail", "maps", "news"], epsilon=1.0, most=2, on_more="first", unmatched="other")
     plan = PrivacyPlan({"apps": m}, keep=["day"])
-    frame = pl.DataFrame({"apps": [["mail"], ["mail", "maps"], [], None] * 5_000})
+    frame = pl.DataFrame({"apps": [["mail"], ["mail", "maps"], [], None] * 2_000})
     shares = plan.simulate(frame, seed=1)["apps"]
-    assert (np.abs(shares.counts - [10_000, 5_000, 0, 5_000]) < 5 * shares.standard_errors).all()
+    assert (np.abs(shares.counts - [4_000, 2_000, 0, 2_000]) < 5 * shares.standard_errors).all()
     plot = plan.simulate(frame.filter(pl.col("apps").is_not_null()), seed=1).plot().to_dict()
     assert "of 2 intervals hold the truth" in str(plot)
     sampled = PrivacyPlan.sampled({"apps": m, "crashed": [False, True]}, epsilon=1.0)["apps"]
