@@ -152,7 +152,7 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
 
 
 def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false_alarm: float = 1e-6) -> pl.Expr:
-    """Whether each report has so few or so many ones (or such a sum) as an honest one hardly ever has.
+    """Whether each report has so few or so many ones as an honest one hardly ever has.
 
     It finds crude attacks only; see `Mechanism.suspicious` for what it cannot see.
 

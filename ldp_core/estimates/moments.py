@@ -106,7 +106,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
     """
     (u, s, of_u), (v, t, of_v) = _moments(x), _moments(y)
     if s is None:
-        x[0].squares(x[1])  # says why
+        x[0].moments(x[1])  # says why
     u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
     n, z = len(u), z_score(check_open("confidence", confidence))
     if n < 2:

@@ -54,25 +54,39 @@ class Choice:
     Attributes:
         name: the mechanism's, as in TOML; `CHOICES` has it under this name, or with its variant: ``NAME:VARIANT``.
         probabilities: (p, q) in closed form.
-        report_bytes: what a report takes in a column of many: its own bytes, without dictionary or offsets.
-        server_operations: counters that a report adds to, or hashes to compute for it, in a tally.
+        form: of a report: "code", "bits" or "word".
         make: the mechanism for a domain and an epsilon.
-        supported: the most values that one report supports.
+        one: whether a report adds to one counter, whatever d is.
+        most: the most values that one report supports, if these are not all.
         variant: where there are several, that which is not the default: an option of the mechanism.
     """
 
     name: str
     probabilities: Callable[[int, float], tuple[float, float]]
-    report_bytes: Callable[[int, float], int]
-    server_operations: Callable[[int, float], int]
+    form: str
     make: Callable[[Domain, float], FrequencyOracle]
-    supported: Callable[[int, float], int] = lambda d, _: d
+    one: bool = False
+    most: Callable[[int, float], int] | None = None
     variant: str | None = None
 
     @property
     def key(self) -> str:
         """Its name in `CHOICES`."""
         return self.name if self.variant is None else f"{self.name}:{self.variant}"
+
+    def report_bytes(self, d: int, epsilon: float) -> int:
+        """What a report takes in a column of many: its own bytes, without dictionary or offsets."""
+        return {"code": np.min_scalar_type(d).itemsize, "bits": -(-d // 8), "word": 8}[
+            self.form
+        ]  # (codes as themselves)
+
+    def server_operations(self, d: int, epsilon: float) -> int:
+        """Counters that a report adds to, or hashes to compute for it, in a tally."""
+        return 1 if self.one else d
+
+    def supported(self, d: int, epsilon: float) -> int:
+        """The most values that one report supports."""
+        return d if self.most is None else self.most(d, epsilon)
 
 
 @dataclass(frozen=True)
@@ -108,13 +122,8 @@ def _randomized_response(d: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + (d - 1) * less), less / (1 + (d - 1) * less)
 
 
-def _optimized(d: int, epsilon: float) -> tuple[float, float]:
-    return 0.5, math.exp(-epsilon) / (1 + math.exp(-epsilon))
-
-
-def _symmetric(d: int, epsilon: float) -> tuple[float, float]:
-    half = math.exp(-epsilon / 2)
-    return 1 / (1 + half), half / (1 + half)
+def _kept(epsilon: float) -> float:
+    return 1 / (1 + math.exp(-epsilon))
 
 
 def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
@@ -123,13 +132,7 @@ def _subset_selection(d: int, epsilon: float) -> tuple[float, float]:
     return p, (k - p) / (d - 1)
 
 
-def _local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    g = min(round(math.exp(min(epsilon, 20))) + 1, MOST_BUCKETS)
-    return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
-
-
-def _fast_local_hashing(d: int, epsilon: float) -> tuple[float, float]:
-    g = best_symbols(SMALL_PRIMES, epsilon)
+def _of_buckets(g: int, epsilon: float) -> tuple[float, float]:
     return 1 / (1 + (g - 1) * math.exp(-epsilon)), 1 / g
 
 
@@ -141,42 +144,8 @@ def _projective(d: int, epsilon: float) -> tuple[float, float]:
     return p, p * c / s + p * less * (s - c) / s
 
 
-def _hadamard(d: int, epsilon: float) -> tuple[float, float]:
-    return 1 / (1 + math.exp(-epsilon)), 0.5
-
-
-# ---- the most values that a report supports
-
-
 def _subset(d: int, epsilon: float) -> int:
     return max(round(d / (math.exp(epsilon) + 1)), 1)
-
-
-def _hyperplane(d: int, epsilon: float) -> int:
-    return projective_space(best_field(d, epsilon), d).supported(d)[1]
-
-
-# ---- bytes of a report, operations on the server
-
-
-def _code(d: int, epsilon: float) -> int:
-    return np.min_scalar_type(d).itemsize  # integers and Booleans travel as themselves, in 8 bytes and in one bit
-
-
-def _bits(d: int, epsilon: float) -> int:
-    return -(-d // 8)
-
-
-def _word(d: int, epsilon: float) -> int:
-    return 8
-
-
-def _one(d: int, epsilon: float) -> int:
-    return 1
-
-
-def _each_value(d: int, epsilon: float) -> int:
-    return d
 
 
 # ---- the entries
@@ -314,9 +283,10 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
 def _choice(
     mechanism: type[FrequencyOracle],
     probabilities: Callable[[int, float], tuple[float, float]],
-    report_bytes: Callable[[int, float], int],
-    server_operations: Callable[[int, float], int],
-    supported: Callable[[int, float], int] = _each_value,
+    form: str,
+    most: Callable[[int, float], int] | None = None,
+    *,
+    one: bool = False,
     variant: str | None = None,
 ) -> Choice:
     options = {} if variant is None else {"variant": variant}
@@ -324,23 +294,31 @@ def _choice(
     return Choice(
         mechanism.name,
         probabilities,
-        report_bytes,
-        server_operations,
+        form,
         lambda domain, epsilon: make(domain, epsilon=epsilon, **options),
-        supported,
+        one,
+        most,
         variant,
     )
 
 
 _CHOICES = (
-    _choice(RandomizedResponse, _randomized_response, _code, _one, _one),
-    _choice(UnaryEncoding, _optimized, _bits, _each_value),
-    _choice(UnaryEncoding, _symmetric, _bits, _each_value, variant="symmetric"),
-    _choice(SubsetSelection, _subset_selection, _bits, _each_value, _subset),
-    _choice(LocalHashing, _local_hashing, _word, _each_value),
-    _choice(LocalHashing, _fast_local_hashing, _word, _one, variant="fast"),
-    _choice(HadamardResponse, _hadamard, _word, _one),
-    _choice(ProjectiveGeometryResponse, _projective, _word, _one, _hyperplane),
+    _choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True),
+    _choice(UnaryEncoding, lambda _d, e: (0.5, math.exp(-e) * _kept(e)), "bits"),
+    _choice(UnaryEncoding, lambda _d, e: (_kept(e / 2), math.exp(-e / 2) * _kept(e / 2)), "bits", variant="symmetric"),
+    _choice(SubsetSelection, _subset_selection, "bits", _subset),
+    _choice(LocalHashing, lambda _d, e: _of_buckets(min(round(math.exp(min(e, 20))) + 1, MOST_BUCKETS), e), "word"),
+    _choice(
+        LocalHashing, lambda _d, e: _of_buckets(best_symbols(SMALL_PRIMES, e), e), "word", one=True, variant="fast"
+    ),
+    _choice(HadamardResponse, lambda _d, e: (_kept(e), 0.5), "word", one=True),
+    _choice(
+        ProjectiveGeometryResponse,
+        _projective,
+        "word",
+        lambda d, e: projective_space(best_field(d, e), d).supported(d)[1],
+        one=True,
+    ),
 )
 
 CHOICES: dict[str, Choice] = {choice.key: choice for choice in _CHOICES}
@@ -348,14 +326,7 @@ CHOICES: dict[str, Choice] = {choice.key: choice for choice in _CHOICES}
 
 
 def choice_named(mechanism: Any) -> Choice:
-    """The row of `CHOICES`, by its name or by the mechanism's class.
-
-    Raises:
-        ParameterError: there is none of this name.
-
-    >>> choice_named("hadamard_response").report_bytes(1000, 1.0), choice_named(UnaryEncoding).key
-    (8, 'unary_encoding')
-    """
+    """The row of `CHOICES`, by its name or by the mechanism's class; `ParameterError` if there is none."""
     name = getattr(mechanism, "name", None) if isinstance(mechanism, type) else mechanism
     if not isinstance(name, str) or name not in CHOICES:
         raise ParameterError(f"mechanism must be one of {', '.join(map(repr, CHOICES))}, got {name!r}")

@@ -49,7 +49,7 @@ class Crafted(DeclaredMechanism):
         raise ParameterError(f"{self.name} has no known bound of what fake reports gain")
 
     def suspicious(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> Bools:
-        """Which reports an honest client hardly ever sends: their number of ones (or sum) is too small or too large.
+        """Which reports an honest client hardly ever sends: their number of ones is too small or too large.
 
         This finds crude attacks only, such as vectors of all ones. Reports with as many ones as an honest one has are
         not found, whichever bits these are; see docs/poisoning.md.

@@ -19,9 +19,8 @@ exactly 1 / g.)
 
 as in local hashing, so that g about e^eps + 1 has the variance of OUE, with g / (g - 1) counters a bucket.
 
-**The search**, what a level's counters say of a prefix, and from prefixes to longer ones. A level has R rows, each with
-a public hash function h_j and a frequency oracle over its buckets (see `HeavyHitters`). With n reports at the level,
-C_j[b] those of row j that support bucket b, n_j those of row j, and c the probability that two prefixes share a bucket,
+**The search.** A level has R rows, each with a public hash function h_j. With n reports at the level, C_j[b] those of
+row j that support bucket b, n_j those of row j, and c the probability that two prefixes share a bucket,
 
     T_j[b] = (C_j[b] - n_j q) / (p - q)
     estimate[v] = (sum over j of T_j[h_j(v)] - n c) / (1 - c)
@@ -69,13 +68,7 @@ _MOST_EXTENSIONS = 1 << 24
 
 
 def check_levels(name: str, levels: Iterable[int] | None, domain: Prefixes) -> tuple[int, ...]:
-    """Return ``levels`` as a tuple.
-
-    None: as few as `MOST_CANDIDATES` allow, if `_LEAST_KEPT` prefixes are to survive each.
-
-    Raises:
-        ParameterError: unless the lengths increase to that of the domain, in steps that can be searched.
-    """
+    """Lengths that increase to that of the domain, in steps that can be searched; None: as few as that allows."""
     if levels is None:
         return _default_levels(domain)
     if not isinstance(levels, Iterable):
@@ -119,7 +112,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     Args:
         domain: `Prefixes`: what alphabet and length, or how many bits.
-        epsilon: of a report, whatever its level; finite, > 0.
         levels: lengths of the prefixes, increasing, the last one that of the values. Default: as few as
             allow a search of about a million candidates a level, since the records are divided among them.
         rows: R, hash functions of a level, 1 to 256.
@@ -128,9 +120,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     Reports are one ``uint64`` each, the number of the counter that it is counted by. Under keyed noise a person is
     always at the same level.
-
-    Raises:
-        ParameterError: parameters that do not exist.
 
     >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
     >>> m.levels, m.g, round(m.p, 3), round(m.q, 3)
@@ -175,7 +164,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
     @property
     @override
     def counters(self) -> int:
-        """One for each level, row and point."""
         return len(self.levels) * self.rows * self.points.size
 
     @cached_property
@@ -187,7 +175,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     @cached_property
     def _agree(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.g)
 
     @property
@@ -219,7 +206,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
-        """A level, a row, and a point of the row's plane."""
         n = len(codes)
         agree = coins(noise, self._agree, n, _AGREE)
         row = noise.uniform_below(self.rows, n, _ROW).astype(np.intp)
@@ -233,7 +219,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people are at each level and row and have each bucket there; who agrees; and a point for each."""
         points, buckets, lengths = self.points, self.points.buckets, np.array(self.levels)
         rows = len(lengths) * self.rows
         table = np.zeros(rows * buckets, np.int64)
@@ -262,19 +247,15 @@ class HeavyHitters(NumberedCounters, Mechanism):
     def influence(self) -> Influence:
         """Of any one estimated count between 0 and n, before what is found frequent is taken out of the table.
 
-        Where all L levels have as many reports, so that an estimate at the last one is taken times L. One more report
-        there also lowers the number of people that each stands for, by which a count falls by at most L - 1. Of all
-        values together there is no bound: the vector 0 supports every bucket of its row.
+        Where all L levels have as many reports. One more report at the last level also lowers the number of people that
+        each stands for, by which a count falls by at most L - 1. Of all values together there is no bound.
         """
         levels = len(self.levels)
         return Influence(float(max(levels * self._move(1), levels * -self._move(0) + levels - 1)), math.inf)
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
-        """Of any ``targets`` values, by reports of the vector 0 at the last level; under the conditions of `influence`.
-
-        To be found, a value must also get through the levels before.
-        """
+        """Of any ``targets`` values, by reports of the vector 0 at the last level: it supports every bucket."""
         each = check_integer("targets", targets, 1) * len(self.levels) * self._move(1)
         return float(check_fake(fake) * each)
 
@@ -287,25 +268,36 @@ class HeavyHitters(NumberedCounters, Mechanism):
     # ---- the search
 
     def find(self, tally: Tally, k: int, *, confidence: float = 0.95, threshold: float | None = None) -> Found:
-        """The most frequent values, ranked by estimated count.
-
-        Args:
-            tally: of reports of this mechanism.
-            k: the most values to return.
-            confidence: of the intervals, and that no value is returned that nobody has, if ``threshold`` is None.
-            threshold: the least estimated count of what is returned. Default: what the noise of none of the candidates
-                of the last level exceeds with probability ``confidence`` (Bonferroni). 0 returns k values, found or
-                not.
+        """The most frequent values, ranked by estimated count: see `HeavyHittersEstimate`.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: a k, a confidence or a threshold that does not exist.
         """
         return HeavyHittersEstimate(k, confidence, threshold).result(self, tally)
 
     def search(self, tally: Tally, how: HeavyHittersEstimate) -> Found:
-        """The values found in a tally of this mechanism."""
-        return search(self, tally, how)
+        """The values found in a tally of this mechanism: from its counters to what survives the last level."""
+        domain, lengths, counts, k = self.domain, self.levels, by_level(self, tally.counters), how.k
+        candidates = domain.begin(lengths[0])
+        for number, steps in enumerate(np.diff(lengths).tolist()):
+            # Twice as many as are wanted: with more, those that only the next level's noise lifts cost more than is
+            # gained.
+            found = Level(self, number, counts[number]).estimates(candidates, _kept(self, k, steps))
+            candidates = domain.extended(candidates[found.at], steps)
+        level = Level(self, len(lengths) - 1, counts[-1])
+        scale = tally.n / level.n if level.n else 1.0
+        found = level.estimates(candidates, k)
+        threshold = how.threshold
+        if threshold is None:
+            tail = (1 - how.confidence) / len(candidates)
+            threshold = max(found.quantile(tail), least_improbable(self, level.n, tail)) * scale
+        enough = (found.counts * scale >= threshold) & (level.n > 0)
+        top = found.counts[enough]
+        errors = scale * np.sqrt(variances(self, level.n, tally.n, top, found.error))
+        counted, half = top * scale, z_score(how.confidence) * errors
+        values = domain.decode(candidates[found.at[enough]])
+        ends = counted - half, counted + half
+        return Found(values, tally.n, counted, errors, *ends, how.confidence, threshold, len(candidates), self)
 
     def reports_to_find(self, frequency: float, beta: float = 0.05) -> float:
         """About how many reports it takes to `find` a value that this share of people has, but for a chance of beta.
@@ -314,10 +306,6 @@ class HeavyHitters(NumberedCounters, Mechanism):
         probability of a collision, are to be as many as the search asks for there: at the last level of its candidates
         with a confidence of 0.95, before to be one of those that it keeps. Each level has a chance of beta / L to miss
         it (`ldp_core.estimates.tails`). What others are frequent adds noise of its own.
-
-        Args:
-            frequency: share of the people, in [0, 1].
-            beta: in (0, 1).
 
         >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
         >>> round(m.reports_to_find(0.01), -2)
@@ -420,8 +408,7 @@ class Estimates(NamedTuple):
     def quantile(self, tail: float) -> float:
         """What one of them exceeds with about this probability, by Cornish and Fisher's corrections.
 
-        The second one only upwards. Without it 30 values that 18,000 have, at epsilon 4 and 8 rows of width 256, let
-        17 % of searches find one that nobody has, at confidence 0.95.
+        The second one only upwards, without which 17 % of some searches find what nobody has, at confidence 0.95.
         """
         z, skewness = -NormalDist().inv_cdf(tail), max(self.skewness, 0.0)
         second = self.kurtosis * (z**3 - 3 * z) / 24 - skewness**2 * (2 * z**3 - 5 * z) / 36
@@ -446,9 +433,9 @@ class Level:
     def estimates(self, candidates: U64, most: int) -> Estimates:
         """The ``most`` candidate prefixes with the largest estimates, of distinct ones, uint64[c], in their order.
 
-        All are looked up once. When something is taken out of the table, others fall where they share its buckets, and
-        rise by no more than the share c / (1 - c) of it; of what is less than 0, where many were taken out for what
-        they shared, they rise by no more than all. So few can still be large enough; only these are looked up again.
+        When something is taken out of the table, others fall where they share its buckets, and rise by no more than the
+        share c / (1 - c) of it; of what is less than 0, where many were taken out for what they shared, by no more than
+        all. So few can still be large enough; only these are looked up again.
         """
         before, share = self._sums(self._table, float(self.n), candidates), self._collision / (1 - self._collision)
         may_be_heavy = np.flatnonzero(before > _HEAVY * self._least**0.5 - self.n * share)
@@ -524,40 +511,6 @@ def by_level(m: HeavyHitters, counters: I64) -> I64:
     return counters.reshape(len(m.levels), m.rows, m.points.size)
 
 
-def search(m: HeavyHitters, tally: Tally, how: HeavyHittersEstimate) -> Found:
-    """From the counters of a tally to what survives the last level."""
-    domain, lengths, counts, k = m.domain, m.levels, by_level(m, tally.counters), how.k
-    candidates = domain.begin(lengths[0])
-    for number, steps in enumerate(np.diff(lengths).tolist()):
-        # Twice as many as are wanted: with more, those that only the next level's noise lifts cost more than is
-        # gained.
-        found = Level(m, number, counts[number]).estimates(candidates, _kept(m, k, steps))
-        candidates = domain.extended(candidates[found.at], steps)
-    level = Level(m, len(lengths) - 1, counts[-1])
-    scale = tally.n / level.n if level.n else 1.0
-    found = level.estimates(candidates, k)
-    threshold = how.threshold
-    if threshold is None:
-        tail = (1 - how.confidence) / len(candidates)
-        threshold = max(found.quantile(tail), least_improbable(m, level.n, tail)) * scale
-    enough = (found.counts * scale >= threshold) & (level.n > 0)
-    top = found.counts[enough]
-    errors = scale * np.sqrt(variances(m, level.n, tally.n, top, found.error))
-    counted, half = top * scale, z_score(how.confidence) * errors
-    return Found(
-        domain.decode(candidates[found.at[enough]]),
-        tally.n,
-        counted,
-        errors,
-        counted - half,
-        counted + half,
-        how.confidence,
-        threshold,
-        len(candidates),
-        m,
-    )
-
-
 def _kept(m: HeavyHitters, k: int, steps: int) -> int:
     """How many prefixes are extended by so many characters, in a search for k values."""
     return max(min(max(2 * k, _LEAST_KEPT // 2), MOST_CANDIDATES // m.domain.extensions(steps)), k)
@@ -566,27 +519,20 @@ def _kept(m: HeavyHitters, k: int, steps: int) -> int:
 def least_improbable(m: HeavyHitters, n: int, tail: float) -> float:
     """The least count that a prefix of none of ``n`` reports has with a probability of at most ``tail``.
 
-    Of a large n nothing is asked: `Estimates.quantile` is near enough. The number of reports that support such a
-    prefix is binomial, over the functions: its bucket is another one's with the probability of a collision, and is
-    supported with q otherwise.
+    Of a large n nothing is asked: `Estimates.quantile` is near enough.
     """
     if not 0 < n <= _FEW_REPORTS:
         return 0.0
-    return _debiased(m, _improbable_supporters(m, n, tail), n)
+    c = float(m.hashes.collision)
+    return ((_improbable_supporters(m, n, tail) - n * m.q) / m.difference - n * c) / (1 - c)
 
 
 def _improbable_supporters(m: HeavyHitters, n: int, tail: float) -> int:
-    chance = chance_of_none(m)
-    k = np.arange(1, n + 1)
+    chance, k = chance_of_none(m), np.arange(1, n + 1)
     logarithms = np.cumsum(np.log((n - k + 1) / k)) + k * math.log(chance) + (n - k) * math.log1p(-chance)
     at_least = np.cumsum(np.exp(logarithms)[::-1])[::-1]  # Pr[supporters >= k]
     improbable = np.flatnonzero(at_least <= tail)
     return int(k[improbable[0]]) if len(improbable) else n + 1
-
-
-def _debiased(m: HeavyHitters, supporters: float, n: int) -> float:
-    c = float(m.hashes.collision)
-    return ((supporters - n * m.q) / m.difference - n * c) / (1 - c)
 
 
 def chance_of_none(m: HeavyHitters) -> float:

@@ -51,26 +51,17 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     Args:
         domain: the buckets, a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is in none.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon_infinity: of all reports about one bucket, finite, > 0. There is no second round: it is what one
-            report spends too.
+        epsilon_infinity: of all reports about one bucket, and of each, as there is no second round.
         bits: d, from 1 to the number of buckets.
 
     Reports are ``FixedSizeList<uint16, d>`` (uint32 from 32,769 buckets on): bucket * 2 + bit, for d different
     buckets. They take keyed noise. A tally has two counters a bucket: how many reports said 0 of it, and how many 1.
 
-    With ``bits=1`` two values differ in one bit that is reported, not in two, and the whole of epsilon is that bit's
-    (the paper halves it there too).
-
-    Raises:
-        ParameterError: an epsilon or a number of bits that does not exist.
+    With ``bits=1`` the whole of epsilon is that bit's (the paper halves it there too).
 
     >>> m = DBitFlip(range(24), epsilon_infinity=2.0, bits=4)
     >>> m.permanent_answers, m.epsilon_of(1000), m.epsilon_of(2, changes=1)
     (5, 2.0, inf)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb([3, 23], randomness=Keyed(Secret.generate(), [17, 18], column="hour")).shape
-    (2, 4)
     """
 
     name: ClassVar[str] = "d_bit_flip"
@@ -119,7 +110,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """A report supports the buckets of which it says 1."""
         b, p = self.domain.size, fraction(self._keep)
         return [self._rate * p] * b, [self._rate * (1 - p)] * b
 
@@ -131,7 +121,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def permanent_ratio(self) -> Fraction:
-        """A report is a permanent answer."""
         return self.worst_ratio()
 
     @override
@@ -176,10 +165,7 @@ class DBitFlip(CountsOnes, Longitudinal):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """The estimator of any pure protocol, of a tally's int64[..., 2 b] counters.
-
-        The 1s of a bucket are first corrected for how many more or fewer than n d / b reports were about it.
-        """
+        """The 1s of a bucket are first corrected for how many more or fewer than n d / b reports were about it."""
         said = counters.reshape(*counters.shape[:-1], self.domain.size, 2)
         about, q = said.sum(axis=-1), float(1 - fraction(self._keep))
         ones = said[..., 1] + q * (n * float(self._rate) - about)
@@ -187,7 +173,6 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to uint16[n, d] or uint32[n, d]."""
         out = self.reports.empty(len(codes))
         width = row_bytes(self.bits)
         buckets = self._buckets(len(codes), noise.of_persons())
@@ -243,14 +228,12 @@ class DBitFlip(CountsOnes, Longitudinal):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """Counts of each bucket's 0s and 1s."""
         cells = reports if n_groups == 1 else groups[:, None] * self.counters + reports
         counts = np.bincount(cells.reshape(-1), minlength=n_groups * self.counters)
         return counts.reshape(n_groups, self.counters)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people answer for each bucket, of those who are in it and of all others; and what they say."""
         b, d = self.domain.size, self.bits
         have, p = by_code(codes, people, b + 1), float(fraction(self._keep))
         nowhere = np.append(np.zeros(b, np.int64), have[b])  # in none, which is one more value here

@@ -31,7 +31,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import SharedSymbol
 from ldp_core.exact.probability import exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds, below_infinity
+from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds
 from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.local_hashing import (
     BUCKET_SHIFT,
@@ -44,7 +44,7 @@ from ldp_core.mechanisms.oracles.local_hashing import (
     LinearFamily,
 )
 from ldp_core.noise.base import Noise
-from ldp_core.parameters import check_epsilon, converted, parameter, shown
+from ldp_core.parameters import parameter, shown
 
 
 def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
@@ -64,33 +64,22 @@ class Loloha(HashedReports, TwoRounds):
     """Longitudinal local hashing: report one's own hash function, and a bucket by two rounds of randomized response.
 
     Args:
-        domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
-            it is hashed like one more value, which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon_infinity: of all reports about one bucket, finite, > 0.
-        epsilon_1: of one report, in (0, epsilon_infinity).
+        domain: at most 2**24 - 3 values; with ``unmatched="none"`` one outside is one more, which is not estimated.
+        epsilon_infinity: of all reports about one bucket.
+        epsilon_1: of one report, less.
         g: number of buckets: ``"binary"`` (2: the least total loss), ``"optimal"`` (e^epsilon_1 + 1, rounded: the least
             variance, that of OUE with epsilon_1), or from 2 to 2**15.
 
     Reports are one ``uint64`` each: the bucket in the high 16 bits, the function's number in the low 48. They take
     keyed noise. (Where g is a prime below 256 the functions are few, and a tally of n reports costs n and not n d.)
 
-    Raises:
-        ParameterError: epsilons or a g that do not exist; a domain too large.
-
     >>> m = Loloha(range(1000), epsilon_infinity=2.0, epsilon_1=1.0, g="binary")
     >>> m.g, m.q, m.permanent_answers
     (2, 0.5, 2)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb([3, 999], randomness=Keyed(Secret.generate(), [17, 18], column="page")).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "loloha"
 
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
     g: int = parameter(_check_buckets, epsilon_1=lambda self: self.epsilon_1)
 
     def __init__(
@@ -115,7 +104,6 @@ class Loloha(HashedReports, TwoRounds):
     @cached_property
     @no_warning_of_epsilon()
     def _rounds(self) -> LongitudinalRandomizedResponse:
-        """Both rounds, over the buckets."""
         return LongitudinalRandomizedResponse(
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )
@@ -123,13 +111,11 @@ class Loloha(HashedReports, TwoRounds):
     @property
     @override
     def permanent_answers(self) -> int:
-        """One per bucket."""
         return min(self.g, super().permanent_answers)
 
     @property
     @override
     def shared(self) -> SharedSymbol:
-        """Two rounds over the buckets."""
         return self._rounds.shared
 
     @property
@@ -141,7 +127,6 @@ class Loloha(HashedReports, TwoRounds):
     @property
     @override
     def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
-        """Of the two rounds, which are one randomized response over the buckets."""
         own, other = (rates[0] for rates in self._rounds.support_probabilities())
         return own, other
 

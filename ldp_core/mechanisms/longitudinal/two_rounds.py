@@ -76,12 +76,17 @@ class Longitudinal(FrequencyOracle):
 
     @property
     def permanent_answers(self) -> int:
-        """How many permanent answers a person can come to give, if the value changes and changes again."""
+        """How many a person can come to give."""
         return n_codes(self.domain)
 
 
+@dataclass(frozen=True, init=False)
 class TwoRounds(Longitudinal):
     """A longitudinal mechanism whose permanent answers are reported with fresh noise."""
+
+    domain: Domain = converted(Domain.of)
+    epsilon_infinity: float = parameter(check_epsilon)
+    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
     @property
     @abstractmethod
@@ -120,7 +125,6 @@ class Chain(TwoRounds):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """The chain's p and q."""
         first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
         rounds = list(zip(*first, *second, strict=True))
         return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
@@ -129,7 +133,7 @@ class Chain(TwoRounds):
     def common_noise(self, *, keyed: bool) -> float:
         """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
 
-        So the mean of k reports, as a weight, has the variance V1 + (V - V1) / k, V1 being the first round's alone.
+        So the mean of k reports has the variance V1 + (V - V1) / k, V1 being the first round's alone.
         """
         count = 1 / self.domain.size
         return min(float(self.permanent.variance(1, count) / self.variance(1, count)), 1.0)
@@ -137,7 +141,6 @@ class Chain(TwoRounds):
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """The second round's."""
         return self.instantaneous.supported
 
     @override
@@ -167,9 +170,7 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     """L-OSUE and its relatives: a permanent bit vector, of which each report is a noisy copy.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         epsilon_infinity: of all reports about one value, finite, > 0.
         epsilon_1: of one report, in (0, epsilon_infinity); less far where the second round is optimized.
         variant: ``"OSUE"`` (optimized, then symmetric: the least variance), ``"SUE"`` (both symmetric: basic RAPPOR),
@@ -178,23 +179,14 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     Reports are those of `UnaryEncoding`; they take keyed noise. p and q of the chain give
     epsilon_1 = ln(p (1 - q) / ((1 - p) q)), by which the second round is found.
 
-    Raises:
-        ParameterError: epsilons that do not exist, are too small or too close; an unknown variant.
-
     >>> m = LongitudinalUnaryEncoding(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.instantaneous.p, 6), m.p, round(m.q, 6)
     (0.803388, 0.5, 0.268941)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "longitudinal_unary_encoding"
     chunk: ClassVar[int] = 1 << 18  # permanent and instantaneous bits stay in the L2 cache
 
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
     variant: Variant = parameter(check_choice, among=get_args(Variant))
 
     def __init__(
@@ -223,8 +215,7 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
     def instantaneous(self) -> UnaryEncoding:
         """The second round: the least noise with which a report spends no more than epsilon_1.
 
-        The more often it sets a 0, the less a report spends: a larger q2 is a smaller one with symmetric flips on top.
-        So the least q2 is found by bisection, over multiples of 2^-53: both probabilities are floats, exactly.
+        The least q2 is found by bisection over multiples of 2^-53, so that both probabilities are floats, exactly.
         """
         limit = exp_below(self.epsilon_1)
         p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
@@ -310,33 +301,21 @@ class LongitudinalRandomizedResponse(Chain):
 
     Args:
         domain: a `Domain` or a list of labels; no ``unmatched="none"``.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon_infinity: of all reports about one value, finite, > 0.
-        epsilon_1: of one report, in (0, epsilon_infinity).
+        epsilon_infinity: of all reports about one value.
+        epsilon_1: of one report, less.
 
     Reports are those of `RandomizedResponse`; they take keyed noise.
 
-    The chain is itself a randomized response, whose probability of keeping the value is the product of the two; so
-    that the second one follows exactly from epsilon_1 = ln(p / q), and p and q are those of `RandomizedResponse` with
-    epsilon_1. (For more than two values the paper's second round is noisier: it takes ln((p1 p2 + q1 q2) /
-    (p1 q2 + q1 p2)) for epsilon_1, which leaves out the other d - 2 ways to a report.)
-
-    Raises:
-        ParameterError: epsilons that do not exist, or are too small.
+    The chain is itself a randomized response, that of epsilon_1: the second round follows exactly. (For more than two
+    values the paper's is noisier: it takes ln((p1 p2 + q1 q2) / (p1 q2 + q1 p2)) for epsilon_1, which leaves out the
+    other d - 2 ways to a report.)
 
     >>> m = LongitudinalRandomizedResponse(["a", "b", "c"], epsilon_infinity=2.0, epsilon_1=1.0)
     >>> round(m.permanent.p, 6), round(m.p, 6), round(m.q, 6)
     (0.786986, 0.576117, 0.211942)
-    >>> from ldp_core import Keyed, Secret
-    >>> m.perturb(["a", "c"], randomness=Keyed(Secret.generate(), [17, 18], column="os")).shape
-    (2,)
     """
 
     name: ClassVar[str] = "longitudinal_randomized_response"
-
-    domain: Domain = converted(Domain.of)
-    epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
 
     def __init__(
         self,
@@ -380,11 +359,9 @@ class LongitudinalRandomizedResponse(Chain):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes in, codes out."""
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """The second round's, of the people that have each permanent answer."""
         permanent = self.permanent.simulate_counters(codes, people, generator)
         return self.instantaneous.simulate_counters(np.arange(len(permanent)), permanent, generator)

@@ -81,8 +81,7 @@ class Numeric(Mechanism):
     def influence(self) -> Influence:
         """The most by which a report's value differs from a number of the interval, in the numbers' own unit.
 
-        So much, at most, does a report move the estimated sum on average if it is sent in place of an honest one. Sent
-        besides n honest ones, it moves the estimated mean by at most this over n + 1, if that was in the interval.
+        So much, at most, does a report move the estimated sum in place of an honest one; and over n + 1 the mean.
         """
         low, high = self.value_bounds()
         length = self.domain.high - self.domain.low
@@ -91,10 +90,7 @@ class Numeric(Mechanism):
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
-        """The most by which fake reports raise or lower the estimated sum, in the numbers' own unit: see `influence`.
-
-        ``targets`` must be 1: there is one sum.
-        """
+        """Of the estimated sum, in the numbers' own unit; ``targets`` must be 1."""
         check_integer("targets", targets, 1, 1)
         return check_fake(fake) * self.influence().one
 
@@ -108,16 +104,10 @@ class Numeric(Mechanism):
         return np.array([self.place(point) for point in range(self.points)], float)
 
     def mean(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Mean:
-        """Estimate the mean of the numbers, in their own unit.
-
-        Args:
-            tally: of reports of this mechanism.
-            confidence: of the interval, in (0, 1).
-            population: whom the interval is about, see `MeanEstimate`.
+        """Estimate the mean of the numbers, in their own unit: see `MeanEstimate`.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1), or fewer people than reports.
         """
         return MeanEstimate(confidence, population).result(self, tally)
 
@@ -125,8 +115,7 @@ class Numeric(Mechanism):
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies.
 
         Args:
-            n: numbers of reports, int64[...].
-            counters: of tallies, int64[..., counters].
+            n, counters: of the tallies, int64[...] and int64[..., counters].
             confidence: see `mean`.
 
         Returns:
@@ -138,7 +127,6 @@ class Numeric(Mechanism):
 
     @override
     def code_of(self, value: None) -> int:
-        """None is needed."""
         if value is not None:
             raise ParameterError(f"a report of numbers has one weight, its own value: leave out {shown(value)}")
         return 0
@@ -153,19 +141,13 @@ class Numeric(Mechanism):
 
     @property
     def tells_squares(self) -> bool:
-        """Whether `squares` can be estimated: not where second moments are no polynomial, or the points too few."""
+        """Whether `moments` can be estimated: not where second moments are no polynomial, or the points too few."""
         return self.points >= _POINTS
 
-    def squares(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> F64:
-        """One unbiased weight of the square of each number: see `ldp_core.estimates.moments`.
+    def moments(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> tuple[F64, F64]:
+        """float64[n] twice: unbiased weights of each number less ``about``, and of the square of that.
 
-        Args:
-            reports: what `perturb` returned.
-            about: of the square of the difference to this number.
-            column: what to call the reports in an error message.
-
-        Returns:
-            float64[n], in the numbers' own unit squared.
+        In their own unit, and in that squared; see `ldp_core.estimates.moments`.
 
         Raises:
             ParameterError: reports do not tell squares: one-bit means, and those that round to fewer than 64 points.
@@ -173,13 +155,9 @@ class Numeric(Mechanism):
 
         >>> from ldp_core import Piecewise
         >>> m = Piecewise((0, 10), epsilon=50.0)
-        >>> print(m.squares(m.perturb(np.full(1000, 5.0))).mean().round(1))
+        >>> print(m.moments(m.perturb(np.full(1000, 5.0)))[1].mean().round(1))
         25.0
         """
-        return self.moments(reports, about=about, column=column)[1]
-
-    def moments(self, reports: Any, *, about: float = 0.0, column: str = "reports") -> tuple[F64, F64]:
-        """Weights of the numbers less ``about``, and of the squares of these; see `squares`."""
         self.code_of(None)  # what has no weights has no squares
         if not self.tells_squares:
             raise ParameterError(
@@ -193,10 +171,9 @@ class Numeric(Mechanism):
         return low + length * share, low**2 + 2 * low * length * share + length**2 * square
 
     def variance(self, n: float, number: float | None = None) -> float:
-        """Variance of an estimated mean, in the numbers' own unit squared, given that all n numbers are ``number``.
+        """Variance of an estimated mean, in the numbers' own unit squared, if all n numbers are ``number``.
 
-        It is the noise's, and so that of the mean of any n known numbers is an average of such variances. None: the
-        worst number's.
+        It is the noise's alone. None: the worst number's.
 
         Raises:
             ParameterError: n is below 1, or the number is not in the interval.
@@ -285,7 +262,6 @@ class Symbols(NumberedCounters, Numeric):
 
     @override
     def value_bounds(self) -> tuple[float, float]:
-        """Of the symbols."""
         return float(self.values.min()), float(self.values.max())
 
     def symbol_bounds(self) -> tuple[F64, F64]:
@@ -304,18 +280,15 @@ class Symbols(NumberedCounters, Numeric):
     @property
     @override
     def reports(self) -> Number:
-        """The symbols."""
         return Symbol(self.symbols)
 
     @property
     @override
     def counters(self) -> int:
-        """M."""
         return self.symbols
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many numbers become each point, and how many of these each symbol."""
         rounded = simulate_points(codes, people, self.points, generator)
         channel = np.array([self.channel(point) for point in range(self.points)], float)
         counters: I64 = multinomials(rounded, channel, generator).sum(axis=0)
@@ -323,11 +296,9 @@ class Symbols(NumberedCounters, Numeric):
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """The interval is the mean -+ z standard errors, z the normal quantile.
+        """The mean -+ z standard errors. The sample variance is at least what it is on average if all are equal.
 
-        The sample variance is taken to be at least what it is on average if all numbers are the mean: noise and
-        population together have no less, because the second moment of a report is a convex function of the number. Of
-        few reports it says little: see `sample_variance`.
+        (The second moment of a report is a convex function of the number.)
         """
         value = self.values
         known = np.where(np.equal(n, 0), np.nan, n)
@@ -347,17 +318,11 @@ _FEW = 20
 
 
 def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F64:
-    """The variance of a report's value, as a share: from the sum of n squared differences from the mean.
+    """The variance of a report's value, as a share: from the sum of n squared differences from a mean; above ``least``.
 
-    Args:
-        squares: that sum, or an estimate of it.
-        n: number of reports, float64; nan for none.
-        mean: estimated, of numbers between 0 and 1.
-        least: bound of the variance.
-        most: bound of the noise's part. Of fewer than 20 reports the variance is taken to be at least this and the most
-            that a population of such a mean has, mean (1 - mean), for all of a few may be alike. There the mean is
-            estimated with four numbers more, of which two are at each end (A. Agresti, B. Coull, The American
-            Statistician 52(2), 1998).
+    Of fewer than 20 reports, which may all be alike, it is above ``most``, the noise's, and the most that a population
+    of such a mean has. There the mean is estimated with four numbers more, of which two are at each end (A. Agresti, B.
+    Coull, The American Statistician 52(2), 1998).
     """
     inside = (n * np.clip(mean, 0, 1) + 2) / (n + 4)
     least = np.where(np.less(n, _FEW), most + inside * (1 - inside), least)

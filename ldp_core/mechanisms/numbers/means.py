@@ -89,14 +89,7 @@ from ldp_core.simulated_counts import Generator, multinomials, scatter
 class OneBitMean(Symbols):
     """Report one bit, which is 1 with a probability that grows linearly with the number.
 
-    Args:
-        domain: an `Interval`, or a pair (low, high).
-        epsilon: finite, > 0.
-
     Reports are Booleans. Of the mechanisms for means it has the least variance up to epsilon 0.61.
-
-    Raises:
-        DomainError, ParameterError: an interval or an epsilon that does not exist.
 
     >>> m = OneBitMean((0, 10), epsilon=1.0)
     >>> m.mean(m.tally(m.perturb([2.5] * 1000 + [7.5] * 1000))).n
@@ -117,7 +110,6 @@ class OneBitMean(Symbols):
     @property
     @override
     def reports(self) -> Flag:
-        """The bit."""
         return Flag()
 
     @cached_property
@@ -195,7 +187,6 @@ class Window(Symbols):
     @property
     @override
     def symbols(self) -> int:
-        """M."""
         return self.cells[0]
 
     @property
@@ -288,7 +279,6 @@ class Window(Symbols):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many reports are uniform over each window, and over all cells."""
         m, w = self.cells
         begun = self.simulate_beginnings(codes, people, generator)
         kept = generator.binomial(begun, self.keep / ONE)
@@ -304,15 +294,8 @@ _INSIDE, _ANYWHERE = 12, 13  # lanes of noise; the pair shares a block of keyed 
 class Piecewise(Window):
     """Report a cell near the number, more likely than one far from it.
 
-    Args:
-        domain: an `Interval`, or a pair (low, high).
-        epsilon: finite, > 0.
-
     Reports are ``uint8`` below 254, or from epsilon 5.4 ``uint16`` below 1024. From epsilon 1.3 the worst variance is
     less than that of `OneBitMean`; `Hybrid` has a smaller one still.
-
-    Raises:
-        DomainError, ParameterError: an interval or an epsilon that does not exist.
 
     >>> m = Piecewise((-1, 1), epsilon=2.0)
     >>> m.cells, m.perturb([0.0, 0.5]).dtype
@@ -345,15 +328,8 @@ _TURN = 0.61098
 class Hybrid(Symbols):
     """Report by the piecewise mechanism with probability alpha, else one bit: the least worst variance of the three.
 
-    Args:
-        domain: an `Interval`, or a pair (low, high).
-        epsilon: finite, > 0.
-
     Reports are ``uint8`` or ``uint16``: the cells of `Piecewise`, and after them the two bits of `OneBitMean`. Up to
     epsilon 0.61 there are the bits only.
-
-    Raises:
-        DomainError, ParameterError: an interval or an epsilon that does not exist.
 
     >>> m = Hybrid((-1, 1), epsilon=2.0)
     >>> m.symbols, round(m.variance(1), 4), round(m.variance(1, 0.0), 4)
@@ -391,7 +367,6 @@ class Hybrid(Symbols):
     @property
     @override
     def symbols(self) -> int:
-        """``m + 2``, where m is the number of the piecewise mechanism's cells."""
         return self._cells + 2
 
     @cached_property
@@ -414,7 +389,6 @@ class Hybrid(Symbols):
 
     @override
     def symbol_bounds(self) -> tuple[F64, F64]:
-        """Each part's own."""
         parts = [(1 - self.alpha, self.one_bit.symbol_bounds())]
         if self.piecewise is not None:
             parts.insert(0, (self.alpha, self.piecewise.symbol_bounds()))
@@ -423,7 +397,6 @@ class Hybrid(Symbols):
 
     @override
     def symbol_values(self) -> list[Fraction]:
-        """Each part's own."""
         return [*(self.piecewise.symbol_values() if self.piecewise else ()), *self.one_bit.symbol_values()]
 
     @override
@@ -438,7 +411,6 @@ class Hybrid(Symbols):
 
     @override
     def worst_ratio(self) -> Fraction:
-        """The greater one of the parts'."""
         parts = [m.worst_ratio() for m in (self.piecewise, self.one_bit) if m]
         return max(parts)
 
@@ -459,7 +431,6 @@ class Hybrid(Symbols):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Each part's own, of the people whose coin chose it."""
         if self.piecewise is None:
             return self.one_bit.simulate_counters(codes, people, generator)
         first = generator.binomial(people, self.alpha)
@@ -474,15 +445,8 @@ _FLIP, _COIN = 10, 11  # lanes of noise, besides those of `Piecewise`
 class NOutput(Window):
     """Report one of N outputs, with values of the least worst variance: of these mechanisms the best one for a mean.
 
-    Args:
-        domain: an `Interval`, or a pair (low, high).
-        epsilon: finite, > 0.
-
     Reports are ``uint8``. Up to epsilon 15 the worst variance, at the ends of the interval, is less than that of
     `Hybrid`.
-
-    Raises:
-        DomainError, ParameterError: an interval or an epsilon that does not exist.
 
     >>> m = NOutput((-1, 1), epsilon=2.0)
     >>> m.cells, m.perturb([0.0, 0.5]).dtype

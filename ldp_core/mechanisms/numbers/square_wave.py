@@ -48,15 +48,11 @@ class SquareWave(Window):
 
     Args:
         domain: an `Interval`, or a pair (low, high); or `WholeNumbers`, cut between them.
-        epsilon: finite, > 0.
         buckets: number of equal buckets d, 2 to 2048, in which numbers are told apart; default 1024. Take many:
             smoothing reaches over a few, so that their width decides what is blurred. Of whole numbers one each, or as
             many as divide their number.
 
     Reports are cells, 0 to d + 2 w - 1, as ``uint8``, or ``uint16`` where there are more than 256.
-
-    Raises:
-        DomainError, ParameterError: an interval, an epsilon or a number of buckets that does not exist.
 
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=50)
     >>> round(m.b, 6), m.cells
@@ -103,10 +99,7 @@ class SquareWave(Window):
         return self._bucket(codes)
 
     def _bucket(self, codes: Codes) -> Codes:
-        """A number's bucket, which is the first cell of its window; high is in the last one.
-
-        A code is at most half a step away from its number: with half a step more, numbers on an edge never fall below.
-        """
+        """A number's bucket, the first cell of its window. Half a step more: a code may be so far below its number."""
         first: Codes = codes.astype(np.uint64)
         first *= np.uint64(self.buckets)
         first += np.uint64(self.buckets // 2)
@@ -123,7 +116,6 @@ class SquareWave(Window):
 
     @override
     def place(self, point: int) -> Fraction:
-        """The middle of a bucket."""
         return Fraction(2 * point + 1, 2 * self.buckets)
 
     @override
@@ -146,10 +138,7 @@ class SquareWave(Window):
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """An unbiased estimate of the mean of the middles of the numbers' buckets.
-
-        A number is at most half a bucket away from that; the interval is so much wider at either end.
-        """
+        """Of the middles of the numbers' buckets. A number is at most half a bucket away, which is added."""
         mean, error, low, high = super().share_means(n, counters, confidence)
         half = 1 / (2 * self.buckets)
         if isinstance(self.domain, WholeNumbers):  # of a bucket of one number that is the middle
@@ -178,16 +167,14 @@ class SquareWave(Window):
                 populations whose shares change little over a few percent of the interval: no heaps, no whole numbers.
 
         The stopping rule is the paper's: the log likelihood gains less than 1e-3 in a step, or 1e-3 e^eps for ``"em"``.
-
         A standard error is half an interval over z. With ``assume="smooth"`` it says how much the estimate varies, by
-        derivatives through the steps that were taken. Stopping early and smoothing move it, too: by how much is
-        estimated, and intervals reach z sqrt(error^2 + (2 bias)^2) to either side. They cannot contain what reports
-        never showed: of fewer than `least_if_smooth` reports, intervals are those of every population.
+        derivatives through the steps that were taken; by how much stopping early and smoothing move it is estimated,
+        and intervals reach z sqrt(error^2 + (2 bias)^2). Of fewer than `least_if_smooth` reports, which may not show
+        what is there, they are those of every population.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: another method; confidence outside (0, 1); more buckets than there are; another assumption,
-                or ``"smooth"`` below epsilon 0.5, where its intervals hold less often than they say.
+            ParameterError: options that do not exist; ``"smooth"`` below epsilon 0.5, where it holds too seldom.
         """
         self.check_tally(tally)
         method = check_choice("method", method, get_args(Method))
@@ -288,16 +275,14 @@ class SquareWave(Window):
 
     @cached_property
     def _densities(self) -> tuple[float, float]:
-        """`cell_probabilities`."""
         high, low = self.cell_probabilities
         return float(high), float(low)
 
     def _errors(self, found: Fit, n: int, gather: F64, smoothing: float) -> tuple[F64, F64]:
         """(float64[k], float64[k]): standard errors of ``gather @ shares``, and their estimated biases.
 
-        Those of as many steps for a population as estimated: a parametric bootstrap, but without noise (B. Efron, R.
-        Tibshirani, "An Introduction to the Bootstrap", 1993, chapter 10). Errors are smooth, so that 128 buckets do: a
-        step smooths them by the same length on the numbers' scale, and fine ones keep their part of a coarse one.
+        A parametric bootstrap without noise (B. Efron, R. Tibshirani, "An Introduction to the Bootstrap", 1993, chapter
+        10), of as many steps. Errors are smooth, so that 128 buckets do.
         """
         d = self.buckets
         coarse = min(d, _COARSE)

@@ -11,9 +11,9 @@ With two points and randomized response this is `OneBitMean`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -23,7 +23,6 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.plausibility import Sums, watch
-from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, sample_variance, simulate_points
@@ -34,27 +33,21 @@ from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator
 from ldp_core.tally import Tally
 
-Maker: TypeAlias = Callable[..., FrequencyOracle]
-
 
 @dataclass(frozen=True, init=False)
 class StochasticRounding(Wrapping, Numeric):
     """Round a number at random to one of k points, and report that by a frequency oracle.
 
     Args:
-        domain: an `Interval`, or a pair (low, high).
-        epsilon: finite, > 0.
         buckets: number of points k, 2 to 256: low, high and equidistant ones between.
         oracle: over the points: its name in JSON (``"unary_encoding"``, ``"randomized_response"``,
-            ``"subset_selection"``, ``"hadamard_response"``, ...); a table of it with options, as in JSON; or a function
-            that makes it from a list of points and ``epsilon=``, as ``partial(UnaryEncoding, variant="symmetric")``.
+            ``"subset_selection"``, ``"hadamard_response"``, ...), or a table of it with options, as in JSON.
 
     Reports and tallies are the oracle's; epsilon too, as a number is a mixture of two points. A number counts for the
     two nearest points, in proportion to how near it is.
 
     Raises:
-        DomainError, ParameterError: an interval, an epsilon, a number of buckets or an oracle that does not exist; an
-            oracle that is memoized (it would remember numbers, not points), or of which the error of a
+        ParameterError: an oracle that is memoized (it would remember numbers, not points), or of which the error of a
             sum is not known (local hashing: its functions are independent in pairs only).
 
     >>> m = StochasticRounding((0, 10), epsilon=2.0, buckets=11)
@@ -77,7 +70,7 @@ class StochasticRounding(Wrapping, Numeric):
         *,
         epsilon: float,
         buckets: int = 16,
-        oracle: str | Mapping[str, Any] | Maker = "unary_encoding",
+        oracle: str | Mapping[str, Any] = "unary_encoding",
     ) -> None:
         self._declare(domain=domain, buckets=buckets)
         epsilon = check_epsilon("epsilon", epsilon)
@@ -100,7 +93,6 @@ class StochasticRounding(Wrapping, Numeric):
     @property
     @override
     def points(self) -> int:
-        """K."""
         return self.buckets
 
     # ---- estimates
@@ -119,10 +111,8 @@ class StochasticRounding(Wrapping, Numeric):
         """float64[..., m] each: m weighted sums of the estimated frequencies, and their standard errors.
 
         That the true frequencies add up to 1 is known: a sum is the weights' mean a plus that with the weights less a.
-        It is as unbiased, and varies less (that of OUE for a mean by a factor 4, for many points).
-
-        The variance over reports is E[variance given the point] + variance over the points, both from the estimated
-        frequencies; it is at least the least of the former. See `sample_variance` for few reports.
+        It is as unbiased, and varies less (that of OUE for a mean by a factor 4, for many points). The variance over
+        reports is E[variance given the point] + variance over the points, both from the estimated frequencies.
         """
         q, _, _, difference = self.oracle.rates
         known = np.where(np.equal(n, 0), np.nan, n)[..., None]
@@ -146,7 +136,6 @@ class StochasticRounding(Wrapping, Numeric):
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """The interval is the mean -+ z standard errors, z the normal quantile."""
         mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))
         return mean, error, *normal_interval(mean, error, confidence)
 
@@ -155,10 +144,6 @@ class StochasticRounding(Wrapping, Numeric):
 
         (The first and the last bucket are half as wide.) Unbiased for what is counted: a number counts for the two
         nearest points in proportion. So frequencies can come out below 0.
-
-        Args:
-            tally: of reports of this mechanism.
-            confidence: of the intervals, in (0, 1).
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
@@ -212,13 +197,11 @@ class StochasticRounding(Wrapping, Numeric):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """The oracle's reports of the points."""
         points = round_to_points(codes, self.buckets, noise)
         return self.oracle.perturb_codes(points.astype(self.oracle.domain.code_dtype), noise)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """The oracle's, of the people whose numbers become each point."""
         points = simulate_points(codes, people, self.buckets, generator)
         return self.oracle.simulate_counters(np.arange(self.buckets), points, generator)
 
@@ -234,16 +217,11 @@ class StochasticRounding(Wrapping, Numeric):
 
 
 @no_warning_of_epsilon()
-def _made(oracle: str | Mapping[str, Any] | Maker, buckets: int, epsilon: float) -> FrequencyOracle:
-    """The oracle over the points."""
-    points = list(range(buckets))
-    if callable(oracle):
-        made: Any = oracle(points, epsilon=epsilon)
-    elif not isinstance(oracle, (str, Mapping)):
-        raise ParameterError(f"oracle must be a name, a table or a function, got {type(oracle).__name__}")
-    else:
-        table = {"mechanism": oracle} if isinstance(oracle, str) else dict(oracle)
-        made = Mechanism.from_dict({"epsilon": epsilon, **table, "domain": points})
-    if not isinstance(made, FrequencyOracle) or made.domain != Domain(points):
-        raise ParameterError("oracle must make a frequency oracle over the points that it is given")
+def _made(oracle: str | Mapping[str, Any], buckets: int, epsilon: float) -> FrequencyOracle:
+    if not isinstance(oracle, (str, Mapping)):
+        raise ParameterError(f"oracle must be a name or a table, got {type(oracle).__name__}")
+    table = {"mechanism": oracle} if isinstance(oracle, str) else dict(oracle)
+    made = Mechanism.from_dict({"epsilon": epsilon, **table, "domain": list(range(buckets))})
+    if not isinstance(made, FrequencyOracle):
+        raise ParameterError(f"oracle must be a frequency oracle, got {made.name}")
     return made

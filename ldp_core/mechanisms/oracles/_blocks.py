@@ -99,7 +99,6 @@ class BlockReports(CountedCells):
     @property
     @override
     def cells(self) -> int:
-        """Points, in all blocks."""
         return self.blocks * self.block.points
 
     @property
@@ -152,10 +151,7 @@ class BlockReports(CountedCells):
 
     @override
     def extremes(self) -> list[F64]:
-        """Of blocks of each size, the report that supports most of its values.
-
-        Those in the block that it does not support count as much as c / s less than the values of other blocks.
-        """
+        """Of blocks of each size, the report that supports most of its values."""
         low, high = self.parts
         out = []
         for size in np.unique(np.bincount(self.block_of)).tolist():
@@ -173,7 +169,6 @@ class BlockReports(CountedCells):
 
     @override
     def debiased(self, counters: I64) -> F64:
-        """X."""
         d = self.domain.size
         numbers: F64 = counters[..., :d] - counters[..., d:][..., self.block_of] * float(self._less)
         return numbers
@@ -182,10 +177,9 @@ class BlockReports(CountedCells):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """``counters`` are int64[..., d + h].
+        """The variance of an estimate depends also on how many records have a value of the same block.
 
-        The variance of an estimate depends also on how many records have a value of the same block, which is
-        estimated from the reports in the block.
+        That is estimated from the reports in the block.
         """
         check_open("confidence", confidence)
         d, (_, same, other) = self.domain.size, self._chances

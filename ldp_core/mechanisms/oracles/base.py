@@ -33,19 +33,28 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import ends_together, two_point_score
 from ldp_core.estimates.weights import one_by_one
+from ldp_core.exact import bits
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.reports import Native, Word
+from ldp_core.reports.bits import bit_of
 from ldp_core.tally import Tally
 
 
 class FrequencyOracle(Mechanism):
     """A mechanism that estimates how many records hold each value of a declared domain.
 
-    A subclass says with what exact probabilities a report supports a value; everything else is here.
+    A subclass says with what exact probabilities a report supports a value; everything else is here. All are made of
+
+    * ``domain``: a `Domain`, or a list of labels; of numbers an `Interval` or a pair, of sketches a kind;
+    * ``unmatched``, beside a list of labels: what becomes of other values, nulls included; see `Domain`;
+    * ``epsilon``, or those of several reports: finite, > 0;
+
+    and of options of their own. What does not exist among these is refused by a `ParameterError`, domains by a
+    `DomainError`.
     """
 
     domain: Domain
@@ -153,14 +162,8 @@ class FrequencyOracle(Mechanism):
     def sum_variance(self, weights: F64) -> F64:
         """Var[sum over v of w_v S_v | x] for each x, S_v being whether a report of x supports v.
 
-        Args:
-            weights: float64[m, d].
-
-        Returns:
-            float64[m, d], [i, x] for weights i; one column more for a report of no value, where there may be some.
-
-        Raises:
-            ParameterError: how the S_v of one report hang together is not known.
+        Of weights float64[m, d]: float64[m, d], [i, x]; one column more for a report of no value, where there may be
+        some. Raises `ParameterError` where it is not known how the S_v of one report hang together.
         """
         raise ParameterError(f"how the estimated shares of one report hang together is not known for {self.name}")
 
@@ -173,14 +176,10 @@ class FrequencyOracle(Mechanism):
 
         Args:
             shares: float64[k, d], f of k populations; estimated ones will do, which need not be shares.
-            sampled: what part of that is added, one number or float64[k]: 1 for a large population, 0 for these people
-                themselves.
+            sampled: what part of that is added, one number or float64[k]: 1 for a large population, 0 for these people.
 
         Returns:
-            float64[k, d, d].
-
-        Raises:
-            ParameterError: it is not known for this mechanism, or there are more than 256 values.
+            float64[k, d, d]; refused where it is not known, or of more than 256 values.
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(epsilon=1.0)
@@ -198,11 +197,7 @@ class FrequencyOracle(Mechanism):
         return covariances
 
     def noise_covariance(self, shares: F64) -> F64:
-        """`covariance` of noise alone: by polarization, as 2 Cov(S_a, S_b) = Var(S_a + S_b) - Var(S_a) - Var(S_b).
-
-        Args:
-            shares: float64[k, codes], which add up to 1.
-        """
+        """`covariance` of noise alone: by polarization, as 2 Cov(S_a, S_b) = Var(S_a + S_b) - Var(S_a) - Var(S_b)."""
         d = self.domain.size
         one = np.eye(d)
         alone = self.sum_variance(one) @ shares.T
@@ -214,15 +209,7 @@ class FrequencyOracle(Mechanism):
         return out
 
     def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
-        """`noise_covariance` over all reports that there are: those that support x are `worst_ratio` times as likely.
-
-        Args:
-            cells: every report once.
-            shares: float64[k, d].
-
-        Raises:
-            ParameterError: there are reports of no value.
-        """
+        """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
         if not self.exhaustive:
             raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
         counters = self.count_reports(cells, np.arange(len(cells)), len(cells))
@@ -239,22 +226,15 @@ class FrequencyOracle(Mechanism):
         """Estimated sums of weights over the records, and their variances about these people: of noise alone.
 
         Where true counts add up to n, a sum is n times the weights' mean, plus the sum of the weights less their mean.
-        It is as unbiased, and varies less (of unary encoding, half as much on average over all ranges); of all records
-        it is n, without error.
-
-        The variance of one report is that of sum_v w_v S_v given its value x, see `sum_variance`, averaged over the
-        estimated shares of the values. That is unbiased; it is moved to where it can be.
+        It is as unbiased, and varies less (of unary encoding, half as much on average over all ranges). The variance of
+        one report is that of `sum_variance`, averaged over the estimated shares of the values.
 
         Args:
-            n: int64[k].
-            counters: int64[k, counters].
+            n, counters: of k tallies, int64[k] and int64[k, counters].
             weights: float64[r, d].
 
         Returns:
             float64[k, r] twice; nan where there are records of which none answers.
-
-        Raises:
-            ParameterError: how the estimated shares of one report hang together is not known.
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(["a", "b", "c"], epsilon=50.0)  # hardly any noise
@@ -309,15 +289,7 @@ class FrequencyOracle(Mechanism):
         return out
 
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
-        """Estimated counts of records with low <= code < high, and their variances about these people; see `sums`.
-
-        Args:
-            n: int64[k].
-            counters: int64[k, counters].
-            low, high: int64[r], codes in the order of the domain.
-
-        Returns:
-            float64[k, r] twice.
+        """Estimated counts of records with low <= code < high, int64[r] each, and their variances: see `sums`.
 
         Raises:
             ParameterError: see `sums`; or there are too many ranges of too many values.
@@ -401,7 +373,6 @@ class FrequencyOracle(Mechanism):
 
     @override
     def code_of(self, value: Label) -> int:
-        """That of the domain."""
         with suppress(ReportError):
             return int(self.domain.lookup([value])[0])
         raise ParameterError(f"value must be one of the domain's {self.domain.size}, got {shown(value)}")
@@ -425,20 +396,11 @@ class FrequencyOracle(Mechanism):
         consistency: Consistency | None = None,
         population: Population = None,
     ) -> Histogram:
-        """Debias a tally.
-
-        Args:
-            tally: of reports of this mechanism.
-            confidence: of the intervals, in (0, 1).
-            simultaneous: widen them so that all d hold together with that confidence (Bonferroni).
-            consistency: make the counts non-negative and add up to n by a method of `consistent`;
-                biased. Standard errors and intervals remain those of the unbiased estimate.
-            population: whom the intervals are about, see `HistogramEstimate`; default: the people who reported.
+        """Debias a tally: see `HistogramEstimate`.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
-            ParameterError: confidence outside (0, 1); an unknown method, or one that this domain does not allow; fewer
-                people than reports.
+            ParameterError: as of `HistogramEstimate`; or consistent counts that this domain does not allow.
         """
         return HistogramEstimate(confidence, simultaneous, consistency, population).result(self, tally)
 
@@ -455,8 +417,7 @@ class FrequencyOracle(Mechanism):
         Args:
             n: number of reports, broadcast against ``counters`` (int64[k, 1] for k tallies at once).
             counters: of tallies, int64[..., d].
-            confidence: see `estimate`.
-            simultaneous: see `estimate`.
+            confidence, simultaneous: see `HistogramEstimate`.
 
         Returns:
             Four arrays float64[..., d].
@@ -486,15 +447,21 @@ class FrequencyOracle(Mechanism):
         return counts, errors, middle - half, middle + half
 
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
-        """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z].
-
-        Args:
-            errors: of estimates, less the true counts; of either sign.
-            n: numbers of reports.
-            variance: of the estimates.
-        """
+        """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z]."""
         part = self.count_term
         return two_point_score(np.abs(errors), n, variance, np.where(errors > 0, part.greatest, 1 - part.least))
+
+
+class BitReports(FrequencyOracle):
+    """A mechanism whose reports are bits, of which the first d say what values they support."""
+
+    @override
+    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
+        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        return self.weights_by(bit_of(reports, code), code)
 
 
 class CountedCells(FrequencyOracle):
@@ -534,11 +501,7 @@ _PRODUCTS = 1 << 20  # of them at a time
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:
-    """A domain for a mechanism whose every report speaks for some value.
-
-    Raises:
-        DomainError: see `Domain.of`; or ``unmatched="none"``.
-    """
+    """A domain for a mechanism whose every report speaks for some value: not with ``unmatched="none"``."""
     made = Domain.of(value)
     if made.unmatched == "none":
         raise DomainError(
@@ -549,11 +512,7 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
 
 
 def hoeffding(n: int, beta: float) -> float:
-    """The alpha with Pr[|mean of n numbers in [0, 1] - its expectation| >= alpha] <= beta.
-
-    Raises:
-        ParameterError: n below 1, or beta outside (0, 1).
-    """
+    """The alpha with Pr[|mean of n numbers in [0, 1] - its expectation| >= alpha] <= beta."""
     if n < 1:
         raise ParameterError(f"n must be at least 1, got {n}")
     return math.sqrt(math.log(2 / check_open("beta", beta)) / (2 * n))

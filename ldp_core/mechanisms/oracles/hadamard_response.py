@@ -59,19 +59,12 @@ class HadamardResponse(CountedCells):
     Args:
         domain: a `Domain` or a list of labels, at most 2**31 - 1. With ``unmatched="none"`` a value outside it
             is a uniform column.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
 
     Reports are one ``uint64`` each, below K; a tally of n of them costs n + K log K.
-
-    Raises:
-        ParameterError: an epsilon that does not exist.
 
     >>> m = HadamardResponse(range(100), epsilon=1.0)
     >>> m.columns, round(m.p, 6), m.q
     (128, 0.731059, 0.5)
-    >>> m.perturb([3, 99]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "hadamard_response"
@@ -92,12 +85,10 @@ class HadamardResponse(CountedCells):
     @property
     @override
     def cells(self) -> int:
-        """The columns."""
         return self.columns
 
     @cached_property
     def _agree(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon)
 
     @override
@@ -142,13 +133,11 @@ class HadamardResponse(CountedCells):
 
     @override
     def counters_of(self, counts: I64) -> I64:
-        """The transform of the counts of columns is, for each row, supporters less the others."""
         sums = walsh_hadamard(counts)
         return (sums[:, :1] + sums[:, 1 : self.domain.size + 1]) >> 1
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Who agrees; and a column for each, of those that do or do not support the value."""
         d = self.domain.size
         have = by_code(codes, people, d + 1)
         rows = np.zeros((self.columns, 2), np.int64)
@@ -160,12 +149,10 @@ class HadamardResponse(CountedCells):
 
     @property
     def _supports(self) -> I64:
-        """int64[K, d]: whether each column supports each value."""
         return self.count_reports(np.arange(self.columns, dtype=np.uint64), np.arange(self.columns), self.columns)
 
     @override
     def sum_bounds(self, weights: F64) -> tuple[float, float]:
-        """Over all columns."""
         sums = self._supports @ weights
         return float(sums.min()), float(sums.max())
 
@@ -186,25 +173,17 @@ _AGREE, _COLUMN = 0, 1  # lanes of noise
 class BlockHadamardResponse(BlockReports):
     """Report one of B b columns: with some probability one of the b/2 of the value's block that support it.
 
-    ``p`` and ``q`` are the *expected parts* in C - N / 2 of a report of the value, t / 2, and of another one, 0. A
-    tally has d + B counters: supporters of each value, then reports in each block.
+    ``p`` and ``q`` are the *expected parts* in C - N / 2, see `BlockReports`: t / 2 and 0.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is a uniform column.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
+        domain: with ``unmatched="none"`` a value outside it is a uniform column.
         blocks: B, from 1 (`HadamardResponse`) to d; default the one of least variance, see `best_blocks`.
 
     Reports are one ``uint64`` each, below K = B b; a tally of n of them costs n + K log b.
 
-    Raises:
-        ParameterError: an epsilon or a number of blocks that does not exist; more than 2**31 columns.
-
     >>> m = BlockHadamardResponse(range(1000), epsilon=4.0)
     >>> m.blocks, m.columns, round(m.variance(1), 4)  # HadamardResponse: 1.0761, OUE: 0.076
     (27, 64, 0.1473)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "block_hadamard_response"
@@ -295,7 +274,6 @@ class BlockHadamardResponse(BlockReports):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Whose column is forced into the value's block; and a column for each."""
         d = self.domain.size
         forced = generator.binomial(by_code(codes, people, d + 1)[:d], self._force / ONE)
         rows = np.zeros((self.blocks, self.columns, 2), np.int64)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 from typing_extensions import override
@@ -50,51 +50,14 @@ FIRST, SECOND = 2, 3
 """Lanes of noise that draw functions."""
 
 
-class HashFamily(Protocol):
-    """Numbered hash functions from codes to range(g)."""
-
-    g: int
-    """Number of buckets."""
-    size: int
-    """Number of functions."""
-    collision: Fraction
-    """Pr[two given codes have one hash], over the functions: the same for any two."""
-
-    def draw(self, n: int, noise: Noise) -> U64:
-        """Numbers of ``n`` functions, uniform."""
-        ...
-
-    def hash(self, functions: U64, codes: Codes) -> U64:
-        """The hash of each code under its function."""
-        ...
-
-    def exists(self, functions: U64) -> Bools:
-        """Whether these are numbers of functions."""
-        ...
-
-    def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
-        """int64[n_groups, d]: in each group, how many reports support each code below d."""
-        ...
-
-    def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
-        """int64[d]: how many reports might support each code below d.
-
-        Of people with each code, int64[codes], who report the hash under a random function with probability ``keep``,
-        else a uniform bucket.
-        """
-        ...
-
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        """bool[k]: what else is known of int64[k, d] counters of n reports each, which are in [0, n]: here nothing."""
-        return np.ones(len(n), bool)
-
-
 PRIME = (1 << 24) - 3
 _HALF = np.uint64(24)
 
 
-class AffineFamily(HashFamily):
-    """Code v to floor(g ((a v + b) mod P) / P), for the P^2 pairs a, b below a prime P = 2^24 - 3.
+class AffineFamily:
+    """Numbered hash functions from codes to range(g): v to floor(g ((a v + b) mod P) / P), P a prime.
+
+    There are P^2, for the pairs a, b below P. Two codes have one hash with probability ``collision``, exactly.
 
     J. L. Carter, M. N. Wegman, "Universal Classes of Hash Functions", JCSS 18(2), 1979: for v and w that differ
     modulo P, (a v + b, a w + b) takes each pair of residues for exactly one (a, b). So two codes collide with
@@ -108,14 +71,14 @@ class AffineFamily(HashFamily):
         remainder = PRIME % g
         self.collision = Fraction(1, g) + Fraction(remainder * (g - remainder), g * PRIME**2)
 
-    @override
     def draw(self, n: int, noise: Noise) -> U64:
+        """Numbers of ``n`` functions, uniform."""
         a = noise.uniform_below(PRIME, n, FIRST).astype(np.uint64)
         functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, SECOND)
         return functions
 
-    @override
     def hash(self, functions: U64, codes: Codes) -> U64:
+        """The hash of each code under its function."""
         a, b = self._split(functions)
         residues: U64 = a * codes.astype(np.uint64)
         residues += b
@@ -124,8 +87,8 @@ class AffineFamily(HashFamily):
         residues //= np.uint64(PRIME)
         return residues
 
-    @override
     def exists(self, functions: U64) -> Bools:
+        """Whether these are numbers of functions."""
         a, b = self._split(functions)
         good: Bools = np.maximum(a, b) < np.uint64(PRIME)
         return good
@@ -133,8 +96,8 @@ class AffineFamily(HashFamily):
     def _split(self, functions: U64) -> tuple[U64, U64]:
         return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
 
-    @override
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """int64[n_groups, d]: in each group, how many reports support each code below d."""
         reports, groups = _by_group(reports, groups, n_groups)
         out = np.zeros((n_groups, d), np.int64)
         of_each = groups if n_groups > 1 else groups[:0]
@@ -142,12 +105,12 @@ class AffineFamily(HashFamily):
             return out
         return _counts_of_rows(reports, groups, n_groups, d, self._supported)
 
-    @override
     def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
-        """Each by itself: two binomial numbers a code, of those who have it, and of all others.
+        """int64[d]: how many reports might support each code below d, of people with each code, int64[codes].
 
-        So each counter has exactly its distribution. All together they are independent here, as under independent hash
-        functions; these are independent in pairs only, and P^2 of them are too many to count with.
+        They report the hash under a random function with probability ``keep``, else a uniform bucket. Each counter has
+        exactly its distribution. All together they are independent here, as under independent hash functions; these
+        are independent in pairs only, and P^2 of them are too many to count with.
         """
         have, rest = people[:d], (1 - keep) / self.g
         counts: I64 = generator.binomial(have, keep + rest)
@@ -173,8 +136,10 @@ SMALL_PRIMES = primes_to(255)
 """Numbers of buckets for which there is a `LinearFamily`."""
 
 
-class LinearFamily(HashFamily):
-    """Code v to <a, v> mod g: a and v as m digits to the base g, a prime; K = g^m functions, the least power >= d.
+class LinearFamily:
+    """Numbered hash functions from codes to range(g): v to <a, v> mod g, g a prime.
+
+    a and v are vectors of m digits to the base g. There are K = g^m, the least power >= d.
 
     For v != w the differences of their digits are not all 0 modulo g, so that <a, v - w> takes each value for exactly
     g^(m-1) of the a: two codes collide with probability exactly 1 / g. (Random functions, as in the paper's FLH, do
@@ -188,12 +153,12 @@ class LinearFamily(HashFamily):
         self.size = g**self.digits
         self.collision = Fraction(1, g)
 
-    @override
     def draw(self, n: int, noise: Noise) -> U64:
+        """Numbers of ``n`` functions, uniform."""
         return noise.uniform_below(self.size, n, FIRST).astype(np.uint64)
 
-    @override
     def hash(self, functions: U64, codes: Codes) -> U64:
+        """The hash of each code under its function."""
         return self._product(self._digits(functions), self._digits(codes.astype(np.uint64))).astype(np.uint64)
 
     def _digits(self, numbers: U64) -> list[U32]:
@@ -211,12 +176,12 @@ class LinearFamily(HashFamily):
         total %= np.uint32(self.g)
         return total
 
-    @override
     def exists(self, functions: U64) -> Bools:
+        """Whether these are numbers of functions."""
         return functions < np.uint64(self.size)
 
-    @override
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
+        """int64[n_groups, d]: in each group, how many reports support each code below d."""
         cells = self.size * self.g
         if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
             return _counts_of_rows(reports, groups, n_groups, d, self._supported)
@@ -231,7 +196,6 @@ class LinearFamily(HashFamily):
             out[first:last] = self._transform(counts.reshape(-1, self.size, self.g))[:, :d, 0]
         return out
 
-    @override
     def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
         """From how many people report each function and bucket; all counters together have their distribution."""
         values = np.zeros((self.size, self.g), np.int64)
@@ -239,46 +203,6 @@ class LinearFamily(HashFamily):
         cells = inner_products(values, generator)
         cells += multinomials(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
         return self._transform(cells[None])[0, :d, 0]
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        """In each block of g^k codes, with the largest k that there is, a report supports a hyperplane, all or none.
-
-        Let R[a, b] be the sum of the counters of the codes v with <a, v> = b. Two hyperplanes that are not parallel
-        have g^(k-2) codes in common, so R[a, b] - min R[a, .] is g^(k-1) times the reports of that hyperplane above the
-        fewest of any parallel one. Without these, r is left of each counter: r reports that support all are the fewest.
-        """
-        d, g = counters.shape[1], self.g
-        block = self.size if d == self.size else self.size // g
-        if block == 1:  # a part of one block of g codes: the others may be supported by as few as any
-            missing = np.repeat(counters.min(axis=1, keepdims=True), g - d, axis=1)
-            counters, d, block = np.concatenate([counters, missing], axis=1), g, g
-        share, blocks = block // g, d // block
-        good = np.ones(len(n), bool)
-        if self.digits * g * g > _MOST_CELLS:  # of a block its sum, and of each line in it, a block of g codes, all
-            good = (counters[:, : blocks * block].reshape(len(n), blocks, block).sum(axis=2) % share == 0).all(axis=1)
-            block, share, blocks = g, 1, d // g
-        rows, of_row = counters[:, : blocks * block].reshape(len(n) * blocks, block), np.repeat(n, blocks)
-        fits = np.empty(len(rows), bool)
-        step = max(_CELLS // (block * g), 1)
-        for first in range(0, len(rows), step):
-            some = slice(first, first + step)
-            sums = LinearFamily(g, block)._sums_of_hyperplanes(rows[some])
-            above, broken = np.divmod(sums - sums.min(axis=2, keepdims=True), share)
-            reports = above.sum(axis=(1, 2))
-            left, rest = np.divmod(rows[some].sum(axis=1) - reports * share, block)
-            enough = (left >= 0) & (rest == 0) & (reports + left <= of_row[some])
-            fits[some] = enough & ~broken.any(axis=(1, 2))
-        return good & fits.reshape(len(n), blocks).all(axis=1)
-
-    def _sums_of_hyperplanes(self, counters: I64) -> I64:
-        """int64[k, size] to int64[k, directions, g]: sums over the parallel hyperplanes of each direction."""
-        if self.digits == 1:
-            return counters[:, None]
-        cells = np.zeros((*counters.shape, self.g), np.int64)
-        cells[:, :, 0] = counters
-        directions = [np.arange(self.g**k, 2 * self.g**k) for k in range(self.digits)]  # the first digit is 1
-        return self._transform(cells)[:, np.concatenate(directions)]
 
     def _transform(self, counts: I64) -> I64:
         """int64[groups, a, bucket] to int64[groups, v, y]: the sum over a of counts[a, y + <a, v>].
@@ -311,13 +235,14 @@ class LinearFamily(HashFamily):
                 np.minimum(hashed, hashed - g, out=hashed)
 
 
-_MOST_CELLS = 1 << 9  # that a counter may cost to check: about 2 us
+HashFamily: TypeAlias = AffineFamily | LinearFamily
+
+
 _CELLS = 1 << 22  # counts of reports made at a time: 32 MiB
 _ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
 
 
 def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
-    """Support counts from one column of Booleans a value, for a block of reports at a time."""
     out = np.zeros((n_groups, d), np.int64)
     reports, groups = _by_group(reports, groups, n_groups)
     for start in range(0, len(reports), _ROWS):
@@ -400,12 +325,6 @@ class HashedReports(FrequencyOracle):
         return 0, self.domain.size
 
     @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        possible = np.array(super().is_possible(n, counters))
-        possible[possible] = self.family.is_possible(np.broadcast_to(n, possible.shape)[possible], counters[possible])
-        return possible
-
-    @override
     def worst_ratio(self) -> Fraction:
         own, other = self.bucket_probabilities
         return own / other
@@ -433,10 +352,6 @@ class HashedReports(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """As the family of the functions knows: if it is affine, each counter is right by itself, but not all together.
-
-        (See `AffineFamily.simulate`: sums of estimates, as of a group of values, vary more or less than here.)
-        """
         own, other = self.bucket_probabilities
         have = by_code(codes, people, n_codes(self.domain))
         return self.family.simulate(have, float(own - other), self.domain.size, generator)
@@ -450,23 +365,15 @@ class LocalHashing(HashedReports):
     """Report a random hash function and the bucket of the true value under it, or, with some probability, another.
 
     Args:
-        domain: a `Domain` or a list of labels, at most 2**24 - 3. With ``unmatched="none"`` a value outside
-            it is hashed like one more value, which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
+        domain: at most 2**24 - 3 values; with ``unmatched="none"`` one outside is one more, which is not estimated.
         variant: ``"optimal"`` (OLH), ``"binary"`` (BLH, two buckets) or ``"fast"`` (FLH: few functions, so that a tally
             of n reports costs n and not n d).
 
     Reports are one ``uint64`` each: the bucket in the high 16 bits, the function's number in the low 48.
 
-    Raises:
-        ParameterError: an epsilon or a variant that does not exist; a domain too large.
-
     >>> m = LocalHashing(range(1000), epsilon=1.0)
     >>> m.g, round(m.p, 6), round(m.q, 6)
     (4, 0.475367, 0.25)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "local_hashing"

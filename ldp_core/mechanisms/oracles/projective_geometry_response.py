@@ -58,23 +58,15 @@ class ProjectiveGeometryResponse(CountedCells):
     """Report one of K points: with probability p one of the s that support the true value.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
-            which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
+        domain: with ``unmatched="none"`` a value outside it is one more value, which is not estimated.
         field: F, a prime, the number of elements of the field; default the one of least variance among those whose
             estimates take at most 2**30 additions (about a second), see `best_field`.
 
     Reports are one ``uint64`` each, below K; a tally of n of them costs n + O(K F t).
 
-    Raises:
-        ParameterError: an epsilon or a field that does not exist; a space of 2**31 vectors or more.
-
     >>> m = ProjectiveGeometryResponse(range(1000), epsilon=2.0)
     >>> m.field, m.space.dimension, m.space.points
     (7, 5, 2801)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "projective_geometry_response"
@@ -105,12 +97,10 @@ class ProjectiveGeometryResponse(CountedCells):
     @property
     @override
     def cells(self) -> int:
-        """The points."""
         return self.space.points
 
     @cached_property
     def _agree(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.space.points, self.space.support)
 
     @cached_property
@@ -150,7 +140,6 @@ class ProjectiveGeometryResponse(CountedCells):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """A mixture: a uniform point of those that support the value, or of all."""
         space = self.space
         have, share = by_code(codes, people, n_codes(self.domain)), Fraction(space.support, space.points)
         chosen = generator.binomial(have, float((fraction(self._agree) - share) / (1 - share)))
@@ -224,27 +213,18 @@ _FINE = 1 << 20
 class HybridProjectiveGeometryResponse(BlockReports):
     """Report one of h b points: with some probability one of the s of the value's block that support it.
 
-    ``p`` and ``q`` are the *expected parts* in X (see `BlockReports`) of a report of the value and of
-    another one. A tally has d + h counters: supporters of each value, then reports in each block.
+    ``p`` and ``q`` are the *expected parts* in X, see `BlockReports`.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is one more value,
-            which is not estimated.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
+        domain: with ``unmatched="none"`` a value outside it is one more value, which is not estimated.
         field: F, a small prime; 5 as in the paper's experiments.
         blocks: h; default (e^epsilon + 1) / F, rounded up.
 
     Reports are one ``uint64`` each, below h b; a tally of n of them costs n + O(h b F t).
 
-    Raises:
-        ParameterError: an epsilon, a field or a number of blocks that does not exist; 2**31 points or more.
-
     >>> m = HybridProjectiveGeometryResponse(range(22000), epsilon=5.0)
     >>> m.blocks, m.space.points, round(m.variance(1), 5)  # OUE: 0.02732
     (30, 781, 0.03374)
-    >>> m.perturb([3, 999]).dtype
-    dtype('uint64')
     """
 
     name: ClassVar[str] = "hybrid_projective_geometry_response"
@@ -285,7 +265,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @property
     @override
     def block(self) -> Block:
-        """A space."""
         return Block(self.space.points, self.space.support, self.space.intersection)
 
     @override
@@ -299,7 +278,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     @cached_property
     def _agree(self) -> int:
-        """Probability of a point that supports the true value, as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.cells, self.space.support)
 
     @property
@@ -326,7 +304,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     @override
     def counters_of(self, counts: I64) -> I64:
-        """int64[m, h b], how often each point was reported, to int64[m, d + h]."""
         blocks = counts.reshape(-1, self.space.points)
         supporters = self.space.supporters(blocks, self._in_block).reshape(len(counts), -1)
         in_block = blocks.sum(axis=1).reshape(len(counts), -1)
@@ -334,7 +311,6 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """A mixture: a uniform point of those that support the value, or of all."""
         space, share = self.space, Fraction(self.space.support, self.cells)
         have = by_code(codes, people, n_codes(self.domain))
         chosen = generator.binomial(have, float((self.own - share) / (1 - share)))

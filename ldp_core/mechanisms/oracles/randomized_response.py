@@ -46,8 +46,6 @@ class RandomizedResponse(FrequencyOracle):
 
     Args:
         domain: a `Domain` or a list of labels; default the Booleans.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
 
     Reports have the type of the values (text as dictionary), or text where the domain has an
     ``other`` bucket. ``unmatched="none"`` does not exist here: every report names a value.
@@ -142,7 +140,6 @@ class RandomizedResponse(FrequencyOracle):
     @property
     @override
     def supported(self) -> tuple[int, int]:
-        """The value that it names."""
         return 1, 1
 
     @override
@@ -164,7 +161,6 @@ class RandomizedResponse(FrequencyOracle):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes in, codes out."""
         n, d = len(codes), self.domain.size
         if d == 2:
             p1, p0 = self._yes
@@ -206,7 +202,6 @@ class RandomizedResponse(FrequencyOracle):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the value that it names."""
         return count_numbers(reports, groups, n_groups, self.domain.size)
 
     @override
@@ -215,7 +210,6 @@ class RandomizedResponse(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Who keeps the value, and of the others a multinomial number per value; of two values, who says the second."""
         d = self.domain.size
         have = by_code(codes, people, d)
         if d == 2:

@@ -27,37 +27,29 @@ from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.exact import bits
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import BitReports, check_reported
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
+from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
 @dataclass(frozen=True, init=False)
-class SubsetSelection(FrequencyOracle):
+class SubsetSelection(BitReports):
     """Report a random set of k values: with probability p one of those that hold the true value.
 
     Args:
         domain: a `Domain` or a list of labels. ``unmatched="none"`` does not exist here: a uniform set
             would support each value with another probability than q.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
         k: size of the set, in [1, d - 1]; default d / (e^epsilon + 1), rounded, at least 1.
 
     Reports are bit vectors with k ones, in the layouts of `UnaryEncoding`: ``FixedSizeList<bool, d>`` or, packed,
     ``FixedSizeList<uint64, ceil(d / 64)>``; as numpy arrays ``bool[n, d]`` or ``uint64[n, ceil(d / 64)]``.
 
-    Raises:
-        ParameterError: epsilon or k outside its interval.
-        DomainError: ``unmatched="none"``.
-
     >>> m = SubsetSelection(range(16), epsilon=1.0)
     >>> m.k, round(m.p, 6), round(m.q, 6)
     (4, 0.475367, 0.234976)
-    >>> m.perturb([3, 15]).sum(axis=1).tolist()
-    [4, 4]
     """
 
     name: ClassVar[str] = "subset_selection"
@@ -81,7 +73,6 @@ class SubsetSelection(FrequencyOracle):
 
     @cached_property
     def _include(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon, self.domain.size, self.k)
 
     @cached_property
@@ -127,7 +118,6 @@ class SubsetSelection(FrequencyOracle):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes to rows of bytes, uint8[n, ceil(d / 8)], with k ones each."""
         return self._listed(codes, noise) if self._is_listed else self._repaired(codes, noise)
 
     def _listed(self, codes: Codes, noise: Noise) -> npt.NDArray[np.uint8]:
@@ -154,9 +144,7 @@ class SubsetSelection(FrequencyOracle):
         """Where there are many sets, bits of about the right weight are repaired.
 
         The true bit is 1 with probability p. The others start as independent bits of one probability, of which, given
-        how many there are, every arrangement is equally likely. Then single bits, not the true one, are drawn
-        uniformly and flipped where that brings the weight nearer to k: a uniform choice among the ones (or zeros)
-        leaves every arrangement equally likely. So the set is exactly uniform, at the cost of few draws.
+        how many there are, every arrangement is equally likely, and `repair` leaves it so: the set is exactly uniform.
         """
         width = row_bytes(self.domain.size)
         rows = noise.one_hot_rows(self._include, self._start, codes, width, _BITS)
@@ -173,17 +161,7 @@ class SubsetSelection(FrequencyOracle):
         return {"draw": "subset", "p": str(self._include), **start, "ones": self.k}
 
     @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values whose bits are 1."""
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
-
-    @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Whose set holds the value; and what else is in the sets."""
         have = by_code(codes, people, self.domain.size)
         included = generator.binomial(have, self.p)
         others = subset_sums(self.k - 1, included, generator) + subset_sums(self.k, have - included, generator)

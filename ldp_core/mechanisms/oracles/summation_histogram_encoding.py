@@ -60,23 +60,16 @@ class SummationHistogramEncoding(FrequencyOracle):
     and of another one (``unit`` and 0, but for the finite range), and a tally holds the sums of the entries.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0, at least about 0.0015 * unit. Above 36 nothing is gained.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
+        epsilon: at least about 0.0015 * unit. Above 36 nothing is gained.
         unit: the true value's entry, in [1, 64]; 1, the default, has the least variance.
 
     Reports are ``FixedSizeList<int8, d>``, or of the wider integers that `entries` need (below epsilon 0.3 ``int16``,
     with ``unit`` 1); as numpy arrays ``int8[n, d]``.
 
-    Raises:
-        ParameterError: an epsilon or a unit outside its interval.
-
     >>> m = SummationHistogramEncoding(["a", "b", "c"], epsilon=1.0)
     >>> round(m.variance(1), 6), m.entries  # 8 in real numbers
     (7.835396, (-43, 44))
-    >>> m.perturb(["a", "c"]).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "summation_histogram_encoding"
@@ -166,7 +159,6 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """The same for every true count."""
         return n * float(self.rates.a[0]) + 0 * count
 
     @cached_property
@@ -185,13 +177,11 @@ class SummationHistogramEncoding(FrequencyOracle):
     @cached_property
     @override
     def count_term(self) -> Term:
-        """The range is far wider than the noise."""
         return replace(super().count_term, variance=float(self.rates.a[0]))
 
     @cached_property
     @override
     def total_term(self) -> Term:
-        """Of independent entries."""
         return replace(total_of_bits(self), variance=float(self.rates.a[0]))
 
     @override
@@ -282,7 +272,6 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many of the people with and without a value draw each entry, and the sum of these."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]
         drawn = multinomials(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
         true, others = drawn @ np.arange(self.entries[0], self.entries[1] + 1)
@@ -296,31 +285,9 @@ class SummationHistogramEncoding(FrequencyOracle):
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
-        """``n`` entries for each value."""
         low, high = self.entries
         possible: Bools = (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
         return possible
-
-    @override
-    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
-        """Too small or too large a sum of the entries, or a single entry: each of these four has a quarter.
-
-        A sum has a bound (H. Chernoff, Annals of Mathematical Statistics 23(4), 1952): Pr[sum >= x] <=
-        min over t > 0 of exp(-t x) E[exp(t sum)]; the smallest x for which it is at most a quarter is a minimum over t.
-        An entry is as far out with a probability of at most d times that of the entry that gets there most easily.
-        """
-        d, level = self.domain.size, math.log(4 / false_alarm)
-        at, chances = np.arange(self.entries[0], self.entries[1] + 1), np.array(self._weights[1], float) / ONE
-        others, true = (at, chances), (self.unit - at, chances)  # the mirror image
-        sums = reports.sum(axis=1, dtype=np.int64)
-        flagged: Bools = sums >= _unlikely_sum([(d - 1, *others), (1, *true)], level)
-        flagged |= -sums >= _unlikely_sum([(d, -at, chances)], level)
-        above = np.cumsum(chances) + (d - 1) * np.cumsum(chances[::-1])  # from the greatest entry down
-        below = d * np.cumsum(chances)  # from the least one up
-        few = [np.count_nonzero(tail * (1 + 1e-9) <= false_alarm / 4) for tail in (above, below)]
-        flagged |= (reports > self.entries[1] - few[0]).any(axis=1)
-        flagged |= (reports < self.entries[0] + few[1]).any(axis=1)
-        return flagged
 
     @override
     def tally(self, reports: Any, *, column: str = "reports") -> Tally:
@@ -370,18 +337,6 @@ _ROWS = 1 << 12  # reports added up at a time
 _TALLIED = 1 << 19  # entries that are checked and added up at a time
 _PARTS = 1 << 6  # rows whose 8-bit sums are added in 16 bits, at most 2^8
 _ENTRIES = 0  # lane of noise
-
-
-def _unlikely_sum(parts: list[tuple[int, I64, F64]], level: float) -> float:
-    """A sum that is reached with a probability of at most exp(-level).
-
-    Of independent integers: (how many, what they can be, with what chances) of each kind.
-    """
-    deviation = math.sqrt(sum(count * float(chances @ values**2) for count, values, chances in parts))
-    t = np.geomspace(0.05, 20, 200) * math.sqrt(2 * level) / deviation  # any t gives a bound; good ones are about here
-    with np.errstate(over="ignore"):
-        logarithms = sum(count * np.log(np.exp(np.outer(t, values)) @ chances) for count, values, chances in parts)
-    return float(((level + logarithms) / t).min())
 
 
 def _sums(rows: npt.NDArray[Any], greatest: int) -> I64:

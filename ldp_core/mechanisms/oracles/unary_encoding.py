@@ -51,18 +51,18 @@ from ldp_core.exact.probability import (
 )
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import BitReports, FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import KeyedRows
 from ldp_core.parameters import check_choice, check_epsilon, check_probability, check_share, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, clear_padding, row_bytes
+from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code
 
 
-class BitVectors(CountsOnes, FrequencyOracle):
+class BitVectors(CountsOnes, BitReports):
     """Reports of d independent bits: the true value's is 1 with probability p, any other with q."""
 
     @cached_property
@@ -72,7 +72,6 @@ class BitVectors(CountsOnes, FrequencyOracle):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Two binomial numbers per value: of those who have it, and of all others."""
         have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
         counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
         return counters
@@ -85,10 +84,6 @@ class BitVectors(CountsOnes, FrequencyOracle):
         none = q * (1 - q) * squares.sum(axis=1, keepdims=True)
         variances = none + (p * (1 - p) - q * (1 - q)) * squares
         return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def ones(self, reports: Native) -> I64:
@@ -120,7 +115,6 @@ class IndependentBits(BitVectors):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        """A report supports the values whose bits are 1."""
         p, q = (fraction(t) for t in self.thresholds)
         return [p] * self.domain.size, [q] * self.domain.size
 
@@ -149,11 +143,6 @@ class IndependentBits(BitVectors):
         p, q = self.thresholds
         return {"draw": "bits", "p": str(p), "q": str(q)}
 
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the values whose bits are 1."""
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
 
 def total_of_bits(mechanism: FrequencyOracle) -> Term:
     """What each of d independent bits adds to all the estimated counts."""
@@ -173,10 +162,7 @@ class UnaryEncoding(IndependentBits):
     """Report a vector of d bits, of which the true value's is 1 with probability p and the others with q.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: finite, > 0.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         variant: ``"optimized"`` (OUE, the least variance) or ``"symmetric"`` (SUE, basic RAPPOR).
 
     Reports are ``FixedSizeList<bool, d>`` or, packed, ``FixedSizeList<uint64, ceil(d / 64)>``;
@@ -185,8 +171,6 @@ class UnaryEncoding(IndependentBits):
     >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
     >>> m.p, round(m.q, 6)
     (0.5, 0.268941)
-    >>> m.perturb(["a", "c"]).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "unary_encoding"
@@ -242,23 +226,16 @@ class ThresholdHistogramEncoding(IndependentBits):
     """Report a vector of d bits: which entries of the one-hot vector with Laplace noise exceed theta.
 
     Args:
-        domain: a `Domain` or a list of labels. With ``unmatched="none"`` a value outside it is the
-            all-zero vector, perturbed.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
+        domain: with ``unmatched="none"`` a value outside it is the all-zero vector, perturbed.
         epsilon: finite, > 0. What a report really spends, `realized_epsilon`, is less: the bits reveal
             less than the noisy entries.
         theta: the threshold, in [1/2, 1]; default the one of least variance, to six digits.
 
     Reports are bit vectors in the layouts of `UnaryEncoding`.
 
-    Raises:
-        ParameterError: epsilon or theta outside its interval.
-
     >>> m = ThresholdHistogramEncoding(["a", "b", "c"], epsilon=1.0)
     >>> m.theta, round(m.p, 6), round(m.q, 6)
     (0.618553, 0.586819, 0.366989)
-    >>> m.perturb(["a", "c"]).shape
-    (2, 3)
     """
 
     name: ClassVar[str] = "threshold_histogram_encoding"

@@ -38,14 +38,7 @@ from ldp_core.simulated_counts import Generator, multinomials, scatter
 
 @dataclass(frozen=True)
 class Level:
-    """The oracle of one level.
-
-    Attributes:
-        bits: l, of a node.
-        head: s, how many bits of the product tell whether a block holds a node.
-        favored: m, how many of their 2^s values are in a block.
-        epsilon: of a report.
-    """
+    """The oracle of one level: of l bits; blocks are told by ``head`` of them, s, and hold m of their 2^s values."""
 
     bits: int
     head: int
@@ -101,9 +94,8 @@ class Level:
 
             A sum a_x^2 + F sum f_x a_x^2 - (sum f_x a_x)^2
 
-        as of subset selection, where k - 1 others are drawn with the true node, and else k. (Which three nodes are
-        together depends on the field: the variance of a population at one point is a few percent off, that of an even
-        one is exact.) If f is even, it is v sum a_x^2.
+        as of subset selection; if f is even, v sum a_x^2. (Which three nodes are together depends on the field:
+        the variance of a population at one point is a few percent off.)
         """
         (p, q), k, others = self.pair, self.support, self.nodes - 1
         drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
@@ -217,14 +209,10 @@ _MOST_HEAD = 7
 
 
 class Field:
-    """GF(2^l): powers of a generator, and the logarithms of the elements that stand for nodes.
+    """GF(2^l): powers of a generator, uint16[3 (2^l - 1)], and logarithms of the nodes' elements, int64[2^l].
 
     Node x is the sum of c_t over its bits t, the c_t being powers of the generator far from each other, and a basis:
-    neighbors would otherwise have products that have much in common.
-
-    Attributes:
-        powers: uint16[3 (2^l - 1)], of the generator; in the last third zeros.
-        logarithms: int64[2^l], of the nodes' elements; of 0 where the zeros begin.
+    neighbors would otherwise have products that have much in common. The logarithm of 0 is where powers are zeros.
     """
 
     def __init__(self, bits: int) -> None:

@@ -84,11 +84,8 @@ class HierarchicalHistogram(Mechanism):
     """Report the value's node at one level of a binary tree; any range, quantile or curve is estimated from that.
 
     Args:
-        domain: a `Domain` or a list of labels **in their order**, or `Cells` of numbers; 2 to 65,536 of them. Their
-            number need not be a power of two: what is beyond the last one holds nobody. With ``unmatched="other"``
-            what is none of them is one more value, after the last one.
-        unmatched: beside a list of labels: what becomes of other values, nulls included; see `Domain`.
-        epsilon: of a report, whatever its level; finite, > 0.
+        domain: labels **in their order**, or `Cells`; 2 to 65,536. With ``unmatched="other"`` what is none of
+            them is one more value, after the last one.
         workload: for what the shares of the levels are best: ``"ranges"``, all of them, or ``"prefixes"``, ranges
             from the first value, as quantiles and curves need.
         shares: of 1,024 reports, how many are of each level: of 2 nodes, 4, 8, ...; default the best ones for the
@@ -97,18 +94,9 @@ class HierarchicalHistogram(Mechanism):
     Reports are one ``uint64`` each. A tally has about 4 times as many counters as there are values: of each node, how
     many reports support it.
 
-    Raises:
-        DomainError: too many values, or ``unmatched="none"``.
-        ParameterError: parameters that do not exist.
-
     >>> m = HierarchicalHistogram(range(120), epsilon=1.0)
     >>> [level.nodes for level in m.levels], m.shares
     ([2, 4, 8, 16, 32, 64, 128], (5, 96, 118, 137, 144, 138, 386))
-    >>> ages = np.repeat([20, 35, 70], [5000, 3000, 2000])
-    >>> tally = m.tally(m.perturb(ages))
-    >>> counts, variances = m.range_counts(np.array([tally.n]), tally.counters[None], np.array([30]), np.array([46]))
-    >>> bool(abs(counts[0, 0] - 3000) < 6 * variances[0, 0] ** 0.5)
-    True
     """
 
     name: ClassVar[str] = "hierarchical_histogram"
@@ -164,11 +152,9 @@ class HierarchicalHistogram(Mechanism):
     @property
     @override
     def counters(self) -> int:
-        """One for each node: those of 2, of 4, ..."""
         return 2 * self.leaves - 2
 
     def _by_level(self, counters: I64) -> list[I64]:
-        """The counters of each level, int64[..., 2^l]."""
         return np.split(counters, [level.nodes - 2 for level in self.levels[1:]], axis=-1)
 
     # ---- reports
@@ -186,7 +172,6 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """A level, and there a report of the node above the value."""
         level = self._drawn[noise.of_persons().uniform_below(PARTS, len(codes), 0)]
         out = np.empty(len(codes), np.int64)
         for number, oracle in enumerate(self.levels):
@@ -212,7 +197,6 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people of each value are at each level; and what they report there."""
         have = np.zeros(self.leaves, np.int64)
         have[: self.domain.size] = by_code(codes, people, self.domain.size)
         at = multinomials(have, np.array(self.shares, float), generator)
@@ -260,10 +244,7 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def influence(self) -> Influence:
-        """Of any one value, an upper bound, where each level has as many reports as on average; of all, d times that.
-
-        Under the same condition a range of many values may move by more.
-        """
+        """Of a value, an upper bound, where each level has as many reports as on average; of all, d times that."""
         return Influence(self._most, self.domain.size * self._most)
 
     @override
@@ -279,11 +260,7 @@ class HierarchicalHistogram(Mechanism):
         return np.array([(self.leaves >> level.bits) / level.variances[2] for level in self.levels])
 
     def _tree(self, counters: I64) -> tuple[list[F64], F64]:
-        """Estimated differences of halves, and how many reports tell them.
-
-        Returns:
-            diff_j, float64[k, 2^j] for each depth j from 0 on; and n_l, float64[h, k].
-        """
+        """Estimated diff_j, float64[k, 2^j] for each depth j from 0 on; and n_l, float64[h, k]."""
         sums, reports = [], []
         for level, mine, gain in zip(self.levels, self._by_level(counters), self._gains, strict=True):
             p, q = level.pair
@@ -304,11 +281,8 @@ class HierarchicalHistogram(Mechanism):
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of the records with low <= code < high, and their variances about these people.
 
-        Unbiased, and of noise alone: how many of the n people who reported are in the range.
-
         Args:
-            n: numbers of reports of k tallies, int64[k].
-            counters: of these tallies, int64[k, counters].
+            n, counters: of k tallies, int64[k] and int64[k, counters].
             low, high: of r ranges, int64[r], codes from 0 to d.
 
         Returns:
@@ -380,13 +354,7 @@ class HierarchicalHistogram(Mechanism):
     def range_variances(self, low: I64, high: I64) -> F64:
         """n times the variances of the estimated shares of ranges, if people are spread evenly over the leaves.
 
-        About these people, of as many reports at each level as there are on average.
-
-        Args:
-            low, high: of r ranges, int64[r], codes from 0 to d.
-
-        Returns:
-            float64[r].
+        float64[r], about these people, of as many reports at each level as there are on average.
         """
         low, high = self._ends(low), self._ends(high)
         reports = np.array(self.shares, float)[:, None] / PARTS
@@ -414,10 +382,7 @@ class HierarchicalHistogram(Mechanism):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """Estimated counts of the values, their standard errors, and the low and high ends of their intervals.
-
-        Intervals are normal ones. Args and results are as of `FrequencyOracle.debias`.
-        """
+        """As `FrequencyOracle.debias`, with normal intervals."""
         check_open("confidence", confidence)
         d = self.domain.size
         rows = counters.reshape(-1, self.counters)

@@ -32,33 +32,28 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U8, Bools, Codes
-from ldp_core.exact import bits
+from ldp_core.arrays.types import I64, U8, Bools, Codes
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.inputs.sets import MOST_ITEMS, OnMore, Sets
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, check_reported
+from ldp_core.mechanisms.oracles.base import BitReports, check_reported
 from ldp_core.mechanisms.oracles.subset_selection import repair
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_choice, check_epsilon, check_integer, parameter
 from ldp_core.reports import Bits, Native
-from ldp_core.reports.bits import bit_of, row_bytes
+from ldp_core.reports.bits import row_bytes
 from ldp_core.simulated_counts import Generator, multinomials
 
 
 @dataclass(frozen=True, init=False)
-class PrivSet(FrequencyOracle):
+class PrivSet(BitReports):
     """Of people who may each hold several items, the share who hold each: lists, answers with several boxes to tick.
 
-    A person spends epsilon once, however many items there are, and how many items there are is hidden too. Shares of
-    different items do not add up to 1: what they add up to is the mean number of items of a person.
+    A person spends epsilon once for all items, whose number is hidden too. Shares add up to the mean of that number.
 
     Args:
-        domain: the items: a `Domain` or a list of labels. An item that is listed twice is there once. The empty list is
-            an answer; a null is none, and is refused, or becomes the item "other", as all items do that are not
-            declared.
-        unmatched: beside a list of labels: what becomes of other items, nulls included: ``"error"`` or ``"other"``.
-        epsilon: finite, > 0.
+        domain: the items. One that is listed twice is there once. The empty list is an answer; a null is none, and is
+            refused, or becomes the item "other", as all items do that are not declared.
         most: the most items of a person, in [1, min(d, 256)]. Declared, not learned: the error grows with it.
         k: size of a report, at most half of d + most; default the one of least variance for an item that nobody has.
         on_more: what becomes of longer lists: ``"error"``, an error that counts them, or ``"first"``, which keeps the
@@ -66,17 +61,9 @@ class PrivSet(FrequencyOracle):
 
     Reports are bit vectors with k ones of d + most, in the layouts of `SubsetSelection`.
 
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: ``unmatched="none"``, or too many items.
-
     >>> m = PrivSet(["mail", "maps", "news", "chat"], epsilon=1.0, most=2)
     >>> m.k, round(m.p, 6), round(m.q, 6)
     (1, 0.288058, 0.105971)
-    >>> reports = m.perturb([["mail", "news"], [], ["chat"]] * 10_000)
-    >>> share = m.estimate(m.tally(reports)).frequencies
-    >>> bool(abs(share - [1 / 3, 0, 1 / 3, 1 / 3]).max() < 0.1)
-    True
     """
 
     name: ClassVar[str] = "privset"
@@ -153,7 +140,6 @@ class PrivSet(FrequencyOracle):
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        """Codes of sets to rows of bytes, uint8[n, ceil((d + most) / 8)], with k ones each."""
         places, width = self.inputs.places, row_bytes(self.inputs.places)
         items, n = self.inputs.items(codes).astype(np.int64), len(codes)
         meets = np.flatnonzero(coins(noise, self._meets, n, _MEETS))
@@ -185,15 +171,6 @@ class PrivSet(FrequencyOracle):
             avoids = noise.uniform_again(others, rows, step + 1 + before, _RANK) < others - (self.k - 1)
             keep &= avoids | (before >= rank)
         return rank, keep
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """A report supports the items whose bits are 1."""
-        return bits.grouped_column_sums(reports, self.domain.size, groups, n_groups)
-
-    @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(bit_of(reports, code), code)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -93,10 +93,7 @@ class NumberedBits(Row):
 
 
 def _sums_side_by_side(vectors: U64, cells: I64, sizes: I64) -> I64:
-    """The i-th reports of all cells make one long row.
-
-    `bits.column_sums` adds a few long rows several times as fast as many short piles.
-    """
+    """The i-th reports of all cells make one long row, which `bits.column_sums` adds several times as fast."""
     n, words = vectors.shape
     order = np.argsort(cells.astype(np.uint16), kind="stable")
     within = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)

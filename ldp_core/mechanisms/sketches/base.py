@@ -54,29 +54,13 @@ class Sketch(Mechanism):
 
     @abstractmethod
     def support_of(self, counters: I64, codes: Codes) -> I64:
-        """How many reports support each candidate.
-
-        Args:
-            counters: of tallies, int64[..., counters].
-            codes: of candidates, as `inputs` encodes them, uint64[c].
-
-        Returns:
-            int64[..., c].
-        """
+        """int64[..., c]: how many reports support each candidate, of codes uint64[c], in int64[..., counters]."""
 
     def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
-        """How much variance collisions add to the estimates, where all reports share a few hash functions; here, none.
+        """float64[..., c]: the variance that collisions add to counts, where all reports share a few hash functions.
 
         The pure protocol's variance holds if reports are independent of each other over the choice of the functions.
-        If they are not, this is the rest, as estimated from the sketch itself.
-
-        Args:
-            n: number of reports, broadcast against ``counts``.
-            counters: of tallies, int64[..., counters].
-            counts: true counts, or estimates of them, float64[..., c].
-
-        Returns:
-            float64[..., c], at least 0.
+        If they are not, this is the rest, as estimated from the sketch itself; here, none.
         """
         return np.zeros(())
 
@@ -116,12 +100,7 @@ class Candidates(Wrapping, FrequencyOracle):
     Its reports, tallies and fingerprint are the sketch's: it may be made after they were. Values that are
     no candidates are perturbed too, and support candidates with probability q.
 
-    Args:
-        candidates: a list of one or more labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
-        sketch: that made the reports.
-
-    Raises:
-        ParameterError: not a sketch; candidates of another kind, or with another ``unmatched``.
+    Candidates are one or more labels (or a `Domain` with ``unmatched="error"``), of the sketch's kind.
 
     >>> from ldp_core import HadamardCountMeanSketch
     >>> sketch = HadamardCountMeanSketch("int", epsilon=1.0)
@@ -168,7 +147,6 @@ class Candidates(Wrapping, FrequencyOracle):
     @property
     @override
     def inputs(self) -> Inputs:
-        """What is perturbed: the sketch's."""
         return self.sketch.inputs
 
     @property

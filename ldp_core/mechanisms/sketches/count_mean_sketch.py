@@ -69,11 +69,7 @@ MOST_SALT = (1 << 64) - 1
 
 
 def check_width(name: str, value: int, hashes: int) -> int:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is a power of two, and not too large for so many hash functions.
-    """
+    """A power of two, and not too large for so many hash functions."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not 2 <= value <= MOST_BUCKETS or value & (value - 1):
         raise ParameterError(f"{name} must be a power of two in [2, {MOST_BUCKETS}], got {shown(value)}")
@@ -129,7 +125,6 @@ class CountMean(Sketch):
 
     @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
-        """By k look-ups a candidate."""
         return self.functions.sums(self.table(counters), codes)
 
     @override
@@ -159,20 +154,15 @@ class CountMean(Sketch):
     @property
     @override
     def collision_skewness(self) -> float:
-        """That of the number of functions, among k, under which two values collide, about Poisson(k / m).
+        """(1 - 2 c) / sqrt(k c (1 - c)), c = 1 / m: of the functions, among k, under which two values collide.
 
-        (1 - 2 c) / sqrt(k c (1 - c)), c = 1 / m; of all distributions with this F2 that with one heavy value is the
-        most skewed.
+        (Of all distributions with this F2 that with one heavy value is the most skewed.)
         """
         return (self.width - 2) / math.sqrt(self.hashes * (self.width - 1))
 
     @override
     def collision_error(self, beta: float) -> float:
-        """Bernstein's inequality for the k functions, whatever the values are.
-
-        A function moves the estimated frequency by at most 1 and by a variance of at most 1 / (m - 1) (all records
-        hold one other value).
-        """
+        """Bernstein: a function moves a frequency by at most 1, by a variance of at most 1 / (m - 1)."""
         level = math.log(2 / beta) / self.hashes
         return level / 3 + math.sqrt((level / 3) ** 2 + 2 * level / (self.width - 1))
 
@@ -191,7 +181,6 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     Args:
         kind: ``"str"`` or ``"int"``: any text, or any integer.
-        epsilon: finite, > 0.
         hashes: k, the number of hash functions.
         width: m, the number of buckets: a power of two.
         variant: of the bits: ``"optimized"`` (as OUE) or ``"symmetric"`` (as in Apple's paper).
@@ -201,16 +190,11 @@ class CountMeanSketch(CountsOnes, CountMean):
     function's number, and the bits from the lowest of the first word on. A tally has k m counters, ``[j, b]``: the
     reports with function j and bit b set.
 
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: another kind.
-
     >>> sketch = CountMeanSketch(epsilon=2.0, hashes=64, width=64)
     >>> tally = sketch.tally(sketch.perturb(["new york"] * 3000 + ["york"] * 1000))
     >>> tally.n, tally.counters.size
     (4000, 4096)
-    >>> histogram = sketch.over(["york", "new york", "old york"]).estimate(tally)
-    >>> histogram.values
+    >>> sketch.over(["york", "new york", "old york"]).estimate(tally).values
     ('york', 'new york', 'old york')
     """
 
@@ -247,7 +231,6 @@ class CountMeanSketch(CountsOnes, CountMean):
     @property
     @override
     def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
-        """Those of a bit."""
         p, q = self._encoding.thresholds
         return fraction(p), fraction(q)
 
@@ -268,13 +251,11 @@ class CountMeanSketch(CountsOnes, CountMean):
     @property
     @override
     def counters(self) -> int:
-        """One a function and bucket."""
         return self.hashes * self.width
 
     @property
     @override
     def reports(self) -> NumberedBits:
-        """A function's number and bits."""
         return NumberedBits.of(self.hashes, self.width)
 
     @override
@@ -286,13 +267,11 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        """The sums of the bits, for each function."""
         cells = self.reports.cells(reports, groups)
         return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Of each function and bit, of the people whose bucket it is and of all others."""
         table = self.simulate_buckets(codes, people, generator)
         p, q = (float(x) for x in self.bucket_probabilities)
         others = table.sum(axis=1, keepdims=True) - table
@@ -315,7 +294,6 @@ class CountMeanSketch(CountsOnes, CountMean):
 
     @override
     def table(self, counters: I64) -> I64:
-        """The counters."""
         return counters.reshape(*counters.shape[:-1], self.hashes, self.width)
 
     @override
@@ -332,24 +310,13 @@ _FUNCTION, _BITS = 0, 1  # lanes of noise
 class HadamardCountMeanSketch(NumberedCounters, CountMean):
     """Report a hash function, a column of a Hadamard matrix, and whether the value's bucket is +1 there, perturbed.
 
-    Args:
-        kind: ``"str"`` or ``"int"``: any text, or any integer.
-        epsilon: finite, > 0.
-        hashes: k, the number of hash functions.
-        width: m, the number of buckets: a power of two.
-        salt: chooses other hash functions.
+    Args are those of `CountMeanSketch`.
 
     Reports are one ``uint64`` each, 2 (j m + l) + (y = 1), which is also the number of the counter that counts it: a
     tally has 2 k m, which add up to n.
 
-    Raises:
-        ParameterError: a parameter outside its interval.
-        DomainError: another kind.
-
     >>> sketch = HadamardCountMeanSketch("int", epsilon=2.0)
     >>> tally = sketch.tally(sketch.perturb([17] * 3000 + [2**40] * 1000))
-    >>> tally.n, tally.counters.size
-    (4000, 131072)
     >>> sketch.over([17, 18, 2**40]).estimate(tally).values
     (17, 18, 1099511627776)
     """
@@ -376,7 +343,6 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
 
     @cached_property
     def _agree(self) -> int:
-        """``p`` as an integer over 2^64, rounded down."""
         return agreement(self.epsilon)
 
     @property
@@ -400,7 +366,6 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
     @property
     @override
     def counters(self) -> int:
-        """Two a function and column."""
         return 2 * self.hashes * self.width
 
     @override
@@ -422,14 +387,12 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """Who has each function and bucket and agrees; and a column for each."""
         table = self.simulate_buckets(codes, people, generator)
         agree = generator.binomial(table, float(fraction(self._agree)))
         return inner_products(np.stack([table - agree, agree], axis=-1), generator).reshape(-1)
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
-        """How often each function and column was reported, with 1 and with 0."""
         p, cells = float(fraction(self._agree)), self.hashes * self.width
         return (Sums(counters, n, Term((1 - p) / cells, p / cells, 0.0, 1.0)),)
 

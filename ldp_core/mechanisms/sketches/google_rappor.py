@@ -15,17 +15,8 @@ def google_permanent(bloom: int, secret: bytes, *, bits: int, f: float) -> tuple
     would be, and the answer is random if its upper seven bits are below 128 f. So f is rounded up to a
     multiple of 1/128, and there are at most 32 bits. `Rappor` has neither limit.
 
-    Args:
-        bloom: the filter as an integer.
-        secret: the client's.
-        bits: k, in [1, 32].
-        f: probability of a random answer, in [0, 1].
-
     Returns:
-        uniform bits, mask of random answers, and the permanent response, as integers.
-
-    Raises:
-        ParameterError: ``bits`` outside [1, 32], or a filter of more bits.
+        Uniform bits, the mask of random answers, and the permanent response, as integers.
 
     >>> google_permanent(8256, b"secret", bits=16, f=0.5)
     (50360, 56237, 57576)

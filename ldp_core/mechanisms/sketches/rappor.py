@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -32,7 +31,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import Sums, Term, watch
@@ -59,11 +58,7 @@ Hashing = Literal["aes", "md5"]
 
 
 def _check_hashing(name: str, value: Hashing, domain: OpenDomain) -> Hashing:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is one of `Hashing`, and there are texts for MD5.
-    """
+    """One of `Hashing`; MD5 where values are texts."""
     if check_choice(name, value, get_args(Hashing)) == "md5" and domain.kind != "str":
         raise ParameterError(f'{name}="md5" is for texts, kind="str"')
     return value
@@ -74,7 +69,6 @@ class _NoInfluence(Mechanism):
 
     @override
     def influence(self) -> NoReturn:
-        """Refused: see the error."""
         raise ParameterError(
             "RAPPOR's counts are a regression, which depends on the candidates and on the reports of each cohort: what "
             "one report moves has no bound that holds for all of them; that of a count mean sketch has"
@@ -82,7 +76,6 @@ class _NoInfluence(Mechanism):
 
     @override
     def worst_gain(self, *, fake: int, targets: int = 1) -> NoReturn:
-        """Refused: see the error."""
         self.influence()
 
 
@@ -90,7 +83,7 @@ class _NoInfluence(Mechanism):
 class Rappor(CountsOnes, _NoInfluence, Sketch):
     """Report a cohort and k bits: the value's Bloom filter after a permanent and an instantaneous randomized response.
 
-    It takes keyed noise only: a secret, and whose value each is.
+    It takes keyed noise only: a secret, and whose value each is. ``epsilon`` is epsilon_1, what one report spends.
 
     Args:
         kind: ``"str"`` or ``"int"`` (or an `OpenDomain`): any text, or any integer.
@@ -103,15 +96,9 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         q: probability that a 1 is reported as 1, in (p, 1]. p = 0 with q = 1 reports the permanent response itself.
         hashing: ``"aes"``, or ``"md5"`` for filters like those of Google's clients (texts only).
 
-    Attributes:
-        epsilon: epsilon_1, what one report spends.
-
     Reports are ``FixedSizeList<uint64, 1 + ceil(k / 64)>``, as numpy arrays ``uint64[n, 1 + ceil(k / 64)]``: the
     cohort, then the bits, bit j of a filter being bit j % 64 of word j // 64. A tally has m (1 + k) counters: of each
     cohort the number of reports, then how many of them have each bit.
-
-    Raises:
-        ParameterError: parameters outside these intervals; or an infinite epsilon: f = 0 with p = 0 or q = 1.
 
     >>> from ldp_core import Keyed, Secret
     >>> m = Rappor("str", bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
@@ -191,8 +178,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     def _ratio(self, p: Fraction, q: Fraction) -> Fraction:
         """The worst ratio of two filters, bits of which come out as 1 with probabilities p and q, independently.
 
-        A filter has at least one bit and at most h; of a bits that are in the first one only each gives q / p at worst,
-        of b bits in the second only (1 - p) / (1 - q).
+        Of a bits (1 to h) only in the first one each gives q / p at worst, of b in the second (1 - p) / (1 - q).
         """
         most = min(self.hashes, self.bits - 1)
         one, zero = q / p, (1 - p) / (1 - q)
@@ -249,16 +235,11 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     @property
     @override
     def reports(self) -> NumberedBits:
-        """A cohort and the bits."""
         return NumberedBits.of(self.cohorts, self.bits)
 
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
-        """By MD5, ``codes`` are the bits that values set, uint32[n, h], as `draw` finds them.
-
-        Raises:
-            ParameterError: by MD5 of other codes.
-        """
+        """By MD5, ``codes`` are the bits that values set, uint32[n, h], as `draw` finds them; no other codes do."""
         n, width = len(codes), row_bytes(self.bits)
         cohorts = noise.of_persons().uniform_below(self.cohorts, n, _COHORT)
         where = codes if self.hashing == "md5" else bloom.positions(codes, cohorts, self.bits, self.hashes)
@@ -300,22 +281,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         table = bloom.md5_positions((texts[w] for w in words.tolist()), cohorts.tolist(), self.bits, self.hashes)
         return self.perturb_codes(table[of_record], noise)
 
-    def from_integers(self, cohorts: Any, filters: Any) -> U64:
-        """Reports of other clients: cohorts, and their bits as unsigned integers (k <= 64), as `tally` takes them.
-
-        Raises:
-            ParameterError: filters of more than 64 bits.
-            ReportError: they are no unsigned integers, or not as many.
-
-        >>> Rappor(bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75, hashing="md5").from_integers([0], [64493])
-        array([[    0, 64493]], dtype=uint64)
-        """
-        if self.bits > 64:
-            raise ParameterError(f"integers hold at most 64 bits, the filters have {self.bits}")
-        with suppress(ValueError, TypeError, OverflowError):  # they quote what they could not convert
-            return np.column_stack((_unsigned(cohorts), _unsigned(filters)))
-        raise ReportError("cohorts and filters must be columns of as many unsigned integers")
-
     # ---- server
 
     @property
@@ -325,7 +290,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         return self.cohorts * (1 + self.bits)
 
     def _by_cohort(self, counters: I64) -> I64:
-        """Counters as int64[..., M, 1 + k]."""
         return counters.reshape(*counters.shape[:-1], self.cohorts, 1 + self.bits)
 
     @override
@@ -348,11 +312,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
-        """How many people are in each cohort; and of each bit two binomial numbers, of those who set it and who do not.
-
-        Raises:
-            ParameterError: by MD5 of codes; see `simulate`.
-        """
+        """Not by MD5, which needs texts; see `simulate`."""
         if self.hashing == "md5" and len(codes):
             raise ParameterError('hashing="md5" needs texts, not codes')
         return self._simulated_counters(codes, (), people, generator)
@@ -387,7 +347,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def ones_chances(self) -> F64:
-        """A filter has from one to h bits."""
         p, q = self.bit_probabilities()
         most = min(self.hashes, self.bits)
         return chances_of_ones(self.bits, range(1, most + 1), float(q), float(p))
@@ -402,7 +361,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
-        """How often each bit of each cohort was 1."""
         table = self._by_cohort(counters)
         ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
         return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_term),)
@@ -442,18 +400,6 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         """The frequency oracle over some candidates, which reads this mechanism's reports and tallies."""
         return RapporCandidates(candidates, self)
 
-    def decode(
-        self,
-        tally: Tally,
-        candidates: Domain | Iterable[Label],
-        *,
-        level: float = 0.05,
-        correction: Correction = "bonferroni",
-        confidence: float = 0.95,
-    ) -> Decoded:
-        """Which candidates are there, and how many of each; see `RapporCandidates.decode`."""
-        return self.over(candidates).decode(tally, level=level, correction=correction, confidence=confidence)
-
 
 def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
     """uint8[n, width]: independent bits of probability ``threshold / 2**64``, of which 0 and 1 need no noise."""
@@ -461,18 +407,6 @@ def _bits(noise: Noise, threshold: int, n: int, width: int, lane: int) -> U8:
         return np.full((n, width), 255 if threshold else 0, np.uint8)
     nowhere = np.full(n, 8 * width, np.uint32)  # no bit of a row has another probability
     return noise.one_hot_rows(ONE // 2, threshold, nowhere, width, lane)
-
-
-def _unsigned(values: Any) -> U64:
-    """Integers as they are, or an error: numpy would wrap negative ones and cut off fractions."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "iu":  # a list with integers on both sides of 2**63 has become one of floats
-        array = np.asarray(values, object)
-        if not all(type(item) is int for item in array):
-            raise TypeError
-    if array.size and array.min() < 0:
-        raise OverflowError
-    return array.astype(np.uint64)
 
 
 _MAX_COUNTERS = 1 << 24  # of a tally: 128 MiB
@@ -493,7 +427,7 @@ class RapporCandidates(_NoInfluence, Candidates):
     >>> m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.1, p=0.1, q=0.9)
     >>> noise = Keyed(Secret.from_seed(1), range(30_000), column="n")
     >>> tally = m.tally(m.perturb(np.arange(30_000) % 3 % 2, randomness=noise))
-    >>> m.decode(tally, [0, 1, 2, 3]).found
+    >>> m.over([0, 1, 2, 3]).decode(tally).found
     (0, 1)
     """
 
@@ -538,7 +472,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         """Of an estimated count, if few people hold any one value and reports are spread evenly; an approximation.
 
         n r (1 - r) / ((q* - p*)^2 k d (1 - d)) over 1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h,
-        r = p* + d (q* - p*) and c candidates. Standard errors of an estimate are computed from the filters themselves.
+        r = p* + d (q* - p*) and c candidates. An estimate's own errors follow from the filters themselves.
         """
         r = self.design.rate
         return n * r * (1 - r) / self.design.contrast**2 + 0 * np.asarray(count)
@@ -563,10 +497,6 @@ class RapporCandidates(_NoInfluence, Candidates):
                 nobody holds; with ``"fdr"`` the share of such among the found ones, on average.
             correction: ``"bonferroni"`` or ``"fdr"``.
             confidence: of the histogram's intervals.
-
-        Raises:
-            ParameterError: level or confidence outside (0, 1), or another correction.
-            MechanismMismatchError: the tally is another mechanism's.
         """
         check_open("level", level)
         check_choice("correction", correction, get_args(Correction))
@@ -583,7 +513,7 @@ class RapporCandidates(_NoInfluence, Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """What `Rappor.decode` found among c candidates.
+    """What `RapporCandidates.decode` found among c candidates.
 
     Attributes:
         histogram: unbiased counts of all candidates with their intervals.

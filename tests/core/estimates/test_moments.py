@@ -16,7 +16,7 @@ def test_squares_are_unbiased_by_the_channel():
     """E[square | point] over all symbols, exactly, is the point's square; less what rounding adds on average."""
     for m in (Hybrid((0, 1), epsilon=1.0), Piecewise((-5, 5), epsilon=2.0), NOutput((-5, 5), epsilon=1.0)):
         with case(m):
-            every = m.squares(np.arange(m.symbols, dtype=m.reports.dtype))
+            every = m.moments(np.arange(m.symbols, dtype=m.reports.dtype))[1]
             channel = np.array([m.channel(k) for k in range(m.points)], float)
             length = m.domain.high - m.domain.low
             points = m.domain.low + length * m.places
@@ -92,7 +92,7 @@ def test_what_reports_do_not_tell():
         linear_fit((bits, reports), other)
     assert linear_fit(other, (bits, reports)).names == ("variance x", "covariance", "slope", "intercept")
     with pytest.raises(ParameterError, match="n_output do not tell"):
-        NOutput((0, 1), epsilon=3.0).squares(reports)
+        NOutput((0, 1), epsilon=3.0).moments(reports)
     with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1"):

@@ -185,7 +185,7 @@ def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
         g = round(math.exp(epsilon)) + 1
         return math.exp(epsilon) / (math.exp(epsilon) + g - 1), 1 / g
 
-    joins(monkeypatch, Choice("local", hashing, lambda d, e: 8, lambda d, e: d, CHOICES[NAMES["OUE"]].make))
+    joins(monkeypatch, Choice("local", hashing, "word", CHOICES[NAMES["OUE"]].make))
     error = expected_error("local", 1, 0, domain=128, epsilon=1.0)
     assert error**2 == exactly(3.6916546174566887)
     assert recommend(128, 1.0, 1000)[0].key == "local"  # 8 bytes instead of 16

@@ -4,38 +4,56 @@ from __future__ import annotations
 
 import math
 import pickle
-from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from scipy import stats
 
 from ldp_core import (
     HeavyHitters,
     Keyed,
-    MechanismMismatchError,
+    Keystream,
     ParameterError,
     Prefixes,
     Secret,
 )
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
+from ldp_core.mechanisms.heavy_hitters import prefix_extending as pe
 
 from ....cases import each
 from ...acceptance import ACCEPTANCE
-from ...checks import check_binomial, exact_exp
+from ...checks import FALSE_ALARM, check_binomial, check_moments, exact_exp
 from ...exact.helpers import orthogonal, report_vectors, vector
 from ...examples import LETTERS
-from .helpers import POPULATION, SMALL, population, small, words
+
+SMALL = Prefixes("abcdefg", 4)  # 2801 values
 
 
-@each("epsilon", [0.01, 0.5, 1.0, 2.0, 4.0, 6.0, 10.0])
-@each("width", [64, 4096, 1 << 14])
-def test_the_realized_epsilon_is_at_most_the_one_asked_for(epsilon, width):
-    m = small(epsilon, width=width)
-    assert exact_exp(epsilon) * (1 - Fraction(1, 10**12)) < m.worst_ratio() <= exact_exp(epsilon)
-    assert m.width / 4 <= m.points.buckets <= m.width
-    assert m.points.size < 1 << 16
+def small(epsilon=2.0, **options) -> HeavyHitters:
+    return HeavyHitters(SMALL, epsilon=epsilon, **{"levels": (2, 4), "rows": 16, "width": 256, **options})
+
+
+def words(**counts: int) -> pa.Array:
+    return pa.array([word for word, count in counts.items() for _ in range(count)])
+
+
+def spread(n: int) -> pa.Array:
+    """n values of which none is frequent, and none is bead."""
+    codes = SMALL.begin(4)
+    codes = codes[codes != SMALL.encode(["bead"])]
+    return pa.array(SMALL.decode(codes[np.arange(n) % len(codes)]))
+
+
+# ---- the search
+
+POPULATION = {"bead": 9000, "cafe": 6000, "a": 5000, "gag": 4000, "beef": 3000, "dad": 2500}
+
+
+def population(n: int = 20_000) -> pa.Array:
+    return pa.concat_arrays([words(**POPULATION), spread(n)])
 
 
 @each("row", ACCEPTANCE["n_var"])
@@ -109,13 +127,6 @@ def test_find_integers():
     assert set(m.find(m.tally(m.perturb(values)), 3).values) == {1_000_000, 7, 0}
 
 
-def test_long_texts():
-    m = HeavyHitters(Prefixes(LETTERS, 12), epsilon=6.0, rows=4, width=1024)
-    assert m.levels == (4, 6, 8, 10, 12)
-    values = words(conversation=90_000, constitution=70_000)
-    assert m.find(m.tally(m.perturb(values)), 2).values == ("conversation", "constitution")
-
-
 def test_no_reports_and_few():
     m = small()
     assert m.find(m.empty_tally(), 10).values == ()
@@ -164,13 +175,176 @@ def test_levels_too_far_apart_and_other_domains():
         HeavyHitters(["a", "b"], epsilon=1.0)
 
 
-@each(
-    ("k", "options"),
-    [(0, {}), (1.5, {}), (5, {"confidence": 1.0}), (5, {"threshold": -1}), (5, {"threshold": float("nan")})],
-)
-def test_bad_searches(k, options):
-    m = small()
-    with pytest.raises(ParameterError):
-        m.find(m.empty_tally(), k, **options)
-    with pytest.raises(MechanismMismatchError):
-        m.find(small(1.0).empty_tally(), 3)
+# ---- estimates
+
+N = 4000
+SHARES = (0.0, 0.3)
+TRUE = N * np.array(SHARES)
+
+
+def estimated(m: HeavyHitters, repeats: int, key: int) -> tuple[np.ndarray, np.ndarray]:
+    """Estimated counts of a value that nobody has and of one that 3 of 10 have; and their standard errors."""
+    values = pa.concat_arrays([words(bead=3 * N // 10), words(face=N // 5), spread(N // 2)])
+    assert len(values) == N
+    assert "gggg" not in values.to_pylist()
+    candidates = SMALL.encode(["gggg", "bead"])
+    stream = Keystream(key.to_bytes(32, "big"))
+    counts, errors = [], []
+    for _ in range(repeats):
+        tally = m.tally(m.perturb(values, randomness=stream))
+        level = pe.Level(m, len(m.levels) - 1, pe.by_level(m, tally.counters)[-1])
+        among = np.append(candidates, SMALL.encode(["face"]))
+        found = level.estimates(among, 3)
+        scale = N / level.n
+        two = found.counts[np.argsort(found.at)][:2]
+        counts.append(two * scale)
+        errors.append(scale * np.sqrt(pe.variances(m, level.n, N, two, found.error)))
+    return np.array(counts), np.array(errors)
+
+
+def expected_variances(m: HeavyHitters) -> np.ndarray:
+    """Of counts of all N records estimated from those at the last level, a random part of them.
+
+    Nothing here is the code's: Wang et al. 2017, Theorem 2, for N / L reports, and the variance of a random part; plus
+    the collisions of the 3 of 4 records that are not taken out as frequent, each alone in its value, which is
+    nearly none.
+    """
+    f, n, e = np.array(SHARES), N / len(m.levels), float(exact_exp(m.epsilon))
+    p, q = e / (e + m.g - 1), 1 / m.g
+    per_report = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
+    return N**2 * (per_report / n + f * (1 - f) * (1 / n - 1 / N))
+
+
+@each("levels", [(4,), (2, 4)])
+def test_estimates_are_unbiased_and_vary_as_the_formula_says(levels):
+    m = small(3.0, levels=levels, rows=16, width=512)
+    counts, errors = estimated(m, 150, key=5)
+    expected = expected_variances(m)
+    check_moments(counts, TRUE, expected, 3.5)
+    np.testing.assert_allclose((errors**2).mean(axis=0), expected, rtol=0.1)
+
+
+def estimated_slowly(level: pe.Level, table: np.ndarray, candidates: np.ndarray, passes: int) -> np.ndarray:
+    """What `Level.estimates` should find: all candidates are looked up again, each time that something is taken out."""
+    rows, c = len(table), level._collision
+    buckets = np.stack([level._hashes.at(level._first + row, candidates) for row in range(rows)])
+    taken = np.zeros(len(candidates))
+    for _ in range(passes + 1):
+        left = table.copy()
+        for row in range(rows):
+            left[row] -= np.bincount(buckets[row], taken, table.shape[1]) * level._share_of_row[row]
+        counts = (np.take_along_axis(left, buckets, axis=1).sum(axis=0) - (level.n - taken.sum()) * c) / (1 - c)
+        least = max(5 * level._moments(left)[0], counts.max() * 4 / rows)
+        new = (counts >= least) & (taken == 0)
+        if not new.any():
+            break
+        taken[(taken != 0) | new] += counts[(taken != 0) | new]
+    return counts + taken
+
+
+@each("rows", [3, 8, 64])
+def test_looking_up_few_candidates_again_finds_what_looking_up_all_finds(rows):
+    m = small(5.0, levels=(4,), rows=rows, width=256)
+    values = pa.concat_arrays([words(bead=60_000, cafe=20_000, a=3000, gag=2000, dad=800), spread(10_000)])
+    tally = m.tally(m.perturb(values, randomness=Keystream(bytes(32))))
+    level = pe.Level(m, 0, pe.by_level(m, tally.counters)[0])
+    candidates = SMALL.begin(4)
+    expected = estimated_slowly(level, level._table, candidates, 16)
+    for most in (1, 40, len(candidates), 2 * len(candidates)):
+        found = level.estimates(candidates, most)
+        np.testing.assert_allclose(found.counts, np.sort(expected)[::-1][:most], rtol=1e-9, atol=1e-6)
+        np.testing.assert_allclose(found.counts, expected[found.at], rtol=1e-9, atol=1e-6)
+        assert len(set(found.at.tolist())) == min(most, len(candidates))
+
+
+def test_what_is_taken_out_with_a_count_below_0_lifts_others_that_are_looked_up_again():
+    """Counters that are nobody's reports, so uneven that many are taken out for what they share."""
+    m = small(4.0, levels=(4,), rows=8, width=1024)
+    skewed = np.random.default_rng(39).pareto(1.0, size=(m.rows, m.counters // m.rows))
+    level = pe.Level(m, 0, (20 * skewed).astype(np.int64))
+    candidates = SMALL.begin(4)
+    heavy, taken, table = level._taken_out(candidates, len(candidates))
+    assert taken.min() < -1000
+    expected = level._sums(table, level.n - taken.sum(), candidates)
+    expected[heavy] += taken
+    found = level.estimates(candidates, 100)
+    np.testing.assert_allclose(found.counts, np.sort(expected)[::-1][:100], rtol=1e-9, atol=1e-6)
+
+
+def false_alarms(m: HeavyHitters, n: int, repeats: int) -> int:
+    values = spread(n)
+    return sum(len(m.find(m.tally(m.perturb(values)), 10)) > 0 for _ in range(repeats))
+
+
+@each(("epsilon", "n"), [(1.0, 20_000), (4.0, 4000)])
+def test_nothing_is_found_where_nothing_is(epsilon, n):
+    """The threshold is exceeded by chance in 1 run of 20; where support is rare the noise is skewed."""
+    alarms = false_alarms(small(epsilon, levels=(4,), rows=8), n, 60)
+    assert alarms <= 18  # of Binomial(60, 0.05), with probability 1e-9
+
+
+def false_alarms_beside(held: list[str], repeats: int) -> int:
+    """All have one of a few values; what shares buckets with several of them varies more than others."""
+    m, values = small(4.0, levels=(4,), rows=8), np.repeat(held, 18_000 // len(held))
+    runs = (m.perturb(values, randomness=Keystream(run.to_bytes(32, "big"))) for run in range(repeats))
+    return sum(not set(m.find(m.tally(reports), 40).values) <= set(held) for reports in runs)
+
+
+ALIKE = ["".join(letters) for letters in product("abcdefg", repeat=4)][::80][:30]
+
+
+@pytest.mark.parametrize("held", [["bead"], pytest.param(ALIKE, marks=pytest.mark.slow)], ids=len)
+def test_nothing_else_is_found_beside_frequent_values(held):
+    assert false_alarms_beside(held, 120) <= 12  # of 6 that the promise allows (seeded: no false alarm)
+
+
+def test_intervals_cover():
+    """One very frequent value, whose collisions are everywhere, and one to be covered."""
+    m = small(3.0, levels=(4,), rows=16, width=256)
+    values = pa.concat_arrays([words(bead=8000, cafe=2000), spread(4000)])
+    covered = 0
+    for _ in range(120):
+        found = m.find(m.tally(m.perturb(values)), 2)
+        at = found.values.index("cafe")
+        covered += found.low[at] <= 2000 + 4000 / 2801 <= found.high[at]
+    check_binomial(covered, 120, 0.95)
+
+
+def test_without_taking_out_what_is_frequent_collisions_are_found(monkeypatch):
+    m = small(4.0, levels=(4,), rows=16, width=256)
+    tally = m.tally(m.perturb(words(bead=100_000)))
+    certain = 1 - 1e-9
+    clean = m.find(tally, 10, confidence=certain)
+    assert clean.values == ("bead",)
+    monkeypatch.setattr(pe, "_PASSES", 0)
+    ghosts = m.find(tally, 10, confidence=certain)
+    assert len(ghosts) > 1 or ghosts.threshold > 5 * clean.threshold
+
+
+# ---- few reports
+
+
+def wrong_runs(n: int, runs: int = 40) -> int:
+    """Runs over ``n`` equal words at a large epsilon in which a value is found that nobody has."""
+    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 3), epsilon=4.0, rows=8)
+    return sum(any(v != "ros" for v in m.find(m.tally(m.perturb(["ros"] * n)), 10).values) for _ in range(runs))
+
+
+@each("n", [2, 30])
+def test_of_few_reports_nothing_is_found_that_nobody_has(n):
+    check_at_most(wrong_runs(n), 40, 0.05)
+
+
+def check_at_most(events: int, n: int, probability: float) -> None:
+    assert stats.binom.sf(events - 1, n, probability) > FALSE_ALARM
+
+
+@pytest.mark.slow
+@each(("epsilon", "share"), [(3.0, 0.5), (4.0, 0.5), (4.0, 0.3), (4.0, 0.1)])
+def test_as_many_reports_as_planned_find_a_value(epsilon, share):
+    """Of 60 searches fewer than 52 find it with a probability of 0.003 where 95 % do; 0 to 63 % did. Fixed seeds."""
+    m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=epsilon)
+    n = math.ceil(m.reports_to_find(share))
+    others = np.random.default_rng(1).choice(list("abcdefghijklmnopqrstuvwxyz"), (n - round(share * n), 6))
+    people = {"".join(word): 1 for word in others} | {"hello": round(share * n)}
+    assert sum("hello" in m.find(m.simulate(people, seed=seed), k=5).values for seed in range(60)) >= 52

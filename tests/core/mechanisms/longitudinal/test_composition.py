@@ -13,7 +13,6 @@ import pytest
 
 from ldp_core import (
     DBitFlip,
-    HadamardCountMeanSketch,
     Keyed,
     Loloha,
     LongitudinalRandomizedResponse,
@@ -175,13 +174,6 @@ def test_rappor_without_a_permanent_response_or_without_another():
     assert once.epsilon_of(10) == once.epsilon_of(1) == once.epsilon == once.epsilon_infinity
     assert once.epsilon_of(2, changes=1) == math.inf
     assert once.epsilon_of(10, changes=2, change_times="public") == pytest.approx(3 * once.epsilon_infinity)
-
-
-def test_candidates_are_as_their_sketch():
-    m = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
-    assert m.over([1, 2]).epsilon_of(7) == m.epsilon_of(7) > 7 * m.epsilon / 2
-    sketch = HadamardCountMeanSketch("int", epsilon=1.0)
-    assert sketch.over([1, 2]).epsilon_of(7) == sketch.epsilon_of(7) == 7
 
 
 # ---- buckets that values share

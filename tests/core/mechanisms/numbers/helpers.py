@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from ldp_core import Hybrid, NOutput, OneBitMean, Piecewise, SquareWave, StochasticRounding, UnaryEncoding
+from ldp_core import Hybrid, NOutput, OneBitMean, Piecewise, SquareWave, StochasticRounding
 from ldp_core.inputs.interval import STEPS
 from ldp_core.mechanisms.numbers import base as numeric
 
@@ -32,7 +31,7 @@ ROUNDED = {
     "rounding, k-RR": StochasticRounding(SIDE, epsilon=2.0, buckets=5, oracle="randomized_response"),
     "rounding, OUE": StochasticRounding(SIDE, epsilon=1.0, buckets=4),
     "rounding, SUE": StochasticRounding(
-        SIDE, epsilon=1.0, buckets=9, oracle=partial(UnaryEncoding, variant="symmetric")
+        SIDE, epsilon=1.0, buckets=9, oracle={"mechanism": "unary_encoding", "variant": "symmetric"}
     ),
     "rounding, subsets": StochasticRounding(SIDE, epsilon=1.0, buckets=8, oracle="subset_selection"),
     "rounding, Hadamard": StochasticRounding(SIDE, epsilon=1.0, buckets=6, oracle="hadamard_response"),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy import sparse
-from scipy.optimize import linprog
+from scipy import stats
 
 from ldp_core import (
     DomainError,
-    DtypeError,
     Hybrid,
     Keystream,
     Mechanism,
@@ -86,20 +84,6 @@ def test_every_ratio_is_within_epsilon(name):
     assert all(min(column) <= p <= max(column) for p, column in zip(row, zip(*rows, strict=True), strict=True))
 
 
-@settings(max_examples=40)
-@given(st.floats(1e-6, 200))
-def test_epsilon_is_never_above_the_one_asked_for(epsilon):
-    for m in (
-        OneBitMean(SIDE, epsilon=epsilon),
-        Piecewise(SIDE, epsilon=epsilon),
-        Hybrid(SIDE, epsilon=epsilon),
-        NOutput(SIDE, epsilon=epsilon),
-    ):
-        assert 1 < m.worst_ratio() <= exact_exp(epsilon)
-    for buckets in (2, 1000):
-        assert 1 < SquareWave(SIDE, epsilon=epsilon, buckets=buckets).worst_ratio() <= exact_exp(epsilon)
-
-
 @each(("epsilon", "duchi", "at_0", "at_1", "c"), MEANS)
 def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     one_bit, piecewise = OneBitMean(SIDE, epsilon=epsilon), Piecewise(SIDE, epsilon=epsilon)
@@ -121,34 +105,9 @@ def test_variances_are_those_of_the_papers(epsilon, duchi, at_0, at_1, c):
     assert hybrid.variance(1) <= min(one_bit.variance(1), piecewise.variance(1)) * 1.002
 
 
-def least_worst_variance(epsilon, reach, values=61, points=21):
-    """n Var on [-1, 1] of the best of all channels for numbers at so many points, with so many values to report.
-
-    By linear programming: Pr[value | point] is between the value's least probability and e^epsilon times it. Unknown
-    are the least ones, all others, and the worst variance, in this order.
-    """
-    v, x = np.linspace(-reach, reach, values), np.linspace(-1, 1, points)
-    each_point, pairs = np.ones((points, 1)), points * values
-    least, others = sparse.kron(each_point, sparse.identity(values)), sparse.identity(pairs)
-    sums = [sparse.kron(sparse.identity(points), row[None]) for row in (v**2, np.ones(values), v)]
-    at_most = [
-        [least, -others, np.zeros((pairs, 1))],
-        [-np.exp(epsilon) * least, others, None],
-        [None, sums[0], -each_point],
-    ]
-    found = linprog(
-        np.append(np.zeros(values + pairs), 1.0),
-        A_ub=sparse.block_array(at_most),
-        b_ub=np.append(np.zeros(2 * pairs), x**2),
-        A_eq=sparse.hstack([np.zeros((2 * points, values)), sparse.vstack(sums[1:]), np.zeros((2 * points, 1))]),
-        b_eq=np.append(np.ones(points), x),
-    )
-    return found.fun
-
-
-@each(("epsilon", "reach", "above"), [(1.0, 3.2, 1.01), (2.0, 1.6, 1.1), (6.0, 1.12, 1.22)])
-def test_n_outputs_are_near_the_optimum(epsilon, reach, above):
-    """In the worst case; and below it, where numbers are spread evenly. Beside it what the best of the others have."""
+@each("epsilon", [1.0, 2.0, 6.0])
+def test_n_outputs_have_the_closed_form_of_their_worst_variance(epsilon):
+    """Beside it what the best of the others have."""
     m, e = NOutput(SIDE, epsilon=epsilon), np.exp(epsilon)
     exact = [float(exact_variance(m, STEPS * k // 40)) for k in range(41)]
     bend = {a: max(1 - a * (a - 2) / (e - 1), 0) / 2 for a in range(2, 30)}
@@ -156,9 +115,6 @@ def test_n_outputs_are_near_the_optimum(epsilon, reach, above):
     ours = min(rest[a] + 8 * bend[a] ** 3 / (3 * (a - 1) ** 2) for a in bend)
     rounded = min(rest[a] + 4 * bend[a] ** 2 / (a - 1) ** 2 for a in bend)
     assert ours == pytest.approx(max(exact), rel=0.003) == pytest.approx(m.variance(1), rel=0.003)
-    optimum = least_worst_variance(epsilon, reach)
-    assert 0.999 * optimum < m.variance(1) < above * optimum
-    assert np.mean(exact) < 1.01 * optimum
     k = min(bend, key=lambda a: rest[a] + 4 * bend[a] ** 2 / (a - 1) ** 2)
     k_ary = StochasticRounding(SIDE, epsilon=epsilon, buckets=k, oracle="randomized_response")
     assert k_ary.variance(1) == pytest.approx(rounded, rel=1e-9)
@@ -224,20 +180,6 @@ def test_no_reports_and_one(name):
         assert np.isnan(m.distribution(m.empty_tally()).quantile(0.5))
 
 
-@each("name", ALL)
-def test_inputs(name):
-    m = ALL[name]
-    for values in ([1.5], [None, 0.5], [float("nan")], pa.array([0.1, None]), np.array([-1.0000001])):
-        with pytest.raises(DomainError) as error:
-            m.perturb(values)
-        assert "1.5" not in str(error.value).replace("[-1, 1]", "")
-    for values in (["a"], [True], pa.array(["a"]), pa.array([True]), 7):
-        with pytest.raises(DtypeError):
-            m.perturb(values)
-    for values in (pa.array([1, 0]), np.array([1, 0], np.int8), [0, 1], pa.array([0.5, -0.5], pa.float32())):
-        assert len(m.perturb(values)) == 2
-
-
 @each("kind", [OneBitMean, Piecewise, Hybrid, NOutput, SquareWave, StochasticRounding])
 def test_bad_parameters(kind):
     for domain in ((1, 0), (0, 0), (0, float("inf")), (0, 1e-310), "ab", 7, (0, 1, 2), (True, 2)):
@@ -251,3 +193,37 @@ def test_bad_parameters(kind):
         m.mean(kind(SIDE, epsilon=2.0).empty_tally())
     with pytest.raises(ParameterError):
         Mechanism.from_dict({**m.to_dict(), "seed": 1})
+
+
+def test_one_bit_mean_is_ding_s_and_duchi_s():
+    m, e = OneBitMean((0, 8), epsilon=1.5), np.exp(1.5)
+    for code in CODES:
+        share = code / STEPS
+        ding = 1 / (e + 1) + share * (e - 1) / (e + 1)
+        duchi = 0.5 + (2 * share - 1) * (e - 1) / (2 * (e + 1))
+        assert float(m.probabilities(code)[1]) == pytest.approx(ding, rel=1e-12) == pytest.approx(duchi, rel=1e-12)
+    tally = Tally(10, np.array([3, 7]), m.fingerprint)
+    assert m.mean(tally).mean == pytest.approx(8 / 10 * (7 * (e + 1 - 1) / (e - 1) - 3 / (e - 1)))
+    wilson = stats.binomtest(7, 10).proportion_ci(0.95, method="wilson")
+    ends = [8 * (p * (e + 1) - 1) / (e - 1) for p in (wilson.low, wilson.high)]
+    assert [m.mean(tally).low, m.mean(tally).high] == pytest.approx(ends)
+
+
+def test_variances_end_where_floats_do():
+    assert OneBitMean((0, 1e200), epsilon=1.0).variance(10) == math.inf  # was an OverflowError
+
+
+@each("epsilon", [0.1, 5.3, 5.5, 8.0, 10.0])
+def test_piecewise_cells_are_fine_enough_everywhere(epsilon):
+    m, h = Piecewise(SIDE, epsilon=epsilon), np.exp(epsilon / 2)
+    for t in (0.0, 0.37, 1.0):
+        paper = t**2 / (h - 1) + (h + 3) / (3 * (h - 1) ** 2)
+        assert float(exact_variance(m, round((t + 1) / 2 * STEPS))) == pytest.approx(paper, rel=0.01)
+
+
+def test_reports_of_equal_symbols_are_not_certain():
+    m = Piecewise(SIDE, epsilon=1.0)
+    counts = np.zeros(m.symbols, np.int64)
+    counts[100] = 25
+    mean, error, _, _ = m.means(np.array(25), counts)
+    assert error == pytest.approx(np.sqrt(m.variance(25, float(mean))))

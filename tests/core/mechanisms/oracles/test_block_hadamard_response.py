@@ -80,11 +80,6 @@ def test_the_number_of_blocks_is_the_best(epsilon):
     assert n_var(best_blocks(10**9, epsilon)) <= n_var(papers) <= 1.39 * n_var(best_blocks(10**9, epsilon))
 
 
-def test_without_use_there_is_one_block():
-    assert [BHR(range(1000), epsilon=x).blocks for x in (1e-6, 0.5, 1.0, 1.3)] == [1] * 4
-    assert [BHR(range(7), epsilon=x).blocks for x in (1.4, 5.0, 50.0)] == [2, 7, 7]
-
-
 # ---- every outcome, through the code
 
 
@@ -126,17 +121,6 @@ def test_means_variances_and_ratios_over_all_columns(d, blocks, policy, epsilon)
     if policy == "none":
         assert set(tables[d]) == {Fraction(1, m.cells)}
     check_ratio(m, [dict(enumerate(table)) for table in tables])
-
-
-@each("d", [127, 128, 129, 1000])
-def test_edges_of_blocks(d):
-    """First and last values, whose rows and blocks are the first and the last."""
-    m = BHR(range(d), epsilon=4.0)
-    table = scores(m)
-    for code in (0, m.blocks - 1, m.blocks, d - 1):
-        shares = channel(m, code)
-        most = max(shares)
-        assert [x == most for x in shares] == (table[code] == 1).tolist()
 
 
 # ---- counting

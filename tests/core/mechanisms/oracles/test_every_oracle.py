@@ -8,35 +8,27 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from ldp_core import (
-    BlockHadamardResponse,
-    CountMeanSketch,
     Domain,
     FakeDataColumn,
     FrequencyOracle,
-    HadamardCountMeanSketch,
     HadamardResponse,
     HybridProjectiveGeometryResponse,
-    LocalHashing,
     Mechanism,
     ProjectiveGeometryResponse,
     RandomizedResponse,
     SampledColumn,
-    SubsetSelection,
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
 from ldp_core.mechanisms.sketches.rappor import RapporCandidates
 
 from ....cases import each
-from ...checks import check_rows_independent, exact_exp
+from ...checks import check_rows_independent
 from ...enumeration import check_oracle
 from ...examples import ORACLES
 from .helpers import (
-    FORMS,
     KINDS,
     PURE,
     RANDOMIZED,
@@ -63,29 +55,6 @@ def test_runs_are_unbiased_and_vary_as_promised(name):
         check_runs(m, found.mean(axis=0) + 1.35 * (found - found.mean(axis=0)))
 
 
-MADE = {
-    "HR": lambda d, e: HadamardResponse(range(d), epsilon=e),
-    "BHR": lambda d, e: BlockHadamardResponse(range(d), epsilon=e),
-    "BHR, a value a block": lambda d, e: BlockHadamardResponse(range(d), epsilon=e, blocks=d),
-    **{v: lambda d, e, v=v: LocalHashing(range(d), epsilon=e, variant=v) for v in ("optimal", "binary", "fast")},
-    **{f"PGR {f}": lambda d, e, f=f: ProjectiveGeometryResponse(range(d), epsilon=e, field=f) for f in (None, 2, 31)},
-    "HPGR": lambda d, e: HybridProjectiveGeometryResponse(range(d), epsilon=e),
-    "HCMS": lambda d, e: HadamardCountMeanSketch(epsilon=e, hashes=3),
-    **{
-        f"SS {k}": lambda d, e, k=k: SubsetSelection(range(d), epsilon=e, k=k and min(k, d - 1))
-        for k in (None, 1, 7, 299)
-    },
-    **{v: lambda d, e, v=v: CountMeanSketch(epsilon=e, hashes=3, variant=v) for v in ("optimized", "symmetric")},
-}
-
-
-@given(st.integers(2, 3000), st.floats(1e-6, 200), st.sampled_from(sorted(MADE)))
-@settings(max_examples=200)
-def test_epsilon_is_never_above_the_one_asked_for(d, epsilon, name):
-    m = MADE[name](d, epsilon)
-    assert exact_exp(min(epsilon, 30) * 0.99) < m.worst_ratio() <= exact_exp(epsilon)
-
-
 def test_every_oracle_that_is_registered_is_here():
     """A mechanism joins `ORACLES` in `tests/core/examples.py`, and thereby these checks, or has a reason not to.
 
@@ -100,9 +69,8 @@ def test_every_oracle_that_is_registered_is_here():
 
 @each("name", PURE)
 def test_reports_support_values_as_they_should(name):
-    """Of values in each form, by turns; under fresh and keyed noise."""
-    at = list(PURE).index(name)
-    check_reports(PURE[name], FORMS[at % len(FORMS)], keyed=at % 4 == 0)
+    """Under fresh and keyed noise, in both layouts."""
+    check_reports(PURE[name], keyed=list(PURE).index(name) % 4 == 0)
 
 
 ROWS_OF = ["warner", "coins", "d=16", "d=300", "SS d=64", "THE d=64", "HR d=16 none", "PGR d=30 none"] + [
@@ -114,16 +82,9 @@ ROWS_OF = ["warner", "coins", "d=16", "d=300", "SS d=64", "THE d=64", "HR d=16 n
 def test_rows_are_independent(name):
     """Of one value: whether they support it, and another one."""
     m = PURE[name]
-    bits, table = supported(m, m.perturb(values_of(m, np.ones(200_000, np.int64)))), table_of(m)
+    bits, table = supported(m, m.perturb(values_of(m, np.ones(100_000, np.int64)))), table_of(m)
     for v in (0, 1):
         check_rows_independent(bits[:, v : v + 1], table[1, v : v + 1])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", PURE)
-def test_many_reports_of_values_in_all_forms(name, form):
-    check_reports(PURE[name], form, rows=300_000)
 
 
 @pytest.mark.fresh(false_alarms=2e-8)  # two counts, each within 5.7 standard errors

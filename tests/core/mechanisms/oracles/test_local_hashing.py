@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, LocalHashing, ParameterError, ReportError
+from ldp_core import Domain, Keystream, LocalHashing, ParameterError, ReportError
 from ldp_core.mechanisms.oracles import local_hashing
 
 from ....cases import each
+from ...checks import check_binomial, check_uniform
 from ...enumeration import check_oracle
 from .helpers import domain
 
@@ -47,12 +49,6 @@ def test_known_variances(epsilon):
     closed = (e - 1 + fast.g) ** 2 / ((fast.g - 1) * (e - 1) ** 2)
     assert fast.variance(1) == pytest.approx(closed, rel=1e-12)
     assert best <= closed <= 1.034 * best  # the price of a prime g
-
-
-def test_variance_of_a_frequent_value():
-    """acceptance.json, Monte Carlo rows: n Var at f = 0.3, epsilon 1."""
-    m = LocalHashing(range(16), epsilon=1.0)
-    assert m.variance(1000, 300) / 1000 == pytest.approx(4.057235982952149, rel=1e-12)
 
 
 # ---- every outcome, through the code
@@ -124,3 +120,29 @@ def test_what_is_no_report(variant):
     for bad in (beyond, no_function, 2**64 - 1):
         with pytest.raises(ReportError, match="1 of 4 reports"):
             m.tally(np.append(good, np.uint64(bad)))
+
+
+@each("g", [2, 3, 4, 149, 1000, 65536])
+def test_collision_probability_of_the_real_family(g):
+    family = local_hashing.AffineFamily(g)
+    assert family._width.sum() == local_hashing.PRIME
+    exact = sum(Fraction(int(w), local_hashing.PRIME) ** 2 for w in family._width.tolist())
+    assert family.collision == exact
+    assert 0 <= family.collision - Fraction(1, g) <= Fraction(g, local_hashing.PRIME**2)
+
+
+def test_the_prime_is_one():
+    prime = local_hashing.PRIME
+    assert prime == 2**24 - 3
+    assert all(prime % k for k in range(2, math.isqrt(prime) + 1))
+
+
+def test_codes_at_the_end_of_the_largest_domain():
+    """All the arithmetic at its edges; of a domain of 16 million values two are looked at."""
+    family = local_hashing.AffineFamily(1 << 16)
+    n, top = 400_000, local_hashing.PRIME - 1
+    functions = family.draw(n, Keystream())
+    one, other = (family.hash(functions, np.full(n, v, np.uint32)) for v in (top, top - 1))
+    assert max(one.max(), other.max()) < 1 << 16
+    check_binomial(np.sum(one == other), n, float(family.collision))
+    check_uniform(np.bincount((one >> np.uint64(8)).astype(int), minlength=256))

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pytest
 
-from ldp_core import ParameterError, UnaryEncoding
+from ldp_core import HybridProjectiveGeometryResponse, ParameterError, ProjectiveGeometryResponse, UnaryEncoding
 from ldp_core.mechanisms.oracles import projective_geometry_response
 from ldp_core.mechanisms.oracles.projective_geometry_response import best_field
 
 from ....cases import each
 from ...checks import slow
-from .projective_helpers import PGR
+from ...enumeration import Every, check_ratio, n_codes
+from ...exact.helpers import incidence
+from .helpers import domain
+
+PGR, HPGR = ProjectiveGeometryResponse, HybridProjectiveGeometryResponse
+
+
+def channel(m, code: int) -> list[Fraction]:
+    """Exact probability of each report of a code, by its number."""
+    table = Every(m.perturb_codes, code).table
+    return [table[report] for report in range(len(table))]
+
 
 # ---- known answers
 
@@ -69,3 +81,33 @@ def test_large_domains_get_a_field_that_they_can_afford():
 def test_spaces_that_are_too_large():
     with pytest.raises(ParameterError, match=r"2\*\*31"):
         PGR(range(40_000), epsilon=1, field=32749)
+
+
+def test_published_error_of_the_hybrid():
+    m = HPGR(range(22000), epsilon=5.0)
+    assert (m.field, m.blocks, m.space.points) == (5, 30, 781)
+    own, same, other = (10000 * float(x.variance) / (m.p - m.q) ** 2 for x in m._chances)
+    assert abs((own + 780 * same + (22000 - 781) * other) / 22000 - 348.9148) < 3 * 1.1288
+
+
+HYBRIDS = [(2, 1, 3, "error"), (2, 2, 4, "none"), (2, 3, 9, "other"), (3, 2, 7, "error"), (3, 2, 20, "none")]
+
+
+@each(("field", "blocks", "d", "policy"), HYBRIDS)
+@each("epsilon", [1e-6, 1.0, 40.0])
+def test_means_variances_and_ratios_over_all_points_of_the_hybrid(field, blocks, d, policy, epsilon):
+    m = HPGR(domain(d, policy), epsilon=epsilon, field=field, blocks=blocks)
+    supports, b = incidence(field, m.space.dimension), m.space.points
+    less, in_block = Fraction(m.space.intersection, m.space.support), -(-(d + (policy == "none")) // blocks)
+    p, q = m.support_probabilities()
+    own, same, other = m._chances
+    tables = [channel(m, code) for code in n_codes(m)]
+    for code, table in enumerate(tables):
+        for v in range(d):
+            k, w = divmod(v, in_block)
+            parts = [supports[w, y % b] - less if y // b == k else Fraction(0) for y in range(m.cells)]
+            mean = sum(x * t for x, t in zip(parts, table, strict=True))
+            assert mean == (p[v] if v == code else q[v])  # the same q for both kinds of other values
+            chances = own if v == code else same if k == code // in_block else other
+            assert chances.variance == sum(x**2 * t for x, t in zip(parts, table, strict=True)) - mean**2
+    check_ratio(m, [dict(enumerate(table)) for table in tables])

@@ -7,7 +7,6 @@ import math
 from fractions import Fraction
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -199,30 +198,3 @@ def test_every_block_of_a_tally_is_checked(monkeypatch):
             reports[row, row % 3] = wrong
             with pytest.raises(ReportError, match=r"column 'x': entries must be in \[-43, 44\]"):
                 m.tally(reports, column="x")
-
-
-# ---- errors
-
-
-def test_entries_take_as_few_bytes_as_they_need():
-    widths = {"d=3": pa.int8(), "other": pa.int16(), "none": pa.int16(), "wide": pa.int8()}
-    for name, m in MECHANISMS.items():
-        kind = pa.list_(widths[name], m.domain.size)
-        assert m.reports.arrow_type() == m.reports.arrow_type(packed=True) == kind
-
-
-def test_what_is_no_report():
-    m = MECHANISMS["d=3"]
-    with pytest.raises(ReportError, match=r"entries must be in \[-43, 44\]"):
-        m.tally(np.array([[0, 45, 0]], np.int8))
-    wrong = [
-        pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
-        pa.array([[1, 2, 3]], pa.list_(pa.int64(), 3)),
-        pa.array([[1, 2, 3], None], pa.list_(pa.int8(), 3)),
-        pa.array([[1, None, 3]], pa.list_(pa.int8(), 3)),
-        pa.array([[1, 2, 3]], pa.list_(pa.int8())),
-        np.array([[0.5, 0, 0]]),
-    ]
-    for reports in wrong:
-        with pytest.raises(ReportError):
-            m.tally(reports)

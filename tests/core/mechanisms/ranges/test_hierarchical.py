@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -59,22 +58,6 @@ def test_every_field_has_all_elements_and_a_basis():
         field, order = field_of(bits), (1 << bits) - 1
         assert sorted(field.powers[:order].tolist()) == list(range(1, order + 1))
         assert sorted(field.logarithms.tolist()) == [*range(order), 2 * order]
-
-
-@each("epsilon", [0.1, 0.5, 1.0, 2.0, 4.0, 8.0])
-def test_the_largest_ratio_of_all_reports_is_never_above_epsilon(epsilon):
-    for d in (2, 5, 8, 16):
-        m = HierarchicalHistogram(range(d), epsilon=epsilon)
-        worst, first = Fraction(0), 0
-        for level, share in zip(m.levels, m.shares, strict=True):
-            blocks = level.supporters(np.eye(level.cells, dtype=np.int64)).astype(bool)
-            p, holding = level.pair[0], int(blocks[:, 0].sum())
-            likely, unlikely = (Fraction(share, 1024) * x for x in (p / holding, (1 - p) / (level.cells - holding)))
-            assert likely * holding + unlikely * (level.cells - holding) == Fraction(share, 1024)
-            worst, first = max(worst, likely / unlikely if share else Fraction(0)), first + level.cells
-        assert worst == m.worst_ratio()
-        assert first == m.reports.limit
-        assert 0 < m.realized_epsilon <= math.nextafter(epsilon, math.inf)
 
 
 @each("d", [4, 8])

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from ldp_core import Domain, DomainError, DtypeError, Mechanism, ParameterError, PrivacyPlan, PrivSet, SubsetSelection
+from ldp_core import Domain, DomainError, DtypeError, ParameterError, PrivacyPlan, PrivSet, SubsetSelection
 from ldp_core.inputs.sets import Sets
 
 from ....cases import case, each
@@ -83,7 +83,7 @@ def test_reports_have_their_distribution(m):
     """A chi-square test of each list, over all reports; fresh and keyed."""
     lists, n = padded_sets(m)[0], 20_000
     tables = tables_of(m)
-    for number in {0, 1, len(lists) // 2, len(lists) - 1}:
+    for number in {0, len(lists) // 2, len(lists) - 1}:
         for noise in (None, keyed(n)):
             reports = m.perturb([lists[number]] * n, randomness=noise)
             assert (reports.sum(axis=1) == m.k).all()
@@ -180,16 +180,9 @@ def test_a_null_is_not_the_empty_list_and_order_and_repeats_say_nothing():
 def test_a_plan_keeps_it():
     m = PrivSet(["mail", "maps", "news"], epsilon=1.0, most=2, on_more="first", unmatched="other")
     plan = PrivacyPlan({"apps": m}, keep=["day"])
-    assert PrivacyPlan.from_toml(plan.to_toml()) == plan
-    assert "most = 2" in plan.to_toml()
-    assert 'on_more = "first"' in plan.to_toml()
-    assert Mechanism.from_dict({"mechanism": "privset", "domain": ["a", "b"], "epsilon": 1, "most": 2}).k == 1
-    people = {(): 5_000, ("mail",): 10_000, ("mail", "maps"): 5_000, None: 5_000}
-    found = m.estimate(m.simulate(people, seed=1))
-    assert (np.abs(found.counts - [15_000, 5_000, 0, 5_000]) < 5 * found.standard_errors).all()
-    frame = pl.DataFrame({"apps": [["mail"], ["mail", "maps"], [], None] * 5_000})
+    frame = pl.DataFrame({"apps": [["mail"], ["mail", "maps"], [], None] * 2_000})
     shares = plan.simulate(frame, seed=1)["apps"]
-    assert (np.abs(shares.counts - [10_000, 5_000, 0, 5_000]) < 5 * shares.standard_errors).all()
+    assert (np.abs(shares.counts - [4_000, 2_000, 0, 2_000]) < 5 * shares.standard_errors).all()
     plot = plan.simulate(frame.filter(pl.col("apps").is_not_null()), seed=1).plot().to_dict()
     assert "of 2 intervals hold the truth" in str(plot)
     sampled = PrivacyPlan.sampled({"apps": m, "crashed": [False, True]}, epsilon=1.0)["apps"]

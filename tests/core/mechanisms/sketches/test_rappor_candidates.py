@@ -7,10 +7,12 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy import optimize
 
 from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
-from ldp_core.mechanisms.sketches._regression import p_values, significant
+from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, significant
 
+from ....cases import each
 from ...checks import check_binomial, check_uniform, slow
 from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed
 
@@ -107,7 +109,7 @@ def test_candidates_that_cannot_be_told_apart_are_said_to_be():
     assert np.isfinite(histogram.counts).all()
     first = np.isfinite(histogram.standard_errors)
     assert abs(histogram.counts[first] - 5000) < 6 * histogram.standard_errors[first]
-    assert m.decode(o.tally(reports), same).found == (same[int(np.flatnonzero(first)[0])],)
+    assert o.decode(o.tally(reports)).found == (same[int(np.flatnonzero(first)[0])],)
 
 
 def test_population():
@@ -121,7 +123,7 @@ def test_population():
     which = np.random.default_rng(7).choice(50, n, p=weights / weights.sum())
     noise = Keyed(Secret.from_seed(11), np.arange(n), column="c")
     tally = m.tally(m.perturb(pa.array(np.array(names)[which]), randomness=noise))
-    decoded = m.decode(tally, names)
+    decoded = m.over(names).decode(tally)
     true = np.bincount(which, minlength=200)
     histogram = decoded.histogram
     z = (histogram.counts - true) / histogram.standard_errors
@@ -134,7 +136,7 @@ def test_population():
     assert decoded.significant.sum() >= 15
     assert decoded.found[0] == "value 0"
     assert set(decoded.found) <= set(names[:50])
-    more = m.decode(tally, names, correction="fdr")
+    more = m.over(names).decode(tally, correction="fdr")
     assert set(decoded.found) <= set(more.found)
     assert (decoded.counts >= 0).all()
     assert np.square(decoded.counts - true).sum() < np.square(histogram.counts - true).sum()
@@ -168,3 +170,39 @@ def test_candidates_of_a_rappor_are_its_own():
     other = HadamardCountMeanSketch("str", epsilon=1.0).over(["rome", "oslo"]).to_dict()
     with pytest.raises(ParameterError, match="the candidates are 'candidates'"):
         Mechanism.from_dict({**other, "mechanism": "rappor_candidates"})
+
+
+@each("seed", range(5))
+def test_nonnegative_least_squares_is_scipys(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(60, 20)), rng.normal(size=60)
+    np.testing.assert_allclose(nonnegative(a.T @ a, a.T @ b), optimize.nnls(a, b)[0], atol=1e-9)
+
+
+@each("seed", range(5))
+def test_lasso_satisfies_its_optimality_conditions_and_is_found_by_scipy(seed):
+    rng = np.random.default_rng(seed)
+    a, b, penalty = rng.normal(size=(60, 15)), rng.normal(size=60), rng.uniform(1, 10, 15)
+    gram, target = a.T @ a, a.T @ b
+    x = nonnegative(gram, target, penalty)
+    gradient = gram @ x - target + penalty
+    assert (x >= 0).all()
+    assert gradient.min() > -1e-8
+    np.testing.assert_allclose(gradient[x > 0], 0, atol=1e-8)
+    found = optimize.minimize(
+        lambda v: v @ gram @ v / 2 - v @ (target - penalty),
+        np.ones(15),
+        jac=lambda v: gram @ v - target + penalty,
+        bounds=[(0, None)] * 15,
+        method="L-BFGS-B",
+        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 10_000},
+    ).x
+    np.testing.assert_allclose(x, found, atol=1e-5)
+
+
+@each("correction", ["bonferroni", "fdr"])
+def test_corrections_by_hand(correction):
+    p = np.array([0.2, 0.001, 0.012, 0.9, 0.02])
+    expected = {"bonferroni": [0.001], "fdr": [0.001, 0.012, 0.02]}[correction]
+    assert sorted(p[significant(p, 0.05, correction)]) == expected
+    assert not significant(np.ones(3), 0.05, correction).any()
