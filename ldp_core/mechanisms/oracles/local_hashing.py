@@ -93,6 +93,10 @@ class AffineFamily:
         good: Bools = np.maximum(a, b) < np.uint64(PRIME)
         return good
 
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """bool[k]: what else is known of int64[k, d] counters of n reports each, in [0, n]: here nothing."""
+        return np.ones(len(n), bool)
+
     def _split(self, functions: U64) -> tuple[U64, U64]:
         return functions >> _HALF, functions & np.uint64((1 << 24) - 1)
 
@@ -204,6 +208,45 @@ class LinearFamily:
         cells += multinomials(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
         return self._transform(cells[None])[0, :d, 0]
 
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """In each block of g^k codes, with the largest k that there is, a report supports a hyperplane, all or none.
+
+        Let R[a, b] be the sum of the counters of the codes v with <a, v> = b. Two hyperplanes that are not parallel
+        have g^(k-2) codes in common, so R[a, b] - min R[a, .] is g^(k-1) times the reports of that hyperplane above the
+        fewest of any parallel one. Without these, r is left of each counter: r reports that support all are the fewest.
+        """
+        d, g = counters.shape[1], self.g
+        block = self.size if d == self.size else self.size // g
+        if block == 1:  # a part of one block of g codes: the others may be supported by as few as any
+            missing = np.repeat(counters.min(axis=1, keepdims=True), g - d, axis=1)
+            counters, d, block = np.concatenate([counters, missing], axis=1), g, g
+        share, blocks = block // g, d // block
+        good = np.ones(len(n), bool)
+        if self.digits * g * g > _MOST_CELLS:  # of a block its sum, and of each line in it, a block of g codes, all
+            good = (counters[:, : blocks * block].reshape(len(n), blocks, block).sum(axis=2) % share == 0).all(axis=1)
+            block, share, blocks = g, 1, d // g
+        rows, of_row = counters[:, : blocks * block].reshape(len(n) * blocks, block), np.repeat(n, blocks)
+        fits = np.empty(len(rows), bool)
+        step = max(_CELLS // (block * g), 1)
+        for first in range(0, len(rows), step):
+            some = slice(first, first + step)
+            sums = LinearFamily(g, block)._sums_of_hyperplanes(rows[some])
+            above, broken = np.divmod(sums - sums.min(axis=2, keepdims=True), share)
+            reports = above.sum(axis=(1, 2))
+            left, rest = np.divmod(rows[some].sum(axis=1) - reports * share, block)
+            enough = (left >= 0) & (rest == 0) & (reports + left <= of_row[some])
+            fits[some] = enough & ~broken.any(axis=(1, 2))
+        return good & fits.reshape(len(n), blocks).all(axis=1)
+
+    def _sums_of_hyperplanes(self, counters: I64) -> I64:
+        """int64[k, size] to int64[k, directions, g]: sums over the parallel hyperplanes of each direction."""
+        if self.digits == 1:
+            return counters[:, None]
+        cells = np.zeros((*counters.shape, self.g), np.int64)
+        cells[:, :, 0] = counters
+        directions = [np.arange(self.g**k, 2 * self.g**k) for k in range(self.digits)]  # the first digit is 1
+        return self._transform(cells)[:, np.concatenate(directions)]
+
     def _transform(self, counts: I64) -> I64:
         """int64[groups, a, bucket] to int64[groups, v, y]: the sum over a of counts[a, y + <a, v>].
 
@@ -238,6 +281,7 @@ class LinearFamily:
 HashFamily: TypeAlias = AffineFamily | LinearFamily
 
 
+_MOST_CELLS = 1 << 9  # that a counter may cost to check: about 2 us
 _CELLS = 1 << 22  # counts of reports made at a time: 32 MiB
 _ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
 
@@ -323,6 +367,12 @@ class HashedReports(FrequencyOracle):
     def supported(self) -> tuple[int, int]:
         """All values: both families have constant functions, as two values could not collide as often without them."""
         return 0, self.domain.size
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        possible = np.array(super().is_possible(n, counters))
+        possible[possible] = self.family.is_possible(np.broadcast_to(n, possible.shape)[possible], counters[possible])
+        return possible
 
     @override
     def worst_ratio(self) -> Fraction:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -35,6 +37,8 @@ MORE = {
     "HPGR, a short block": HybridProjectiveGeometryResponse(range(23), epsilon=2.0, field=3, blocks=3),
     "HPGR, an empty block": HybridProjectiveGeometryResponse(range(9), epsilon=2.0, field=2, blocks=4),
     "BHR, uneven": BlockHadamardResponse(range(23), epsilon=3.0, blocks=5),
+    "FLH, a part of a block": LocalHashing([7, 8], epsilon=1.0, variant="fast"),
+    "FLH, all functions": LocalHashing(range(9), epsilon=1.0, variant="fast"),
     "FLH, none": LocalHashing(Domain(range(27), unmatched="none"), epsilon=1.0, variant="fast"),
     "SHE, fine": SummationHistogramEncoding(range(4), epsilon=1.0, unit=8),
 }
@@ -174,3 +178,40 @@ def test_sums_that_reports_imply(name, how):
     good = honest(m, 40)[1][0]
     assert m.is_possible(np.array(40), good)
     assert not m.is_possible(np.array(40), how(m, good.copy()))
+
+
+def hyperplanes(g, digits, d):
+    """Bool[reports, d]: which codes below d each report (a, b) of FLH supports, by its definition."""
+    vectors = np.array(list(product(range(g), repeat=digits)))
+    hashed = vectors @ vectors.T % g
+    return np.array([row[:d] == b for row in hashed for b in range(g)])
+
+
+@each(("epsilon", "d", "g", "digits"), [(1.5, 3, 5, 1), (1.0, 3, 3, 1), (1.0, 9, 3, 2)])
+def test_counters_of_fast_local_hashing_are_those_of_some_reports_or_refused(epsilon, d, g, digits):
+    """All counters that n reports can have, and no other: of whole blocks the test is exact."""
+    m = LocalHashing(range(d), epsilon=epsilon, variant="fast")
+    assert (m.g, m.family.digits) == (g, digits)
+    reports = np.unique(hyperplanes(g, digits, d), axis=0).astype(np.int64)
+    n, reached = 3, {(0,) * d}
+    for _ in range(n):
+        reached = {tuple(row + np.array(before)) for before in reached for row in reports}
+    rng = np.random.default_rng(1)
+    near = np.array(sorted(reached))[rng.integers(len(reached), size=4000)] + rng.integers(-1, 2, (4000, d))
+    tried = np.array(list(product(range(n + 1), repeat=d))) if d < 9 else np.concatenate([near, np.array([*reached])])
+    possible = m.is_possible(np.full(len(tried), n), tried)
+    assert possible.tolist() == [tuple(row) in reached for row in tried.tolist()]
+    assert 0 < possible.sum() < len(tried)
+
+
+@each("epsilon", [1.0, 4.0])
+def test_counters_of_fast_local_hashing_with_many_blocks(epsilon):
+    """A counter more or less in any block is found, also where only sums of blocks are looked at."""
+    d = 6000
+    m = LocalHashing(range(d), epsilon=epsilon, variant="fast")
+    good = honest(m, 500)[1][0]
+    block = m.g ** (m.family.digits - 1)
+    assert m.is_possible(np.array(500), good)
+    for code in range(0, d // block * block, 701):
+        for step in (-1, 1):
+            assert not m.is_possible(np.array(500), good + step * (np.arange(d) == code))
