@@ -48,11 +48,7 @@ class ExpectedError(NamedTuple):
 
     @property
     def margin(self) -> str:
-        """Half of a 95 % interval, in words.
-
-        >>> ExpectedError(104.0, "records", 0.00052).margin
-        '± 0.102 % of the records'
-        """
+        """Half of a 95 % interval, in words."""
         if math.isnan(self.error):
             return ""
         if math.isinf(self.error):

@@ -11,7 +11,7 @@ from fractions import Fraction
 from ldp_core.accounting.shuffling import amplified, closed_form
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import exp_above, float_above, log_above
-from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_open, check_probability
+from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_open, check_probability, shown
 
 _EXACT = 100.0
 """Up to this epsilon exp is computed; beyond it nothing is gained."""
@@ -22,9 +22,8 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float, *, method: str = "num
 
     It holds if each of n people sends one report, and what is seen are the reports without identities, order and
     arrival times, or what is computed from those, such as a histogram. Then what is seen is (the result,
-    ``delta``)-differentially private: two data sets that differ in one person's value are hard to tell apart.
-
-    `Mechanism.shuffled` knows more of a mechanism than its epsilon, and is often several times better.
+    ``delta``)-differentially private. `Mechanism.shuffled` knows more of a mechanism than its epsilon, and is often
+    several times better.
 
     Args:
         epsilon: of one report (of one record, over all its columns).
@@ -86,14 +85,15 @@ def parallel_epsilon(epsilons: Iterable[float]) -> float:
     from the value reveals it. A person with records in several groups spends the sum of their epsilons.
 
     Raises:
-        ParameterError: no groups, or an epsilon outside (0, inf).
+        ParameterError: no list of epsilons, an empty one, or an epsilon outside (0, inf).
 
     >>> parallel_epsilon([0.5, 1.0, 0.25])
     1.0
     """
-    checked = [check_epsilon("epsilon", epsilon) for epsilon in epsilons]
+    listed = epsilons if isinstance(epsilons, Iterable) and not isinstance(epsilons, (str, bytes)) else ()
+    checked = [check_epsilon("epsilon", epsilon) for epsilon in listed]
     if not checked:
-        raise ParameterError("epsilons must be at least one, got none")
+        raise ParameterError(f"epsilons must be a list of at least one, got {shown(epsilons)}")
     return max(checked)
 
 
@@ -101,13 +101,7 @@ def total_epsilon(epsilon: float, *, reports: int, windows: int = 1) -> float:
     """What a person spends with so many reports in each of so many windows: windows * reports * epsilon.
 
     Sequential composition, for reports whose noise is drawn anew for each (C. Dwork, A. Roth, "The Algorithmic
-    Foundations of Differential Privacy", 2014, Theorem 3.16). Reports that share a permanent answer are not such
-    reports.
-
-    Args:
-        epsilon: of one report.
-        reports: of a person in a window, at most.
-        windows: how many.
+    Foundations of Differential Privacy", 2014, Theorem 3.16), and not for reports that share a permanent answer.
 
     Raises:
         ParameterError: an argument outside its interval.

@@ -1,7 +1,4 @@
-"""Drawings of estimates: rows of numbers in, Altair charts out.
-
-The numbers of a chart are those of the estimate, as they are. A `View` says which columns an answer of one kind has.
-"""
+"""Drawings of estimates: rows of numbers in, Altair charts out. The numbers of a chart are those of the estimate."""
 
 from __future__ import annotations
 
@@ -29,11 +26,7 @@ _NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a fo
 
 
 def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
-    """The fields that an estimate's record has, under the names that charts use.
-
-    >>> row_of({"value": "ios", "count": 2.0, "os": "x"}, View("count", ("value",)))
-    {'value': 'ios', 'count': 2.0}
-    """
+    """The fields that an estimate's record has, under the names that charts use."""
     labels = view.labels
     if view.rate:
         record, labels = {**record, "value": ", ".join(text_of(record[label]) for label in labels)}, ("value",)
@@ -60,17 +53,8 @@ def draw(
 ) -> Chart:
     """Rows of an answer as its view says: bars of values, areas of buckets, points of single numbers.
 
-    Args:
-        records: rows of one answer, with the columns of the view.
-        view: which columns to draw.
-        n, confidence, truth, shares, top, title, theme: see `Result.plot`.
-        population: whom the intervals are about, to be said beside them.
-        least: an estimate to mark: what is below it is taken for noise.
-        name: of the column, for its axis; by default the title.
-        width: in pixels.
-
-    Raises:
-        ParameterError: an option that rows of this kind do not have.
+    ``least`` is an estimate to mark: what is below it is taken for noise. ``name`` is the column's, for its axis. For
+    the others see `Result.plot`; raise `ParameterError` for an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
     about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
@@ -160,12 +144,7 @@ def _heat_map(
     title: str,
     population: str | int | None,
 ) -> Chart:
-    """Pairs of values, one column's below each other, the other's beside: their rates, with all intervals to point at.
-
-    Args:
-        records: rows of a table, with the rates of the view.
-        counts: of each the `_entry`.
-    """
+    """Rates of pairs of values, one column's below each other, the other's beside, with all intervals to point at."""
     alt = altair()
     first, second = view.labels
     shown = []
@@ -261,15 +240,8 @@ def draw_means(
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
 
-    Args:
-        rows: group (a name, perhaps empty), mean, low, high, n.
-        confidence: of the intervals.
-        truth: the true number; of several groups, by group.
-        unit: of the numbers, or what they are.
-        name: of the column, for its axis.
-        title: what is shown above.
-        population: whom the intervals are about.
-        n: the number of reports; default: the sum of those of the rows.
+    Rows have group (a name, perhaps empty), mean, low, high, n. ``truth`` is the true number, of several groups by
+    group; ``n`` by default the sum of those of the rows.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -386,13 +358,8 @@ def draw_windows(
 ) -> Chart:
     """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 
-    Args:
-        rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high, cut (see `is_cut`).
-        quantity: what y is.
-        confidence: of the intervals.
-        series: the names in order.
-        hidden: how many more there are.
-        title: what is shown above.
+    Rows have window (a time), series and panel (names, perhaps empty), y (what ``quantity`` says), low, high, cut (see
+    `is_cut`). ``series`` are the names in order; ``hidden`` says how many more there are.
     """
     alt = altair()
     shown = [
@@ -474,22 +441,13 @@ def ticks(starts: Iterable[str], most: int) -> list[str]:
 
 
 def is_far(numbers: Iterable[float | None]) -> bool:
-    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ.
-
-    >>> is_far([900.0, None, 1000.0]), is_far([10.0, 1000.0]), is_far([])
-    (True, False, False)
-    """
+    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ."""
     known = [x for x in numbers if x is not None]
     return bool(known) and min(known) > max(known) / 3
 
 
 def side_by_side(charts: Sequence[Chart], *, heights: bool) -> Chart:
-    """Charts of groups without colors of their own, two in a row, on one axis.
-
-    Args:
-        charts: of groups.
-        heights: whether they share the vertical axis as well, as areas do.
-    """
+    """Charts of groups without colors, two in a row, on one axis; ``heights``: on one vertical axis too."""
     if len(charts) == 1:
         return charts[0]
     axes = {"x": "shared", **({"y": "shared"} if heights else {})}
@@ -508,31 +466,19 @@ def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
 
 
 def of_column(what: str, name: str) -> str:
-    """The title of an axis.
-
-    >>> of_column("mean", "age"), of_column("mean", "")
-    ('mean of age', 'mean')
-    """
+    """The title of an axis."""
     return f"{what} of {name}" if name else what
 
 
 def finite(x: Any) -> float | None:
-    """A number; None for what JSON has no number for.
-
-    Raises:
-        ParameterError: a word, as a quantile may be.
-    """
+    """A number; None for what JSON has no number for; `ParameterError` for a word, as a quantile may be."""
     if isinstance(x, str):
         raise ParameterError("quantiles that are words have no picture: ask for the curve, which has (cdf)")
     return float(x) if x is not None and math.isfinite(x) else None
 
 
 def instant(time: Any) -> str | None:
-    """A time as ISO 8601 in UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp.
-
-    >>> instant(dt.date(2013, 1, 1))
-    '2013-01-01T00:00:00Z'
-    """
+    """A time as ISO 8601 in UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp."""
     return None if time is None else f"{utc(time).replace(tzinfo=None).isoformat()}Z"
 
 
@@ -549,15 +495,9 @@ def utc(time: Any) -> dt.datetime:
 
 
 def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:
-    """Whether a tenth of a window, or more, is before the first record or after the last one.
+    """Whether a tenth of a window, or more, is before the first record or after the last one, the times ``covered``.
 
-    Args:
-        start, end: of the window, each a date or a time.
-        covered: the times of the first and of the last record; a date of the last one means until the day's end.
-
-    >>> march, april = dt.date(2024, 3, 1), dt.date(2024, 4, 1)
-    >>> [is_cut(march, april, (first, april)) for first in (dt.date(2024, 3, 3), dt.date(2024, 3, 20))]
-    [False, True]
+    A date of the last one means until the day's end.
     """
     if covered is None or None in (start, end, *covered):
         return False

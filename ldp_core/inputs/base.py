@@ -1,8 +1,4 @@
-"""What a mechanism takes: a declared list of labels, an interval of numbers, or any text or integer.
-
-`Domain` (labels), `Interval` and `OpenDomain` say it in one language: a column goes in, unsigned integer codes come
-out.
-"""
+"""What a mechanism takes, in one language: a column goes in, unsigned integer codes come out."""
 
 from __future__ import annotations
 
@@ -101,11 +97,7 @@ class Inputs(ABC):
 def edges_between(edges: F64, low: Any, high: Any) -> tuple[int, int]:
     """The cells between two of increasing ``edges``, float64[cells + 1]: the first one, and one beyond the last.
 
-    Raises:
-        ParameterError: a range that cuts a cell, which is refused; no edges, or not in this order.
-
-    >>> edges_between(np.array([0.0, 10.0, 20.0, 30.0]), 10, None)
-    (1, 3)
+    Raise `ParameterError` for a range that cuts a cell; for no edges, or not in this order.
     """
     found = {"low": 0, "high": len(edges) - 1}
     for name, value in (("low", low), ("high", high)):

@@ -188,17 +188,7 @@ class Cells(Declared, Bounded):
         return edges_between(self._edges, low, high)
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """The cell of each number, 0 to d - 1, uint16.
-
-        Args:
-            values: as of `Interval.encode`.
-            column: what to call the values in an error message.
-
-        Raises:
-            DomainError: nulls and nans, unless ``missing`` says what they are; numbers outside under
-                ``unmatched="error"``.
-            DtypeError: no numbers.
-        """
+        """The cell of each number, 0 to d - 1, uint16; ``values`` and errors are those of `Interval.encode`."""
         numbers = as_floats(values, column=column)
         codes = np.empty(len(numbers), np.uint16)
         for rows, part in self.parts(numbers, column):

@@ -138,11 +138,7 @@ class Interval(Declared, Bounded):
         raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes 0 to `STEPS`, uint32: the nearest points of the grid.
-
-        Args:
-            values: numbers: an Arrow or numpy array of integers or floats, or a Python sequence.
-            column: what to call the values in an error message.
+        """Codes 0 to `STEPS`, uint32: the nearest points of the grid, of integers or floats.
 
         Raises:
             DomainError: nulls and nans, unless ``missing`` says what they are; numbers outside under

@@ -66,11 +66,7 @@ class OpenDomain(Inputs):
         return "any text" if self.kind == "str" else "any integer"
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, uint64.
-
-        Args:
-            values: text or integers: an Arrow or numpy array, or a Python sequence.
-            column: what to call the values in an error message.
+        """Codes of text or integers, uint64.
 
         Raises:
             DomainError: nulls, integers of more than 63 bits, or indices out of their dictionary's bounds.

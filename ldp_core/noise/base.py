@@ -37,10 +37,7 @@ class Noise(Protocol):
         ...
 
     def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
-        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words per record.
-
-        In an array that the next call may overwrite.
-        """
+        """uint16[n, width]: the leading 16 bits of words, in an array that the next call may overwrite."""
         ...
 
     def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> npt.NDArray[np.uint64]:
@@ -50,8 +47,7 @@ class Noise(Protocol):
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
         """uint8[n, width]: ``8 * width`` packed bits per record, each 1 with probability ``q / 2**64``.
 
-        The one at ``position`` (unsigned integers, one per record), if the row has it, is 1 with probability
-        ``p / 2**64`` instead.
+        The one at ``position`` (unsigned integers), if the row has it, is 1 with probability ``p / 2**64`` instead.
         """
         ...
 
@@ -67,10 +63,10 @@ class Noise(Protocol):
         ...
 
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
-        """Unsigned integers uniform over ``range(d)``, one for each of the records at ``rows``.
+        """Integers uniform over ``range(d)``, one for each of the records at ``rows``; others for each ``step``.
 
-        For mechanisms that draw until they are done: each ``step``, below 2**16, is another draw. A lane
-        is either for this or for the others.
+        For mechanisms that draw until they are done: ``step`` is below 2**16. A lane is either for this or for the
+        others.
         """
         ...
 

@@ -145,15 +145,8 @@ class Perturbing(DeclaredMechanism):
         """The counters that the reports of so many people might have; not private.
 
         Here the reports are made, a block of people at a time: right for every mechanism, and as slow as that is. One
-        that knows how its counters are distributed draws them; see `ldp_core.simulated_counts`.
-
-        Args:
-            codes: of values, as `inputs` encodes them; not necessarily distinct.
-            people: int64, how many have each.
-            generator: numpy's.
-
-        Returns:
-            int64[counters].
+        that knows how its counters are distributed draws them; see `ldp_core.simulated_counts`. ``codes`` are as
+        `inputs` encodes values, not necessarily distinct; ``people``, int64, say how many have each.
         """
         secret = Secret.from_seed(int.from_bytes(generator.bytes(16)))
         counters = np.zeros(self.counters, np.int64)
@@ -170,11 +163,7 @@ _PEOPLE = 1 << 16  # whose reports are made at a time
 
 
 def check_people(counts: npt.ArrayLike) -> I64:
-    """Numbers of people as int64[k].
-
-    Raises:
-        ParameterError: they are not a row of integers, at least 0.
-    """
+    """Numbers of people as int64[k]; `ParameterError` unless they are a row of integers, at least 0."""
     array = np.asarray(counts)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu") or array.min(initial=0) < 0:
         raise ParameterError(f"counts must be whole numbers of people, at least 0, got an array of {array.dtype}")

@@ -62,11 +62,7 @@ class ReportFormat(Declared, ABC):
         ]
 
     def from_json(self, reports: Sequence[Any], *, column: str = "reports") -> pa.Array:
-        """Inverse of `to_json`, as an Arrow array.
-
-        Raises:
-            ReportError: what no report can be.
-        """
+        """Inverse of `to_json`, as an Arrow array; raise `ReportError` for what no report can be."""
         kind, layout = self.arrow_type(), self.compiled()["layout"]
         wanted = bool if pa.types.is_boolean(kind) else int if layout == "symbol" else str
         if not all(type(report) is wanted for report in reports):
