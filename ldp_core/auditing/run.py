@@ -19,7 +19,7 @@ import pyarrow as pa
 from ldp_core.auditing.binomial import epsilon_bound
 from ldp_core.auditing.boxes import BlackBox, Box, box_of
 from ldp_core.auditing.columns import Part, columns
-from ldp_core.auditing.events import Event, choose
+from ldp_core.auditing.events import choose
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.structure import find
 from ldp_core.auditing.summaries import Rows
@@ -104,7 +104,7 @@ def audit(
     alpha = false_alarm / (2 * n_inputs * (n_inputs - 1))
 
     draw = _Drawing(box, progress, trials)
-    found = partial(_found, box, false_alarm, trials, find(box, trials))
+    structure = find(box, trials)
     quarter = min(trials // 4, draw.most)
     counted = trials - 2 * quarter
     first, second = draw.all(quarter), draw.all(quarter)
@@ -116,26 +116,19 @@ def audit(
         for k, event in enumerate(events):
             hits[k] += [event.hits(rows[at]) for at in event.pair]
     bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
-    best = int(np.argmax(bounds)) if bounds else 0
-    if not bounds or bounds[best] <= 0:
-        return found(0.0, None)
-    return found(bounds[best], events[best])
-
-
-def _found(
-    box: Box, false_alarm: float, trials: int, structure: tuple[str, ...], bound: float, event: Event | None
-) -> Audit:
+    best = int(np.argmax([0.0, *bounds]))
+    best_event = events[best - 1] if best else None
     inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
     return Audit(
         name=box.name,
         claimed=box.claimed,
         exact=box.exact,
-        lower_bound=bound,
+        lower_bound=bounds[best - 1] if best else 0.0,
         false_alarm=false_alarm,
         trials=trials,
         inputs=inputs,
-        pair=None if event is None else (inputs[event.pair[0]], inputs[event.pair[1]]),
-        event="" if event is None else str(event),
+        pair=None if best_event is None else (inputs[best_event.pair[0]], inputs[best_event.pair[1]]),
+        event="" if best_event is None else str(best_event),
         structure=structure,
     )
 

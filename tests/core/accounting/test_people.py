@@ -152,7 +152,6 @@ def test_numbers_in_words_are_rounded_up(epsilon):
         (lambda: required_n(RandomizedResponse(epsilon=1.0), margin=1e-300), "ask for a wider margin"),
         (lambda: required_n(RandomizedResponse(epsilon=1.0), 1e-300, bound="hoeffding"), "ask for a wider margin"),
         (lambda: required_n(Hybrid((0, 1), epsilon=1.0), margin=1e-300), "ask for a wider margin"),
-        (lambda: required_n(RandomizedResponse(epsilon=1.0), change=1e-300, base=0.5), "ask for a wider change"),
         (lambda: parallel_epsilon([math.nan]), r"epsilon must be in \(0, inf\)"),
         (lambda: total_epsilon(1.0, reports=0), "reports must be an integer"),
         (lambda: total_epsilon(1.0, reports=1, windows=2.5), "windows must be an integer"),

@@ -148,22 +148,6 @@ def test_a_numba_that_cannot_be_imported(monkeypatch):
         m.perturb(np.zeros(10, np.int64))
 
 
-def test_a_cache_only_where_it_is_asked_for_and_not_where_it_cannot_be(monkeypatch, tmp_path):
-    monkeypatch.setenv("LDP_KERNELS", "numba")
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    jit = Jit(monkeypatch)
-    assert ask(Kernel(doubled))[0]
-    assert jit.asked[0][1] == {"nogil": True, "cache": True}
-
-    def njit(signature, **options):
-        if "cache" in options:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda loop: loop
-
-    monkeypatch.setattr(sys.modules["numba"], "njit", njit)
-    assert ask(Kernel(doubled))[0]
-
-
 def test_others_do_not_wait_for_a_thread_that_compiles(monkeypatch):
     jit, kernel = Jit(monkeypatch), Kernel(doubled)
     inside, go_on = threading.Event(), threading.Event()
