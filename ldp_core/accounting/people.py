@@ -52,18 +52,11 @@ def sampled_epsilon(epsilon: float, share: float) -> float:
     B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", NeurIPS 2018, Theorems 8 and 9. **Nobody
     who sees the reports may know who is in the sample**, and a missing report tells it. So it holds where
 
-    * people outside the sample also send a report, of a value that does not depend on them; or
-    * m of n people are drawn (share = m / n), m is fixed, and reports come without identities.
+    * people outside the sample also send a report, of a value that does not depend on them; or * m of n people are
+    drawn (share = m / n), m is fixed, and reports come without identities.
 
     It does not hold where ids show who has answered, nor for `PrivacyPlan.sampled`, whose nulls show which column was
-    drawn. A delta becomes share times delta.
-
-    Args:
-        epsilon: of what is done with the sample.
-        share: in [0, 1].
-
-    Returns:
-        An upper bound, rounded up; ``epsilon`` itself above 100.
+    drawn. A delta becomes share times delta. It is rounded up, and ``epsilon`` itself above 100.
 
     Raises:
         ParameterError: an argument outside its interval.
@@ -114,19 +107,15 @@ def total_epsilon(epsilon: float, *, reports: int, windows: int = 1) -> float:
 
 
 def best_guess(epsilon: float, *, values: int = 2, delta: float = 0.0) -> float:
-    """The most often that anybody can be right who guesses which of some equally likely values a person has.
+    """The most often that anybody can be right who guesses which of d equally likely ``values`` a person has.
 
-    (e^epsilon + (d - 1) delta) / (e^epsilon + d - 1) for d values. Proof: let S_v be the outcomes after which v is
-    guessed, and s_v = Pr[S_v | v]. For each w, 1 = sum over v of Pr[S_v | w] >= s_w + e^-epsilon (sum over v != w of
-    (s_v - delta)). Add this up over w. Without a delta, k-ary randomized response attains it.
+    (e^epsilon + (d - 1) delta) / (e^epsilon + d - 1), rounded up; 1 for an epsilon above 100. Proof: let S_v be the
+    outcomes after which v is guessed, and s_v = Pr[S_v | v]. For each w, 1 = sum over v of Pr[S_v | w] >= s_w +
+    e^-epsilon (sum over v != w of (s_v - delta)). Add this up over w. Without a delta, k-ary randomized response
+    attains it.
 
-    Args:
-        epsilon: of one report, or of all reports of the person.
-        values: d, >= 2.
-        delta: in [0, 1]; 0 for reports as they are, more for shuffled ones.
-
-    Returns:
-        A probability, rounded up; 1 for an epsilon above 100.
+    Epsilon is of one report, or of all reports of the person; ``delta``, in [0, 1], is 0 for reports as they are, and
+    more for shuffled ones.
 
     Raises:
         ParameterError: an argument outside its interval.

@@ -77,19 +77,13 @@ def audit(
         name: what to call it.
         progress: called with a line for each batch.
 
-    Returns:
-        An `Audit`.
-
     Raises:
         ParameterError: arguments that do not exist or go together.
         ReportError: the black box returns another number of reports, or reports that are no numbers or texts.
-        LdpError: whatever the black box raises.
 
-    Somebody's function, which claims ln 3 for two coins that are not fair:
-
-    >>> import math, numpy as np
+    >>> import math
     >>> from ldp_core import RandomizedResponse, audit
-    >>> coins = RandomizedResponse.from_coins(truth=0.5, yes=0.2)
+    >>> coins = RandomizedResponse.from_coins(truth=0.5, yes=0.2)  # claims ln 3, as two fair coins would have it
     >>> found = audit(math.log(3), coins.perturb, inputs=[False, True], trials=20_000, name="two coins")
     >>> found.verdict, found.lower_bound > 1.5
     ('broken', True)
@@ -206,17 +200,10 @@ def run_audit(
 ) -> list[Audit]:
     """Audit each column of a plan and its whole record: the lines of the table that `ldp audit` prints.
 
-    Args:
-        plan: without one, an example of each mechanism is audited.
-        columns: only these columns of the plan, and not the whole record.
-        trials: of each input.
-        false_alarm: the probability that any line is wrong, all together.
-        keyed: under keyed noise, with new secrets and ids.
-        rounds: of a memoized mechanism, also this many reports of one unchanged value. If it is 0 or 1, it is not done.
-        progress: called with a line for each batch.
-
-    Raises:
-        LdpError: there is no such column, or it cannot be audited.
+    Without a plan an example of each mechanism is audited; with ``columns`` only these, and not the whole record.
+    ``rounds`` are of memoized mechanisms: also this many reports of one unchanged value, unless it is 0 or 1. That any
+    line is wrong has the probability ``false_alarm``; for the others see `audit`. Raise `LdpError` if there is no such
+    column, or it cannot be audited.
     """
     check_open("false_alarm", false_alarm)
     audits: list[Callable[..., Audit]] = []

@@ -27,13 +27,9 @@ MOST_CELLS = 1 << 16
 class Cells(Declared, Bounded):
     """The numbers between the first and the last of increasing edges, cut at the others.
 
-    A number x is in the cell with edge <= x < next edge; the last cell has its upper edge, too.
-
-    Args:
-        edges: 3 to 65,537 finite numbers, increasing. Declared, never learned from the data.
-        unmatched: what becomes of numbers outside. ``"error"``: an error that counts them. ``"clip"``: they are in the
-            first or the last cell.
-        missing: the number that a null or a nan counts as. None: it is an error; see `Interval`.
+    A number x is in the cell with edge <= x < next edge; the last cell has its upper edge, too. Edges are 3 to 65,537
+    finite numbers, declared, never learned from the data. ``unmatched="clip"`` takes numbers outside for the first or
+    the last cell; for the rest see `Interval`.
 
     Raises:
         DomainError: edges that are too few, too many, not finite or not increasing; a ``missing`` that is outside.

@@ -173,15 +173,7 @@ class WholeNumbers(Interval):
     """The whole numbers from ``first`` to ``last``: an interval from first - 1/2 to last + 1/2, cut between them.
 
     `SquareWave` has a bucket for each of them. Its ranges have both ends in them, and its quantiles are whole numbers.
-
-    Args:
-        first, last: integers, ``first < last``. Declared, never learned from the data.
-        unmatched: what becomes of other numbers. ``"error"``: an error that counts them. ``"clip"``: they become the
-            nearest whole number.
-        missing: see `Interval`.
-
-    Raises:
-        DomainError: see `Interval`; or no integers.
+    ``unmatched="clip"`` takes other numbers for the nearest whole one; for the rest, errors too, see `Interval`.
 
     >>> ages = WholeNumbers(0, 120, unmatched="clip")
     >>> ages.low, ages.high, ages.summary, ages.encode([0, 0.4, 121]).tolist()

@@ -161,13 +161,8 @@ class Tallier(ABC):
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(epsilon=1.0)
-        >>> honest = m.tally([True, False, True])
-        >>> m.merge([honest, honest]).n
-        6
-        >>> m.merge([honest, Tally(1, -honest.counters, m.fingerprint)])  # it would take the honest one's counts away
-        Traceback (most recent call last):
-        ldp_core.errors.ReportError: the tally's counts cannot be those of 1 reports of this mechanism: it is damaged \
-or forged, leave it out
+        >>> m.merge([m.tally([True, False, True]), m.tally([True])]).n
+        4
         """
         total = self.empty_tally()
         for tally in tallies:
