@@ -66,9 +66,9 @@ def check_fake(fake: int) -> int:
 
 
 class CountsOnes(ABC):
-    """A mechanism of which the number of ones in an honest report has a known distribution.
+    """A mechanism of which the number of ones in an honest report has a known distribution, or one of several.
 
-    It may be one of several, if before the noise some values have more ones than others.
+    (Several, if before the noise some values have more ones than others.)
     """
 
     @abstractmethod

@@ -57,13 +57,9 @@ class Tally(Declared):
         self._declare(n=int(self.n), counters=counters)
 
     def __add__(self, other: Tally) -> Tally:
-        """Add tallies.
+        """Add tallies; raise `MechanismMismatchError` for those of others, `ReportError` for a sum beyond 64 bits.
 
         A tally does not know what its counters count: add tallies from outside by `Mechanism.merge`, which checks each.
-
-        Raises:
-            MechanismMismatchError: they come from different mechanisms.
-            ReportError: a sum is beyond 64 bits.
         """
         if not isinstance(other, Tally):
             return NotImplemented
@@ -155,17 +151,14 @@ class Counts(Protocol):
     @property
     def n(self) -> int:
         """Number of reports."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Of the mechanism."""
-        ...
 
     @property
     def counters(self) -> npt.NDArray[np.int64]:
         """What it has counted."""
-        ...
 
 
 def check_same_mechanism(one: Counts, other: Counts) -> None:

@@ -310,14 +310,10 @@ class SharedAnswer(ABC):
 
 @dataclass(frozen=True)
 class SharedBits(SharedAnswer):
-    """Independent bits, of which a value has from ``fewest`` to ``most``.
+    """Independent bits, so many (``size``), of which a value has from ``fewest`` to ``most``.
 
-    Attributes:
-        size: number of bits.
-        one: Pr[a permanent bit is 1 | the value has it].
-        zero: Pr[... | it has not], below ``one``.
-        p2: Pr[a reported bit is 1 | the permanent one is].
-        q2: Pr[... | the permanent one is 0], below ``p2``.
+    ``one`` and ``zero`` < ``one`` are Pr[a permanent bit is 1], if the value has it and if not; ``p2`` and ``q2`` <
+    ``p2`` Pr[a reported bit is 1], if the permanent one is 1 and if it is 0.
     """
 
     size: int
@@ -440,11 +436,8 @@ class SharedBits(SharedAnswer):
 class SharedSymbol(SharedAnswer):
     """Two rounds of randomized response over ``size`` symbols.
 
-    Attributes:
-        p1: Pr[the permanent answer is the value].
-        q1: Pr[it is another given one].
-        p2: Pr[a report is the permanent answer].
-        q2: Pr[it is another given one].
+    The permanent answer is the value with probability p1, another given one with q1; a report is the answer with p2,
+    another given one with q2.
     """
 
     size: int

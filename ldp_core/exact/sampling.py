@@ -42,7 +42,6 @@ class Source(Protocol):
 
     def bytes(self, n: int) -> U8:
         """Return the next ``n`` bytes, in an array that is valid until the next call and may be written to."""
-        ...
 
 
 def bernoulli_bits(threshold: int, n_bytes: int, source: Source) -> U8:

@@ -40,19 +40,13 @@ class Inputs(ABC):
 
     @abstractmethod
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, unsigned integers.
-
-        Raises:
-            DomainError: values are refused.
-            DtypeError: the values are of another kind.
-        """
+        """Codes of ``values``, unsigned integers; raise `DomainError` or `DtypeError` for what is refused."""
 
     @abstractmethod
     def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         """Bool[n]: which values are not declared, nulls included: `encode` refuses them, or takes them for others.
 
-        Raises:
-            DtypeError: the values are of another kind.
+        Raise `DtypeError` for values of another kind.
         """
 
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
@@ -73,19 +67,15 @@ class Inputs(ABC):
     def ends(self) -> tuple[pa.Array, pa.Array]:
         """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.
 
-        Raises:
-            ParameterError: there is no order that is declared.
+        Raise `ParameterError` if there is no order that is declared.
         """
         raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
 
     def between(self, low: Any, high: Any) -> tuple[int, int]:
         """The codes of the values from ``low`` to ``high``: of the first one, and one beyond the last.
 
-        Args:
-            low, high: labels, which both belong to the range, or edges of cells; None: no end.
-
-        Raises:
-            ParameterError: no such values, or not in this order; see `ends`.
+        Both belong to the range if they are labels, or are edges of cells; None is no end. Raise `ParameterError` for
+        no such values, or not in this order; see `ends`.
         """
         raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
 

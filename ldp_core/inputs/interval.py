@@ -48,11 +48,7 @@ class Bounded(Inputs):
             object.__setattr__(self, "missing", float(self.missing))
 
     def parts(self, numbers: npt.NDArray[np.float64], column: str) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
-        """Some at a time, clipped where that was asked for, and with ``missing`` in the place of what is missing.
-
-        Raises:
-            DomainError: numbers are refused.
-        """
+        """Some at a time, clipped and filled in as was asked for; raise `DomainError` for what is refused."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK]
             if self._refused(part).any():

@@ -43,11 +43,7 @@ class ReportFormat(Declared, ABC):
 
     @abstractmethod
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """Inverse of `to_arrow`, in either layout.
-
-        Raises:
-            ReportError: nulls, another type or width, or what no report can be.
-        """
+        """Inverse of `to_arrow`, in either layout; raise `ReportError` for nulls and for what no report can be."""
 
     def compiled(self) -> dict[str, Any]:
         """The layout of a report in JSON, as in docs/wire.md; raise `ParameterError` if there is none."""

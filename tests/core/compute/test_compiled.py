@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import subprocess
 import sys
 import threading
 import types
@@ -166,14 +165,3 @@ def test_others_do_not_wait_for_a_thread_that_compiles(monkeypatch):
     first.join()
     assert ask(kernel)[0]
     assert not jit.asked
-
-
-def test_a_few_rows_do_not_import_numba():
-    """The first call of a process with 1000 rows costs what it cost."""
-    program = (
-        "import sys, numpy as np, ldp_core\n"
-        "for m in (ldp_core.UnaryEncoding(range(128), epsilon=1.0), ldp_core.LocalHashing(range(9), epsilon=1.0)):\n"
-        "    m.tally(m.perturb(np.zeros(1000, int)))\n"
-        "assert 'numba' not in sys.modules\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=600)
