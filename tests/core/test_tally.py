@@ -112,9 +112,6 @@ def test_sums_beyond_64_bits_are_refused():
         for add in (lambda tally=tally: tally + tally, lambda tally=tally: Tally.merge([tally] * 4)):
             with pytest.raises(ReportError, match="beyond 64 bits"):
                 add()
-
-
-def test_sums_at_the_edge_of_64_bits():
     one, other = (Tally(9, np.array(c), "a" * 16) for c in ([2**62, -(2**62), 5], [2**62 - 1, -(2**62), -7]))
     assert (one + other).counters.tolist() == [2**63 - 1, -(2**63), -2]
 
