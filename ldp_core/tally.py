@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -69,11 +67,6 @@ class Tally(Declared):
         if wrapped.min(initial=0) < 0 or self.n + other.n > MOST:
             raise ReportError("the sum of these tallies is beyond 64 bits: one of them is damaged or forged")
         return Tally(self.n + other.n, counters, self.fingerprint)
-
-    @staticmethod
-    def merge(tallies: Iterable[Tally]) -> Tally:
-        """The sum of at least one tally; of those from outside see `Mechanism.merge`."""
-        return reduce(Tally.__add__, tallies)
 
     def __eq__(self, other: object) -> bool:
         return (

@@ -62,42 +62,6 @@ class Cells(Declared, Bounded):
         self.check_policy("cells")
 
     @classmethod
-    def linear(
-        cls,
-        low: float,
-        high: float,
-        count: int,
-        *,
-        unmatched: Literal["error", "clip"] = "error",
-        missing: float | None = None,
-    ) -> Cells:
-        """So many cells of one length.
-
-        >>> Cells.linear(0, 100, 4).edges
-        (0.0, 25.0, 50.0, 75.0, 100.0)
-        """
-        return cls.declared(low=low, high=high, count=count, unmatched=unmatched, missing=missing)
-
-    @classmethod
-    def logarithmic(
-        cls,
-        low: float,
-        high: float,
-        count: int,
-        *,
-        unmatched: Literal["error", "clip"] = "error",
-        missing: float | None = None,
-    ) -> Cells:
-        """So many cells, each as many times as long as the one before; ``low`` is above 0.
-
-        Edges are rounded to 12 digits, so that they are the same on every machine.
-
-        >>> Cells.logarithmic(1, 1000, 3).edges
-        (1.0, 10.0, 100.0, 1000.0)
-        """
-        return cls.declared(low=low, high=high, count=count, scale="log", unmatched=unmatched, missing=missing)
-
-    @classmethod
     def declared(
         cls,
         edges: Sequence[float] | None = None,
@@ -109,11 +73,17 @@ class Cells(Declared, Bounded):
         unmatched: Literal["error", "clip"] = "error",
         missing: float | None = None,
     ) -> Cells:
-        """As in a table of TOML: either ``edges``, or ``low``, ``high``, ``count`` and perhaps ``scale``.
+        """As in a table of TOML: ``edges``, or ``count`` cells from ``low`` to ``high``.
+
+        They have one length, or with ``scale="log"`` each is as many times as long as the one before, and ``low`` above
+        0; those edges are rounded to 12 digits, so that they are the same on every machine.
 
         Raises:
             DomainError: see `Cells`; both, or neither; a logarithmic scale from 0 or below.
             ParameterError: a number of cells or a scale that does not exist.
+
+        >>> Cells.declared(low=1, high=1000, count=3, scale="log").edges
+        (1.0, 10.0, 100.0, 1000.0)
         """
         if edges is None and low is not None and high is not None and count is not None:
             ends = Interval(low, high)

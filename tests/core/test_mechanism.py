@@ -31,7 +31,6 @@ from ldp_core import (
     StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
-    Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
@@ -78,8 +77,6 @@ def test_mixing_mechanisms_is_an_error():
             m.empty_tally() + other.empty_tally()
         with pytest.raises(MechanismMismatchError):
             m.estimate(other.empty_tally())
-        with pytest.raises(MechanismMismatchError):
-            Tally.merge([m.empty_tally(), m.empty_tally(), other.empty_tally()])
 
 
 @each(
