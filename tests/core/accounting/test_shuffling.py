@@ -225,7 +225,7 @@ def test_no_pile_of_reports_reveals_more(name, n):
         assert max(curves_of(m, 1, at[1])) < worst[1] * (1 + 1e-6) + 1e-12
 
 
-@each(("d", "epsilon"), [(4, 1.0), (16, 1.0), (100, 4.0)])
+@each(("d", "epsilon"), [(4, 1.0), (100, 4.0)])
 def test_the_bound_is_near_the_truth(d, epsilon):
     """K-ary randomized response, all others with a third value: at least the exact loss, and at most 20 % more."""
     n, delta = 500, 1e-6

@@ -119,7 +119,7 @@ DOMAINS = (2, 3, 7, 16, 105, 200, 256, 257, 300, 5000, 65537)
 
 @each("d", DOMAINS)
 def test_uniform_below_is_uniform(d):
-    draws = uniform_below(d, 4_000_000, Keystream())
+    draws = uniform_below(d, 2_000_000, Keystream())
     assert draws.dtype == (np.uint8 if d <= 256 else np.uint32)
     check_uniform(np.bincount(draws, minlength=d))
     pairs = draws[::2].astype(np.int64) % 8 * 8 + draws[1::2] % 8  # neighbors are independent

@@ -42,7 +42,7 @@ def test_a_bucket_is_a_whole_number_and_so_are_the_answers():
 
 
 def test_intervals_of_whole_numbers_hold():
-    """Two populations, one with a third at one age; of 15 tallies each, about a population."""
+    """Two populations, one with a third at one age; of 10 tallies each, about a population."""
     m, rng = SquareWave(AGES, epsilon=1.0), np.random.default_rng(3)
     heap = np.full(73, 1.0)
     heap[22] = 36
@@ -50,7 +50,7 @@ def test_intervals_of_whole_numbers_hold():
         shares = weights / weights.sum()
         truth = 18 + int(np.argmax(np.cumsum(shares) >= 0.5))
         low_to_high, medians = [], []
-        for _ in range(15):
+        for _ in range(10):
             tally = m.simulate_values(np.arange(18, 91), rng.multinomial(20_000, shares), rng)
             one = RangeEstimate(30, 45).result(m, tally)
             low_to_high.append(one.low[0] <= 20_000 * shares[12:28].sum() <= one.high[0])
