@@ -13,16 +13,7 @@ class MissingExtraError(LdpError, ImportError):
 
 
 def need(module: str, extra: str) -> ModuleType:
-    """Import ``module``.
-
-    Raises:
-        MissingExtraError: it is not installed; says which extra brings it.
-
-    >>> need("no_such_client", "kafka")
-    Traceback (most recent call last):
-        ...
-    ldp_core.extras.MissingExtraError: no_such_client is not installed: pip install 'ldp-telemetry[kafka]'
-    """
+    """Import ``module``; raise `MissingExtraError`, which says which extra brings it, if it is not installed."""
     try:
         return importlib.import_module(module)
     except ImportError:

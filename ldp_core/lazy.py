@@ -15,14 +15,9 @@ from typing import Any
 
 
 def attach(module: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a module, from the imports in its stub.
+    """``__getattr__``, ``__dir__`` and ``__all__`` of a module, from the imports in the stub beside its file.
 
-    Args:
-        module: its name.
-        file: its path. The stub has the same path, with the suffix ``.pyi``.
-
-    Returns:
-        ``__all__`` is that of the stub; or if it has none, all names that it imports.
+    ``__all__`` is that of the stub; or if it has none, all names that it imports.
     """
     loader: Any = getattr(sys.modules[module], "__loader__", None)  # (it reads from a zip archive, too)
     stub = ast.parse(loader.get_data(f"{os.path.splitext(file)[0]}.pyi"))

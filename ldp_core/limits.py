@@ -63,14 +63,7 @@ class Limits(Declared):
 
     @classmethod
     def parsed(cls, text: str) -> Limits:
-        """Limits from words ``name=number``; what is not named is as ever.
-
-        Raises:
-            ParameterError: another word.
-
-        >>> Limits.parsed("rows=100 labels=2000000") == Limits(rows=100, labels=2_000_000)
-        True
-        """
+        """Limits from words ``name=number``; what is not named is as ever; raise `ParameterError` for another word."""
         names = {f.name for f in fields(cls)}
         given = {}
         for word in text.split():
@@ -91,17 +84,7 @@ _MOST_BITS = 256
 
 
 def read_json(text: str | bytes, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
-    """What a JSON text says.
-
-    Args:
-        text: from outside.
-        what: to call it in an error message.
-        error: to raise.
-        limits: for its size.
-
-    Raises:
-        error: it is too long, no JSON, or beyond the limits.
-    """
+    """What a JSON text from outside says; raise ``error``, about ``what``, if it is none or too large."""
     return _read(text, json.loads, what, "JSON", error, limits)
 
 
@@ -138,13 +121,9 @@ _LONG_KEY = re.compile(rf"(?:\.[\w \t-]*){{{DEPTH}}}")
 
 
 def check_nesting(data: Any, what: str, error: type[LdpError], limits: Limits | None = None) -> None:
-    """Raise unless tables and lists nest no deeper than `DEPTH`, names are text, and integers can be printed.
+    """Raise ``error`` unless tables and lists nest no deeper than `DEPTH`, names are text, and integers can be printed.
 
-    Args:
-        data: from JSON, from TOML, or of a caller's own.
-        what: to call it in an error message.
-        error: to raise.
-        limits: of the length of lists and texts in it; None for a caller's own.
+    ``limits`` are of lists and texts in ``data``; None for what is a caller's own.
     """
     values = [data]
     for _ in range(DEPTH + 1):
@@ -187,10 +166,7 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 def open_parquet(source: Any) -> Any:
     """A ``pyarrow.parquet.ParquetFile`` of at most 4,096 row groups, and 4,096 entries in its schema.
 
-    (Arrow and Polars walk a schema by recursion: one of 20,000 levels, in 200 kB, ends the process.)
-
-    Raises:
-        OSError, pyarrow.ArrowException: it is none, or has more.
+    Arrow and Polars walk a schema by recursion: one of 20,000 levels, in 200 kB, ends the process.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 (most processes that import the core read no such files)
 

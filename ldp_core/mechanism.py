@@ -48,11 +48,7 @@ class ExpectedError(NamedTuple):
 
     @property
     def margin(self) -> str:
-        """Half of a 95 % interval, in words.
-
-        >>> ExpectedError(104.0, "records", 0.00052).margin
-        '± 0.102 % of the records'
-        """
+        """Half of a 95 % interval, in words."""
         if math.isnan(self.error):
             return ""
         if math.isinf(self.error):
@@ -149,7 +145,7 @@ class Mechanism(Spending, Perturbing, Crafted):
         return (_restored_by_name, (kind.name, values)) if named else (of_class, (kind, values))
 
     def weights(self, reports: Any, value: Any = None, *, column: str = "reports") -> F64:
-        """One unbiased weight per report: its expectation is 1 if the record has the value, 0 if it has another one.
+        """One unbiased weight per report, float64[n]: of expectation 1 if the record has the value, else 0.
 
         The sum of the weights is the estimated count. Of numbers it is the report's value, in their own unit, whose
         expectation is the number. See `ldp_core.ratio` and `ldp_core.weighted_quantiles` for what else follows from
@@ -160,20 +156,15 @@ class Mechanism(Spending, Perturbing, Crafted):
             value: one of the domain's; of numbers None.
             column: what to call the reports in an error message.
 
-        Returns:
-            float64[n].
-
         Raises:
             MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
             ParameterError: the value is none of the domain's, or the mechanism's reports have no weights, as those of a
                 sketch, of which ``sketch.over([...])`` has some.
             ReportError: nulls, or not reports of this mechanism's shape.
 
-        >>> from ldp_core import OneBitMean, RandomizedResponse
+        >>> from ldp_core import RandomizedResponse
         >>> RandomizedResponse(["ios", "android"], epsilon=1.0).weights(["ios", "android"], "ios").round(3).tolist()
         [1.582, -0.582]
-        >>> OneBitMean((0, 60), epsilon=1.0).weights([True, False]).round(1).tolist()
-        [94.9, -34.9]
         """
         return self.weights_of_code(reports, self.code_of(value), column=column)
 

@@ -3,14 +3,13 @@
     @dataclass(frozen=True, init=False)
     class Example(Declared):
         domain: Domain = converted(Domain.of)
-        epsilon: float = parameter(check_epsilon)
         k: int = parameter(check_integer, low=1, high=lambda self: self.domain.size)
 
-        def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, k: int = 1) -> None:
-            self._declare(domain=domain, epsilon=epsilon, k=k)
+        def __init__(self, domain: Domain | Iterable[Label], *, k: int = 1) -> None:
+            self._declare(domain=domain, k=k)
 
-The constructor is written out, because its signature is what type checkers, editors and `help` show: it takes more than
-the fields keep (a list where there will be a `Domain`).
+The constructor is written out, because its signature is what type checkers, editors and `help` show. Each ``check_...``
+raises `ParameterError` for what it does not return.
 """
 
 from __future__ import annotations
@@ -111,11 +110,7 @@ def _number(name: str, value: Any, interval: str) -> float:
 
 
 def check_epsilon(name: str, value: float, below: tuple[str, float] | None = None) -> float:
-    """Return ``value`` as a float.
-
-    Raises:
-        ParameterError: unless it is a finite number > 0, and less than ``below``, another parameter and its value.
-    """
+    """Return ``value`` as a float, finite and above 0, and less than ``below``, another parameter and its value."""
     number = _number(name, value, "(0, inf)")
     if not (math.isfinite(number) and number > 0):
         raise ParameterError(f"{name} must be in (0, inf), got {number!r}")
@@ -125,11 +120,7 @@ def check_epsilon(name: str, value: float, below: tuple[str, float] | None = Non
 
 
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int.
-
-    Raises:
-        ParameterError: unless it is an integer in [low, high], where no ``high`` is no bound.
-    """
+    """Return ``value`` as an int in [low, high], where no ``high`` is no bound."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not whole or value < low or (high is not None and value > high):
         permitted = f", at least {low}" if high is None else f" in [{low}, {high}]"
@@ -138,22 +129,14 @@ def check_integer(name: str, value: int, low: int, high: int | None = None) -> i
 
 
 def check_flag(name: str, value: bool) -> bool:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is true or false; a text is neither.
-    """
+    """Return ``value``, true or false; a text is neither."""
     if not isinstance(value, (bool, np.bool_)):
         raise ParameterError(f"{name} must be true or false, got {shown(value)}")
     return bool(value)
 
 
 def check_open(name: str, value: float) -> float:
-    """Return ``value`` as a float.
-
-    Raises:
-        ParameterError: unless it is a number in (0, 1).
-    """
+    """Return ``value``, in (0, 1), as a float."""
     number = _number(name, value, "(0, 1)")
     if not 0 < number < 1:
         raise ParameterError(f"{name} must be in (0, 1), got {number!r}")
@@ -161,11 +144,7 @@ def check_open(name: str, value: float) -> float:
 
 
 def check_probability(name: str, value: float, least: float = 0) -> Fraction:
-    """Return ``value`` as an exact fraction.
-
-    Raises:
-        ParameterError: unless it is a number in [least, 1].
-    """
+    """Return ``value``, in [least, 1], as an exact fraction."""
     number = _number(name, value, f"[{least}, 1]")
     if not least <= number <= 1:
         raise ParameterError(f"{name} must be a probability in [{least}, 1], got {number!r}")
@@ -178,15 +157,7 @@ def check_share(name: str, value: float, least: float = 0) -> float:
 
 
 def check_choice(name: str, value: T, among: Iterable[T]) -> T:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is one of ``among``.
-
-    >>> check_choice("variant", "optimised", among=("optimized", "symmetric"))
-    Traceback (most recent call last):
-    ldp_core.errors.ParameterError: variant must be "optimized" or "symmetric", got 'optimised'
-    """
+    """Return ``value``, one of ``among``."""
     allowed = tuple(among)
     if isinstance(value, str) and value in allowed:
         return value

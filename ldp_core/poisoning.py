@@ -66,9 +66,9 @@ def check_fake(fake: int) -> int:
 
 
 class CountsOnes(ABC):
-    """A mechanism of which the number of ones in an honest report has a known distribution.
+    """A mechanism of which the number of ones in an honest report has a known distribution, or one of several.
 
-    It may be one of several, if before the noise some values have more ones than others.
+    (Several, if before the noise some values have more ones than others.)
     """
 
     @abstractmethod
@@ -110,11 +110,7 @@ _ROUNDED = 1 + 1e-6
 
 
 def chances_of_ones(d: int, set_bits: Iterable[int], p: float, q: float) -> F64:
-    """Float64[., d + 1]: of the number of ones of d bits, so many of which have probability p, the others q.
-
-    >>> chances_of_ones(2, [0, 1], 0.5, 0.25).round(6).tolist()
-    [[0.5625, 0.375, 0.0625], [0.375, 0.5, 0.125]]
-    """
+    """Float64[., d + 1]: of the number of ones of d bits, so many of which have probability p, the others q."""
 
     def chances(n: int, p: float) -> F64:
         p = min(p, 1 - 2.0**-53)  # of a p that is 1 as a float: a 0 is then taken for likelier than it is

@@ -20,40 +20,23 @@ Generator: TypeAlias = np.random.Generator
 
 
 def generator_of(seed: int | Generator | None) -> Generator:
-    """A generator as it is, or one from a seed, or from the operating system's randomness.
-
-    Raises:
-        ParameterError: a seed that is no integer, at least 0.
-    """
+    """A generator as it is, or one from a seed, or from the operating system's randomness."""
     if seed is None or isinstance(seed, Generator):
         return np.random.default_rng(seed)
     return np.random.default_rng(check_integer("seed", seed, low=0))
 
 
 def by_code(codes: Codes, people: I64, size: int) -> I64:
-    """int64[size]: how many people have each code, where codes may be named twice.
-
-    >>> by_code(np.array([2, 0, 2]), np.array([5, 1, 3]), 4).tolist()
-    [1, 0, 8, 0]
-    """
+    """int64[size]: how many people have each code, where codes may be named twice."""
     out = np.zeros(size, np.int64)
     np.add.at(out, codes.astype(np.int64), people)
     return out
 
 
 def multinomials(people: I64, weights: int | F64, generator: Generator) -> I64:
-    """Deal people out at random: multinomial numbers.
+    """int64[..., k]: people, int64[...], dealt out at random to k choices.
 
-    Args:
-        people: int64[...].
-        weights: float64[k] or float64[..., k], of k choices, not all 0; or k, of equally likely ones.
-        generator: numpy's.
-
-    Returns:
-        int64[..., k]: how many take each choice.
-
-    >>> multinomials(np.array([3, 10**9]), 5, np.random.default_rng(1)).sum(axis=-1).tolist()
-    [3, 1000000000]
+    ``weights`` are those of the choices, float64[k] or float64[..., k], not all 0; or k, of equally likely ones.
     """
     if isinstance(weights, int):
         return generator.multinomial(people, np.full(weights, 1 / weights))
@@ -65,14 +48,9 @@ def multinomials(people: I64, weights: int | F64, generator: Generator) -> I64:
 
 
 def scatter(people: I64, choices: int, cell: Callable[[I64, I64], Codes], out: I64, generator: Generator) -> None:
-    """Let each person take one of some equally likely choices, and count where that leads.
+    """Let each person take one of some equally likely choices, and count in ``out`` where that leads.
 
-    Args:
-        people: int64[r], of r kinds.
-        choices: how many there are.
-        cell: from kinds and choices, int64[m] each, to places in ``out``.
-        out: int64[cells], what is added to.
-        generator: numpy's.
+    People are of r kinds, int64[r]; ``cell`` is from kinds and choices, int64[m] each, to places in ``out``.
     """
     every = np.arange(choices)
     many = np.flatnonzero(people >= _FEW * choices)
@@ -106,9 +84,6 @@ def inner_products(counts: I64, generator: Generator, *, zero: bool = False) -> 
 
     Returns:
         int64[..., K, F]: how many people have each y and s + <v, y>.
-
-    >>> inner_products(np.array([[0, 0], [9, 0]]), np.random.default_rng(1), zero=True).tolist()  # v = 1: y is 0
-    [[9, 0], [0, 0]]
     """
     k, f = counts.shape[-2:]
     state = counts.reshape(-1, k, f)
@@ -136,23 +111,13 @@ def inner_products(counts: I64, generator: Generator, *, zero: bool = False) -> 
 
 
 def subset_sums(size: int, people: I64, generator: Generator) -> I64:
-    """Let each person draw a set of some of the values other than their own, all such sets being equally likely.
+    """int64[d]: how many sets hold each value, where each person draws a set of ``size`` values other than their own.
 
-    By halving the values: how many of j elements fall left is hypergeometric, and given that, the two parts are uniform
-    sets again, of which nothing counts but how many people have how many elements there. Those whose own value is in
-    the part have one element less to choose from: how many of them have how many elements is kept apart, and since
-    that does not depend on which value is theirs, a random draw without replacement says who goes left.
-
-    Args:
-        size: elements of a set, from 0 to d - 1.
-        people: int64[d], of each value.
-        generator: numpy's.
-
-    Returns:
-        int64[d]: how many sets hold each value.
-
-    >>> subset_sums(2, np.array([0, 5, 0]), np.random.default_rng(1)).tolist()  # there is one such set
-    [5, 0, 5]
+    All such sets are equally likely; ``people`` are int64[d], of each value. By halving the values: how many of j
+    elements fall left is hypergeometric, and given that, the two parts are uniform sets again, of which nothing counts
+    but how many people have how many elements there. Those whose own value is in the part have one element less to
+    choose from: how many of them have how many elements is kept apart, and since that does not depend on which value is
+    theirs, a random draw without replacement says who goes left.
     """
     lengths, starts = np.array([len(people)]), np.array([0])
     free = np.zeros((1, size + 1), np.int64)  # [part, j]: people who have j elements there and their value elsewhere
@@ -203,15 +168,9 @@ def _taken(people: I64, n: int, generator: Generator) -> I64:
 
 
 def _split(parts: I64, left: I64, right: I64, generator: Generator) -> tuple[I64, I64]:
-    """Of people with j elements among left + right places, how many have how many left, and right.
+    """int64[m, J] each: of people with j elements among left + right places, how many have how many left, and right.
 
-    Args:
-        parts: int64[m, J], of each part and j.
-        left, right: int64[m], of few different pairs.
-        generator: numpy's.
-
-    Returns:
-        int64[m, J] each.
+    ``parts`` are int64[m, J], of each part and j; ``left`` and ``right`` int64[m], of few different pairs.
     """
     one, other = np.zeros_like(parts), np.zeros_like(parts)
     for a, b in {*zip(left.tolist(), right.tolist(), strict=True)}:

@@ -28,14 +28,13 @@ class View:
     The ends of the interval are always the columns ``low`` and ``high``, and the number of reports is ``n``.
 
     Attributes:
-        estimate: the column with the estimate.
         labels: the columns that say what a row is about: none (a single number), a value, or the ends of a bucket.
         unit: of the estimate, as an axis says it: `RECORDS`, `SHARE`, or of a number in words.
         ranked: whether the largest estimate comes first.
         curve: whether the rows are points of one curve, in order, and the intervals its band.
         alone: whether intervals are of noise alone if nothing is said; of counts they are.
-        rate: if the labels are a pair of values, of two columns: the column with the rate of the second among those who
-            have the first. Its interval is ``rate_low`` to ``rate_high``.
+        rate: of a pair of labels, the column with the rate of the second among those who have the first; its interval
+            is ``rate_low`` to ``rate_high``.
     """
 
     estimate: str
@@ -78,9 +77,6 @@ def visible(text: str) -> str:
     """A text that moves no cursor, breaks no line and turns no writing around: control characters as in JSON.
 
     Names and labels may be a stranger's, and a terminal does what escape sequences in them say.
-
-    >>> visible(chr(27) + "[2Jios")[1:]
-    'u001b[2Jios'
     """
     return text if text.isprintable() else text.translate(_ESCAPES)
 
@@ -102,11 +98,7 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> li
 
 
 def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
-    """Sentences as lines of at most 80 characters; what goes on is indented.
-
-    >>> folded(["a" * 50 + " " + "b" * 50])[1]
-    '  bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb'
-    """
+    """Sentences as lines of at most 80 characters; what goes on is indented."""
     # (a number and its percent sign stay together)
     lines = (
         wrap(visible(one).replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
@@ -118,12 +110,7 @@ def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
 def html(
     rows: Sequence[Sequence[str]], *, title: str = "", numbers: Iterable[int] = (), notes: Iterable[str] = ()
 ) -> str:
-    """Rows of cells, the first of which are the heads, as an HTML table; everything in it escaped.
-
-    >>> html([("a", "n"), ("<b>", "1")], numbers=[1])
-    '<table><thead><tr><th>a</th><th style="text-align:right">n</th></tr></thead><tbody><tr><td>&lt;b&gt;</td>\
-<td style="text-align:right">1</td></tr></tbody></table>'
-    """
+    """Rows of cells, the first of which are the heads, as an HTML table; everything in it escaped."""
     right = set(numbers)
 
     def line(row: Sequence[str], tag: str) -> str:
@@ -141,11 +128,7 @@ def html(
 
 
 def preformatted(text: str) -> str:
-    """Aligned text as HTML.
-
-    >>> preformatted("a < b")
-    '<pre>a &lt; b</pre>'
-    """
+    """Aligned text as HTML."""
     return f"<pre>{escape(text)}</pre>"
 
 
@@ -223,11 +206,7 @@ _DIGITS = ("", *"0123456789-<")
 
 
 def about_whom(population: str | int | None) -> str:
-    """What is said beside intervals that are about more than these people.
-
-    >>> about_whom(40_000)
-    ', about a population of 40,000'
-    """
+    """What is said beside intervals that are about more than these people."""
     if population is None:
         return ""
     return ", about a population" + (f" of {population:,}" if isinstance(population, int) else "")

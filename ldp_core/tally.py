@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,13 +55,9 @@ class Tally(Declared):
         self._declare(n=int(self.n), counters=counters)
 
     def __add__(self, other: Tally) -> Tally:
-        """Add tallies.
+        """Add tallies; raise `MechanismMismatchError` for those of others, `ReportError` for a sum beyond 64 bits.
 
         A tally does not know what its counters count: add tallies from outside by `Mechanism.merge`, which checks each.
-
-        Raises:
-            MechanismMismatchError: they come from different mechanisms.
-            ReportError: a sum is beyond 64 bits.
         """
         if not isinstance(other, Tally):
             return NotImplemented
@@ -73,11 +67,6 @@ class Tally(Declared):
         if wrapped.min(initial=0) < 0 or self.n + other.n > MOST:
             raise ReportError("the sum of these tallies is beyond 64 bits: one of them is damaged or forged")
         return Tally(self.n + other.n, counters, self.fingerprint)
-
-    @staticmethod
-    def merge(tallies: Iterable[Tally]) -> Tally:
-        """The sum of at least one tally; of those from outside see `Mechanism.merge`."""
-        return reduce(Tally.__add__, tallies)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -155,17 +144,14 @@ class Counts(Protocol):
     @property
     def n(self) -> int:
         """Number of reports."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """Of the mechanism."""
-        ...
 
     @property
     def counters(self) -> npt.NDArray[np.int64]:
         """What it has counted."""
-        ...
 
 
 def check_same_mechanism(one: Counts, other: Counts) -> None:

@@ -45,11 +45,7 @@ class Window:
 
     @classmethod
     def of(cls, window: float | str | timedelta) -> Window:
-        """Windows of a length in seconds, as text, or as a timedelta.
-
-        Raises:
-            ParameterError: it is no length, or not longer than 0.
-        """
+        """Windows of a length in seconds, as text, or as a timedelta; raise `ParameterError` for what is none."""
         text, plus, later = window.partition("+") if isinstance(window, str) else (window, "", "")
         offset = micros_of(later, "what comes after + in window") if plus else 0
         parts = _parts(text) if isinstance(text, str) else []
@@ -65,14 +61,7 @@ class Window:
 
 
 def seconds(length: Any, name: str = "window") -> float:
-    """A length of time in seconds, at least 0: a number of them, text like ``"30d"``, a timedelta, or Beam's Duration.
-
-    Raises:
-        ParameterError: anything else.
-
-    >>> seconds("1.5h")
-    5400.0
-    """
+    """A length in seconds, at least 0: a number of them, text, a timedelta, or Beam's Duration; or `ParameterError`."""
     if isinstance(length, str):
         parts = _parts(length)
         if not parts or any(unit in _MONTHS for _, unit in parts):

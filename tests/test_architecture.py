@@ -54,10 +54,15 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def imports(path: Path, modules: set[str]) -> list[tuple[str, int]]:
     """(module, line) of each import of ours in a file, those for type checkers and inside functions included."""
     found = []
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found += [(name.name, node.lineno) for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -166,8 +171,7 @@ def test_the_core_knows_no_engine():
         for module, path in FILES.items():
             if module.split(".")[0] != package:
                 continue
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            top = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
+            top = [node for node in parsed(path).body if isinstance(node, (ast.Import, ast.ImportFrom))]
             names = {name.name.split(".")[0] for node in top if isinstance(node, ast.Import) for name in node.names}
             names |= {(node.module or "").split(".")[0] for node in top if isinstance(node, ast.ImportFrom)}
             assert not names & engines, f"{path.relative_to(ROOT)} imports {names & engines}"

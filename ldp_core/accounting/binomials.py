@@ -23,17 +23,7 @@ _SMALL = 16
 
 
 def pmf(k: F64, n: F64, p: float, q: float) -> F64:
-    """Pr[Bin(n, p) = k], elementwise.
-
-    Args:
-        k: whole numbers, float64, of any shape; outside [0, n] the probability is 0.
-        n: whole numbers >= 0, of a shape that goes with ``k``.
-        p: in (0, 1).
-        q: 1 - p, for where that would be rounded.
-
-    >>> round(float(pmf(np.array(1.0), np.array(2.0), 0.5, 0.5)), 12)
-    0.5
-    """
+    """Pr[Bin(n, p) = k], elementwise, of whole numbers as float64; ``q`` is 1 - p, for where that would be rounded."""
     k, n = np.asarray(k, float), np.asarray(n, float)
     inside = (k > 0) & (k < n)
     if inside.all():
@@ -60,9 +50,6 @@ def spread(n: float, p: float, q: float, rest: float) -> tuple[int, int]:
     """Whole numbers between which Bin(n, p) lies, but for a probability of at most ``rest``.
 
     Bernstein's inequality on either side: Pr[|X - n p| >= t] <= 2 exp(-t^2 / (2 n p q + 2 t / 3)).
-
-    >>> spread(100, 0.5, 0.5, 1e-6)
-    (17, 83)
     """
     log = math.log(2 / rest)
     t = log / 3 + math.sqrt((log / 3) ** 2 + 2 * n * p * q * log)
@@ -70,11 +57,7 @@ def spread(n: float, p: float, q: float, rest: float) -> tuple[int, int]:
 
 
 def divergence(a: F64, r: F64) -> F64:
-    """KL(a || r) of two coins, in nats: a ln(a / r) + (1 - a) ln((1 - a) / (1 - r)), elementwise.
-
-    >>> divergence(np.array([0.5, 1.0]), np.array([0.5, 0.25])).round(6).tolist()
-    [0.0, 1.386294]
-    """
+    """KL(a || r) of two coins, in nats: a ln(a / r) + (1 - a) ln((1 - a) / (1 - r)), elementwise."""
     with np.errstate(divide="ignore", invalid="ignore"):  # (0 ln 0 is 0)
         one = np.where(a > 0, a * np.log(a / r), 0.0)
         zero = np.where(a < 1, (1 - a) * (np.log1p(-a) - np.log1p(-r)), 0.0)
@@ -104,11 +87,7 @@ _NEAR, _TERMS = 0.05, 15  # what is left out is below 0.05^16 / 17 of the rest
 
 
 def deviance(x: F64, mean: F64) -> F64:
-    """``x ln(x / mean) + mean - x``, for x > 0, elementwise: n times the divergence of two coins has two of these.
-
-    >>> deviance(np.array([2.0]), np.array([1.0])).round(6).tolist()
-    [0.386294]
-    """
+    """``x ln(x / mean) + mean - x``, for x > 0, elementwise: n times the divergence of two coins has two of these."""
     difference = x - mean
     v = difference / (x + mean)
     square = v * v

@@ -11,7 +11,7 @@ from fractions import Fraction
 from ldp_core.accounting.shuffling import amplified, closed_form
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import exp_above, float_above, log_above
-from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_open, check_probability
+from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_open, check_probability, shown
 
 _EXACT = 100.0
 """Up to this epsilon exp is computed; beyond it nothing is gained."""
@@ -22,9 +22,8 @@ def shuffled_epsilon(epsilon: float, n: int, delta: float, *, method: str = "num
 
     It holds if each of n people sends one report, and what is seen are the reports without identities, order and
     arrival times, or what is computed from those, such as a histogram. Then what is seen is (the result,
-    ``delta``)-differentially private: two data sets that differ in one person's value are hard to tell apart.
-
-    `Mechanism.shuffled` knows more of a mechanism than its epsilon, and is often several times better.
+    ``delta``)-differentially private. `Mechanism.shuffled` knows more of a mechanism than its epsilon, and is often
+    several times better.
 
     Args:
         epsilon: of one report (of one record, over all its columns).
@@ -53,18 +52,11 @@ def sampled_epsilon(epsilon: float, share: float) -> float:
     B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", NeurIPS 2018, Theorems 8 and 9. **Nobody
     who sees the reports may know who is in the sample**, and a missing report tells it. So it holds where
 
-    * people outside the sample also send a report, of a value that does not depend on them; or
-    * m of n people are drawn (share = m / n), m is fixed, and reports come without identities.
+    * people outside the sample also send a report, of a value that does not depend on them; or * m of n people are
+    drawn (share = m / n), m is fixed, and reports come without identities.
 
     It does not hold where ids show who has answered, nor for `PrivacyPlan.sampled`, whose nulls show which column was
-    drawn. A delta becomes share times delta.
-
-    Args:
-        epsilon: of what is done with the sample.
-        share: in [0, 1].
-
-    Returns:
-        An upper bound, rounded up; ``epsilon`` itself above 100.
+    drawn. A delta becomes share times delta. It is rounded up, and ``epsilon`` itself above 100.
 
     Raises:
         ParameterError: an argument outside its interval.
@@ -86,14 +78,15 @@ def parallel_epsilon(epsilons: Iterable[float]) -> float:
     from the value reveals it. A person with records in several groups spends the sum of their epsilons.
 
     Raises:
-        ParameterError: no groups, or an epsilon outside (0, inf).
+        ParameterError: no list of epsilons, an empty one, or an epsilon outside (0, inf).
 
     >>> parallel_epsilon([0.5, 1.0, 0.25])
     1.0
     """
-    checked = [check_epsilon("epsilon", epsilon) for epsilon in epsilons]
+    listed = epsilons if isinstance(epsilons, Iterable) and not isinstance(epsilons, (str, bytes)) else ()
+    checked = [check_epsilon("epsilon", epsilon) for epsilon in listed]
     if not checked:
-        raise ParameterError("epsilons must be at least one, got none")
+        raise ParameterError(f"epsilons must be a list of at least one, got {shown(epsilons)}")
     return max(checked)
 
 
@@ -101,13 +94,7 @@ def total_epsilon(epsilon: float, *, reports: int, windows: int = 1) -> float:
     """What a person spends with so many reports in each of so many windows: windows * reports * epsilon.
 
     Sequential composition, for reports whose noise is drawn anew for each (C. Dwork, A. Roth, "The Algorithmic
-    Foundations of Differential Privacy", 2014, Theorem 3.16). Reports that share a permanent answer are not such
-    reports.
-
-    Args:
-        epsilon: of one report.
-        reports: of a person in a window, at most.
-        windows: how many.
+    Foundations of Differential Privacy", 2014, Theorem 3.16), and not for reports that share a permanent answer.
 
     Raises:
         ParameterError: an argument outside its interval.
@@ -120,19 +107,15 @@ def total_epsilon(epsilon: float, *, reports: int, windows: int = 1) -> float:
 
 
 def best_guess(epsilon: float, *, values: int = 2, delta: float = 0.0) -> float:
-    """The most often that anybody can be right who guesses which of some equally likely values a person has.
+    """The most often that anybody can be right who guesses which of d equally likely ``values`` a person has.
 
-    (e^epsilon + (d - 1) delta) / (e^epsilon + d - 1) for d values. Proof: let S_v be the outcomes after which v is
-    guessed, and s_v = Pr[S_v | v]. For each w, 1 = sum over v of Pr[S_v | w] >= s_w + e^-epsilon (sum over v != w of
-    (s_v - delta)). Add this up over w. Without a delta, k-ary randomized response attains it.
+    (e^epsilon + (d - 1) delta) / (e^epsilon + d - 1), rounded up; 1 for an epsilon above 100. Proof: let S_v be the
+    outcomes after which v is guessed, and s_v = Pr[S_v | v]. For each w, 1 = sum over v of Pr[S_v | w] >= s_w +
+    e^-epsilon (sum over v != w of (s_v - delta)). Add this up over w. Without a delta, k-ary randomized response
+    attains it.
 
-    Args:
-        epsilon: of one report, or of all reports of the person.
-        values: d, >= 2.
-        delta: in [0, 1]; 0 for reports as they are, more for shuffled ones.
-
-    Returns:
-        A probability, rounded up; 1 for an epsilon above 100.
+    Epsilon is of one report, or of all reports of the person; ``delta``, in [0, 1], is 0 for reports as they are, and
+    more for shuffled ones.
 
     Raises:
         ParameterError: an argument outside its interval.

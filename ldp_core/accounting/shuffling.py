@@ -115,17 +115,8 @@ _NOTHING = 1e-14  # as much as rounding leaves; what is left out of N makes a bo
 def amplified(epsilon: float, n: int, delta: float, levels: Iterable[Levels] = ()) -> float:
     """The least epsilon on a grid that is proved for n shuffled reports and this delta; at most ``epsilon``.
 
-    Args:
-        epsilon: of one report.
-        n: number of reports, >= 1.
-        delta: in (0, 1).
-        levels: of a mechanism of two levels that are exactly exp(epsilon) apart, those of all pairs of values. None:
-            any mechanism.
-
-    >>> round(amplified(1.0, 100_000, 1e-6), 4)
-    0.0153
-    >>> amplified(1.0, 1, 1e-6), amplified(60.0, 100_000, 1e-6)
-    (1.0, 60.0)
+    ``levels`` are those of all pairs of values, of a mechanism of two levels that are exactly exp(epsilon) apart. None:
+    any mechanism.
     """
     if epsilon >= NONE or delta < FINEST:
         return epsilon
@@ -141,11 +132,7 @@ def amplified(epsilon: float, n: int, delta: float, levels: Iterable[Levels] = (
 
 
 def amplified_sums(p: float, q: float, n: int, delta: float, known: float) -> float:
-    """The least epsilon on the grid that is proved for sums of bits, see `ldp_core.accounting.sums`; or ``known``.
-
-    >>> round(amplified_sums(0.75, 0.25, 1000, 1e-6, 2.2), 3)
-    0.21
-    """
+    """The least epsilon on the grid that is proved for sums of bits, see `ldp_core.accounting.sums`; or ``known``."""
     if known >= NONE or delta < 1e-100:
         return known
     found = 0.0
@@ -159,11 +146,8 @@ def amplified_sums(p: float, q: float, n: int, delta: float, known: float) -> fl
 def closed_form(epsilon: float, n: int, delta: float) -> float:
     """Theorem 3.1 of "Hiding Among the Clones", for ``epsilon`` up to ln(n / (16 ln(4 / delta))); else ``epsilon``.
 
-    ln(1 + (e - 1) / (e + 1) (8 sqrt(e ln(4 / delta) / n) + 8 e / n)), e = exp(epsilon). (The theorem's own condition
-    is a little weaker, with 2 in place of the 4; this is that of the authors' program.)
-
-    >>> round(closed_form(1.0, 100_000, 1e-6), 4)
-    0.0726
+    ln(1 + (e - 1) / (e + 1) (8 sqrt(e ln(4 / delta) / n) + 8 e / n)), e = exp(epsilon). (The theorem's own condition is
+    a little weaker, with 2 in place of the 4; this is that of the authors' program.)
     """
     log = math.log(4 / delta)
     n = min(n, MOST)

@@ -71,11 +71,7 @@ def is_of_pandas(values: Any) -> bool:
 
 
 def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
-    """``values`` as one Arrow array of Booleans, integers, text or numbers, as ``kind`` says; or a dictionary of them.
-
-    Raises:
-        DtypeError: they are of another kind, or no column at all.
-    """
+    """``values`` as one Arrow array of what ``kind`` says, or a dictionary of it; else raise `DtypeError`."""
     given, values = values, column_of(values)
     values = plain(values) if isinstance(values, pa.Array) else _from_python(values, kind, column)
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
@@ -91,11 +87,7 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
 
 
 def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
-    """``values`` as float64[n], nulls as nan.
-
-    Raises:
-        DtypeError: they are no numbers, or no column at all.
-    """
+    """``values`` as float64[n], nulls as nan; raise `DtypeError` if they are no numbers."""
     numbers = as_arrow(values, "float", column=column)
     if pa.types.is_dictionary(numbers.type):
         numbers = numbers.dictionary_decode()
@@ -217,11 +209,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
 
 
 def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> npt.NDArray[Any]:
-    """Indices into a dictionary of ``entries`` entries, nulls as ``entries``.
-
-    Raises:
-        DomainError: indices are out of bounds.
-    """
+    """Indices into a dictionary, nulls as ``entries``; raise `DomainError` if some are out of its bounds."""
     indices, nulls = array.indices, array.indices.null_count
     if nulls:
         indices = pc.fill_null(indices.cast(pa.int64()), entries)

@@ -23,11 +23,7 @@ WORDS: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.u
 
 
 def select(condition: npt.NDArray[Any], yes: Codes, no: Codes) -> Codes:
-    """``yes`` where ``condition`` is 1, ``no`` where it is 0, as ``yes``'s dtype; three times as fast as ``np.where``.
-
-    >>> select(np.array([1, 0], np.uint8), np.array([7, 7], np.uint8), np.array([3, 3], np.uint8)).tolist()
-    [7, 3]
-    """
+    """``yes`` where ``condition`` is 1, ``no`` where it is 0, three times as fast as ``np.where``."""
     other = no.astype(yes.dtype, copy=False)
     chosen: Codes = yes ^ other
     chosen &= np.negative(condition.astype(chosen.dtype, copy=False))  # all ones, or none: no branch

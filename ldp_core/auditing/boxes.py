@@ -31,14 +31,9 @@ BlackBox: TypeAlias = Callable[..., Any]
 class Box:
     """A black box, and what is known of it from outside.
 
-    Attributes:
-        name: what tables call it.
-        perturb: the black box.
-        inputs: to tell apart: each a tuple of values, one for each argument of ``perturb``.
-        claimed: epsilon.
-        exact: epsilon, where it is known.
-        reading: what the claimed mechanism itself reads in reports, besides the reports themselves.
-        values: all values of the declared domain, if there is one and nobody chose inputs.
+    ``inputs`` are tuples of values, one for each argument of ``perturb``; ``exact`` is epsilon, where it is known;
+    ``reading`` what the claimed mechanism itself reads in reports; ``values`` all those of the declared domain, if
+    there is one and nobody chose inputs.
     """
 
     name: str

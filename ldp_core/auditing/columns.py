@@ -27,12 +27,7 @@ NULL = np.iinfo(np.int64).min + 1
 def columns(reports: Any) -> list[Part]:
     """Each report of a tuple of them, or the one there is, as columns of n numbers.
 
-    Args:
-        reports: of one kind, n of them, or a tuple of such: an Arrow array (or what Arrow reads), a numpy array, or a
-            list of numbers, texts or lists of numbers.
-
-    Raises:
-        ReportError: of another type.
+    Of Arrow (or what it reads), numpy, or a list of numbers, texts or lists; raise `ReportError` for another type.
     """
     return [_with_bits(_places(part)) for part in (reports if isinstance(reports, tuple) else (reports,))]
 

@@ -1,9 +1,8 @@
 """For each pair of inputs the event that tells them apart best, chosen on one half of the trials.
 
 The half is parted again: on its first part reports are ordered by their estimated likelihood ratio, on the second part
-it is seen where to cut the order, and which summary is the best. So an order that was only noise is not chosen. What is
-chosen is a fixed set by the time that the other half of the trials is drawn: its bounds hold as if there had been no
-choice.
+it is seen where to cut the order, and which summary is the best. What is chosen is a fixed set by the time that the
+other half of the trials is drawn: its bounds hold as if there had been no choice.
 """
 
 from __future__ import annotations
@@ -25,12 +24,9 @@ Counts: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Event:
-    """A set of reports, and the inputs that it tells apart.
+    """A set of reports: those with some keys of a summary, ``chosen``, bool[size].
 
-    Attributes:
-        pair: positions of the inputs: the event is more likely under the first.
-        summary: what is looked at.
-        chosen: bool[size]: which keys of the summary are in the event.
+    It is more likely under the first one of the inputs in ``pair``, which are positions.
     """
 
     pair: tuple[int, int]
@@ -48,14 +44,9 @@ class Event:
 def choose(
     first: Sequence[Rows], second: Sequence[Rows], names: Sequence[str], *, trials: int, alpha: float
 ) -> list[Event]:
-    """The best event for each ordered pair of inputs.
+    """The best event for each ordered pair of inputs, to be bounded on so many ``trials`` of each with ``alpha`` each.
 
-    Args:
-        first: of each input, the reports by which others are ordered.
-        second: of each input, the reports on which the orders are compared.
-        names: of the columns.
-        trials: of each input, on which the events will be bounded.
-        alpha: of each bound.
+    Of each input the ``first`` reports order others, and on the ``second`` the orders are compared.
     """
     part_of = [k for k, part in enumerate(first[0].parts) for _ in part]
     found = places(first, names)

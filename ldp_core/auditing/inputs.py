@@ -22,13 +22,9 @@ def inputs_of(m: Mechanism) -> list[Any]:
     """A few values; where the inputs permit it, one that is outside of the domain or interval, and a null.
 
     Of a domain the first, the second, one in the middle and the last: neighbors and strangers for mechanisms that work
-    in blocks. Of an interval its ends, which are the worst pair of every mechanism for numbers, and its middle. Of an
-    open domain some; of RAPPOR those whose filters differ in the most bits. Of sets the empty one, and some that have
-    few items in common or none, which are the worst pair.
-
-    >>> from ldp_core import Domain, UnaryEncoding
-    >>> inputs_of(UnaryEncoding(Domain(range(10), unmatched="other"), epsilon=1.0))
-    [0, 1, 5, 9, -1, None]
+    in blocks. Of an interval its ends, the worst pair of every mechanism for numbers, and its middle. Of an open domain
+    some; of RAPPOR those whose filters differ in the most bits. Of sets the empty one, and some that have few items in
+    common or none, which are the worst pair.
     """
     inputs = m.inputs
     if isinstance(inputs, Domain):

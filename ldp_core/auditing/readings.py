@@ -29,12 +29,7 @@ Reading: TypeAlias = Callable[[Any], list[Part]]
 
 
 def reading(mechanisms: Sequence[Mechanism], inputs: Sequence[tuple[Any, ...]]) -> Reading:
-    """For each report, of these mechanisms in order: whether it speaks for each of the inputs.
-
-    Args:
-        mechanisms: one for each position of an input.
-        inputs: tuples of values.
-    """
+    """For each report of mechanisms, one for each position of an input: whether it speaks for each of the inputs."""
     codes = []
     for position, m in enumerate(mechanisms):
         distinct = list(dict.fromkeys(row[position] for row in inputs))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ldp_core.auditing.binomial import epsilon_bound
 from ldp_core.auditing.boxes import BlackBox, Box, box_of
 from ldp_core.auditing.columns import Part, columns
-from ldp_core.auditing.events import Event, choose
+from ldp_core.auditing.events import choose
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.structure import find
 from ldp_core.auditing.summaries import Rows
@@ -77,19 +77,13 @@ def audit(
         name: what to call it.
         progress: called with a line for each batch.
 
-    Returns:
-        An `Audit`.
-
     Raises:
         ParameterError: arguments that do not exist or go together.
         ReportError: the black box returns another number of reports, or reports that are no numbers or texts.
-        LdpError: whatever the black box raises.
 
-    Somebody's function, which claims ln 3 for two coins that are not fair:
-
-    >>> import math, numpy as np
+    >>> import math
     >>> from ldp_core import RandomizedResponse, audit
-    >>> coins = RandomizedResponse.from_coins(truth=0.5, yes=0.2)
+    >>> coins = RandomizedResponse.from_coins(truth=0.5, yes=0.2)  # claims ln 3, as two fair coins would have it
     >>> found = audit(math.log(3), coins.perturb, inputs=[False, True], trials=20_000, name="two coins")
     >>> found.verdict, found.lower_bound > 1.5
     ('broken', True)
@@ -104,7 +98,7 @@ def audit(
     alpha = false_alarm / (2 * n_inputs * (n_inputs - 1))
 
     draw = _Drawing(box, progress, trials)
-    found = partial(_found, box, false_alarm, trials, find(box, trials))
+    structure = find(box, trials)
     quarter = min(trials // 4, draw.most)
     counted = trials - 2 * quarter
     first, second = draw.all(quarter), draw.all(quarter)
@@ -116,26 +110,19 @@ def audit(
         for k, event in enumerate(events):
             hits[k] += [event.hits(rows[at]) for at in event.pair]
     bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
-    best = int(np.argmax(bounds)) if bounds else 0
-    if not bounds or bounds[best] <= 0:
-        return found(0.0, None)
-    return found(bounds[best], events[best])
-
-
-def _found(
-    box: Box, false_alarm: float, trials: int, structure: tuple[str, ...], bound: float, event: Event | None
-) -> Audit:
+    best = int(np.argmax([0.0, *bounds]))
+    best_event = events[best - 1] if best else None
     inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
     return Audit(
         name=box.name,
         claimed=box.claimed,
         exact=box.exact,
-        lower_bound=bound,
+        lower_bound=bounds[best - 1] if best else 0.0,
         false_alarm=false_alarm,
         trials=trials,
         inputs=inputs,
-        pair=None if event is None else (inputs[event.pair[0]], inputs[event.pair[1]]),
-        event="" if event is None else str(event),
+        pair=None if best_event is None else (inputs[best_event.pair[0]], inputs[best_event.pair[1]]),
+        event="" if best_event is None else str(best_event),
         structure=structure,
     )
 
@@ -213,17 +200,10 @@ def run_audit(
 ) -> list[Audit]:
     """Audit each column of a plan and its whole record: the lines of the table that `ldp audit` prints.
 
-    Args:
-        plan: without one, an example of each mechanism is audited.
-        columns: only these columns of the plan, and not the whole record.
-        trials: of each input.
-        false_alarm: the probability that any line is wrong, all together.
-        keyed: under keyed noise, with new secrets and ids.
-        rounds: of a memoized mechanism, also this many reports of one unchanged value. If it is 0 or 1, it is not done.
-        progress: called with a line for each batch.
-
-    Raises:
-        LdpError: there is no such column, or it cannot be audited.
+    Without a plan an example of each mechanism is audited; with ``columns`` only these, and not the whole record.
+    ``rounds`` are of memoized mechanisms: also this many reports of one unchanged value, unless it is 0 or 1. That any
+    line is wrong has the probability ``false_alarm``; for the others see `audit`. Raise `LdpError` if there is no such
+    column, or it cannot be audited.
     """
     check_open("false_alarm", false_alarm)
     audits: list[Callable[..., Audit]] = []

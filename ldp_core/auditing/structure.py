@@ -37,12 +37,7 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of a black box, each made when it is asked for.
-
-    Attributes:
-        box: it.
-        trials: of each input, which the audit may take.
-    """
+    """Runs of a black box, each made when it is asked for, of so many trials of each input as the audit may take."""
 
     box: Box
     trials: int

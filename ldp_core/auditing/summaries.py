@@ -60,14 +60,7 @@ class Rows:
 
 @dataclass(frozen=True, eq=False)
 class Summary:
-    """Reports to keys.
-
-    Attributes:
-        name: what is looked at, in words.
-        size: keys are below it.
-        keys: of reports, one each.
-        whole: whether no two reports share a key, but for those that are rare.
-    """
+    """Reports to ``keys`` below ``size``; ``whole``: no two reports share a key, but for those that are rare."""
 
     name: str
     size: int
@@ -82,10 +75,8 @@ class Summary:
 class Place(Summary):
     """One column of the reports, as few levels.
 
-    Attributes:
-        column: its position.
-        kind: ``"levels"``: each of few distinct numbers has a key, and all others together; ``"ranges"`` of about
-            equally likely numbers; a ``"bit"`` of an integer.
+    ``kind`` is ``"levels"``: each of few distinct numbers has a key, and all others together; ``"ranges"`` of about
+    equally likely numbers; a ``"bit"`` of an integer.
     """
 
     column: int = 0
@@ -226,13 +217,7 @@ def _ones(name: str, among: Sequence[Place]) -> Summary:
 
 
 def shared(samples: Sequence[Rows], found: Sequence[Place], part_of: Sequence[int]) -> list[Summary]:
-    """Summaries that serve all pairs of inputs.
-
-    Args:
-        samples: of each input, reports of the first part of the trials.
-        found: `places`.
-        part_of: of each column.
-    """
+    """Summaries that serve all pairs of inputs, of reports of the first part of the trials; ``part_of`` each column."""
     made: list[Summary] = list(found)
     few = all(place.kind == "levels" for place in found) and math.prod(place.size for place in found) <= MOST_KEYS
     if found and few:

@@ -1,14 +1,11 @@
-"""Drawings of estimates: rows of numbers in, Altair charts out.
-
-The numbers of a chart are those of the estimate, as they are. A `View` says which columns an answer of one kind has.
-"""
+"""Drawings of estimates: rows of numbers in, Altair charts out. The numbers of a chart are those of the estimate."""
 
 from __future__ import annotations
 
 import datetime as dt
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
@@ -20,6 +17,24 @@ _OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
 Row: TypeAlias = Mapping[str, Any]
 """One row of an estimate: the names that charts use to values."""
 
+
+class _Said(NamedTuple):
+    """What is said around a picture: its title, and the name of the column, for its axis."""
+
+    name: str
+    title: str
+    n: int | None = None
+    confidence: float | None = None
+    population: str | int | None = None
+
+    def above(self, *notes: str) -> Any:
+        """The title, with what the numbers are about and notes below it."""
+        parts = [] if self.n is None else [f"{self.n:,} reports"]
+        if self.confidence is not None:
+            parts.append(f"{100 * self.confidence:g} % intervals{about_whom(self.population)}")
+        return heading(self.title, [", ".join(parts), *notes])
+
+
 WIDTH = 420
 HALF_WIDTH = 200
 """Of pictures side by side."""
@@ -29,11 +44,7 @@ _NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a fo
 
 
 def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
-    """The fields that an estimate's record has, under the names that charts use.
-
-    >>> row_of({"value": "ios", "count": 2.0, "os": "x"}, View("count", ("value",)))
-    {'value': 'ios', 'count': 2.0}
-    """
+    """The fields that an estimate's record has, under the names that charts use."""
     labels = view.labels
     if view.rate:
         record, labels = {**record, "value": ", ".join(text_of(record[label]) for label in labels)}, ("value",)
@@ -60,30 +71,21 @@ def draw(
 ) -> Chart:
     """Rows of an answer as its view says: bars of values, areas of buckets, points of single numbers.
 
-    Args:
-        records: rows of one answer, with the columns of the view.
-        view: which columns to draw.
-        n, confidence, truth, shares, top, title, theme: see `Result.plot`.
-        population: whom the intervals are about, to be said beside them.
-        least: an estimate to mark: what is below it is taken for noise.
-        name: of the column, for its axis; by default the title.
-        width: in pixels.
-
-    Raises:
-        ParameterError: an option that rows of this kind do not have.
+    ``least`` is an estimate to mark: what is below it is taken for noise. ``name`` is the column's, for its axis. For
+    the others see `Result.plot`; raise `ParameterError` for an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
-    about: dict[str, Any] = {"confidence": confidence, "name": name or title, "title": title, "population": population}
+    said = _Said(name or title, title, n, confidence, population)
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     if truth is not None and (view.curve or (len(view.labels) == 2 and not view.rate)):
         what = "a curve" if view.curve else "buckets"
         raise ParameterError(f"truth= is for values and for single numbers: a picture of {what} has none")
     if view.curve:
-        return themed(_curve(rows, n=n, width=width, **about), theme)
+        return themed(_curve(rows, said, width), theme)
     if len(view.labels) == 1 and not (view.counts or view.shares):  # numbers, of which bars from 0 would say nothing
         of_label = [{"group": text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
-        return themed(draw_means(of_label, truth=truth, unit=view.unit, n=n, **about), theme)
+        return themed(draw_means(of_label, truth=truth, unit=view.unit, **said._asdict()), theme)
     if len(view.labels) == 1 or view.rate:
         if truth is not None and not isinstance(truth, Mapping):
             raise ParameterError("truth= of several values is a mapping from value to true number")
@@ -91,33 +93,27 @@ def draw(
             raise ParameterError("shares need the number of reports, and it is not known, or 0")
         unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
         if view.rate:
-            return themed(
-                _heat_map(records, [_entry(row, scale, _known(truth)) for row in rows], view, n=n, **about), theme
-            )
+            return themed(_heat_map(records, [_entry(row, scale, _known(truth)) for row in rows], view, said), theme)
         bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
         bars |= {"unit": unit, "scale": scale}
-        return themed(_bars(rows, n=n, width=width, **bars, **about), theme)
+        return themed(_bars(rows, said, width=width, **bars), theme)
     if view.labels:
-        return themed(_areas(rows, n=n, width=width, **about), theme)
-    points = draw_means([{"group": "", "n": n, **row} for row in rows], truth=truth, unit=view.unit, **about)
-    return themed(points, theme)
+        return themed(_areas(rows, said, width), theme)
+    rows = [{"group": "", "n": n, **row} for row in rows]
+    return themed(draw_means(rows, truth=truth, unit=view.unit, **said._replace(n=None)._asdict()), theme)
 
 
 def _bars(
     rows: Sequence[Row],
+    said: _Said,
     *,
-    n: int | None,
-    confidence: float | None,
     truth: Mapping[Any, float] | None,
     unit: str,
     scale: float,
     top: int,
     ranked: bool,
     least: float | None,
-    name: str,
-    title: str,
     width: int,
-    population: str | int | None,
 ) -> Chart:
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
@@ -128,13 +124,13 @@ def _bars(
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
     hidden, shown = len(shown) - top, shown[:top]
     held = [row["holds"] for row in shown if row.get("holds") is not None]
-    notes = [_about(n, confidence, population)]
+    notes = []
     if held:
         notes.append(f"{sum(held)} of {len(held)} intervals hold the truth (diamonds)")
     if hidden > 0:
         notes.append(f"the {top} largest of {top + hidden:,} values")
     base = alt.Chart(alt.InlineData(values=shown)).encode(
-        y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None if name in title else name)
+        y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None if said.name in said.title else said.name)
     )
     axis = alt.Axis(tickCount=6, **(_NUMBER if unit == RECORDS else _PERCENT))
     tooltip = [alt.Tooltip(f"{name}:{'N' if name == 'value' else 'Q'}") for name in (shown[0] if shown else [])]
@@ -146,28 +142,14 @@ def _bars(
         mark = alt.Chart(alt.InlineData(values=[{"least": least * scale}]))
         layers.append(mark.mark_rule(style="zero", strokeDash=[4, 3]).encode(x="least:Q"))
         notes.append("dashed: below it is noise")
-    return alt.layer(*layers).properties(width=width, height=alt.Step(_STEP), title=heading(title, notes))
+    return alt.layer(*layers).properties(width=width, height=alt.Step(_STEP), title=said.above(*notes))
 
 
-def _heat_map(
-    records: Sequence[Row],
-    counts: Sequence[Row],
-    view: View,
-    *,
-    n: int | None,
-    confidence: float | None,
-    name: str,
-    title: str,
-    population: str | int | None,
-) -> Chart:
-    """Pairs of values, one column's below each other, the other's beside: their rates, with all intervals to point at.
-
-    Args:
-        records: rows of a table, with the rates of the view.
-        counts: of each the `_entry`.
-    """
+def _heat_map(records: Sequence[Row], counts: Sequence[Row], view: View, said: _Said) -> Chart:
+    """Rates of pairs of values, one column's below each other, the other's beside, with all intervals to point at."""
     alt = altair()
     first, second = view.labels
+    said = said._replace(title=said.title or f"{first} and {second}")
     shown = []
     for record, count in zip(records, counts, strict=True):
         rate, low, high = (finite(record[f"{view.rate}{end}"]) for end in ("", "_low", "_high"))
@@ -196,7 +178,6 @@ def _heat_map(
         for sign, style in (("!", "on-faint"), ("", "on-strong"))
     )
     notes = [
-        _about(n, confidence, population),
         f"of those with each {first}, the share with each value of {second}, and half of its interval",
     ]
     layers, held = [cells, faint, on], [cell["holds"] for cell in shown if cell.get("holds") is not None]
@@ -206,7 +187,7 @@ def _heat_map(
     if any(unknown):
         notes.append("?: nobody knows, too few have the value")
     size = {"width": alt.Step(_CELL), "height": alt.Step(38)}
-    return alt.layer(*layers).properties(**size, title=heading(title or f"{first} and {second}", notes))
+    return alt.layer(*layers).properties(**size, title=said.above(*notes))
 
 
 _CELL = 64  # pixels a value of the second column
@@ -261,15 +242,8 @@ def draw_means(
 ) -> Chart:
     """Single numbers with their intervals, one per line, without colors of a theme.
 
-    Args:
-        rows: group (a name, perhaps empty), mean, low, high, n.
-        confidence: of the intervals.
-        truth: the true number; of several groups, by group.
-        unit: of the numbers, or what they are.
-        name: of the column, for its axis.
-        title: what is shown above.
-        population: whom the intervals are about.
-        n: the number of reports; default: the sum of those of the rows.
+    Rows have group (a name, perhaps empty), mean, low, high, n. ``truth`` is the true number, of several groups by
+    group; ``n`` by default the sum of those of the rows.
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
@@ -291,24 +265,16 @@ def draw_means(
         x=x, tooltip=[alt.Tooltip(f"{k}:Q") for k in ("mean", "low", "high", "n")]
     )
     layers = [*_intervals(base, held=bool(known)), points]
-    total = n if n is not None or any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
-    notes = [_about(total, confidence, population)]
+    n = n if n is not None or any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
+    notes = []
+    said = _Said(name, title, n, confidence, population)
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))
         notes.append("diamonds: the truth")
-    return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=heading(title, notes))
+    return alt.layer(*layers).properties(width=WIDTH, height=alt.Step(_STEP + 8), title=said.above(*notes))
 
 
-def _curve(
-    rows: Sequence[Row],
-    *,
-    n: int | None,
-    confidence: float | None,
-    name: str,
-    title: str,
-    width: int,
-    population: str | int | None,
-) -> Chart:
+def _curve(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     """Cumulative shares as a line of steps, with a band; ``rows`` have value, count (the share), low, high."""
     alt = altair()
     numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
@@ -317,27 +283,19 @@ def _curve(
         for row in rows
     ]
     kind, scale = ("Q", {"scale": alt.Scale(zero=False, nice=False)}) if numbers else ("N", {"sort": None})
-    x = alt.X(f"value:{kind}", title=name or ("number" if numbers else "value"), axis=alt.Axis(grid=False), **scale)
+    x = alt.X(
+        f"value:{kind}", title=said.name or ("number" if numbers else "value"), axis=alt.Axis(grid=False), **scale
+    )
     base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
     y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
     step = {"interpolate": "step-after"} if numbers else {}
     tooltip = [alt.Tooltip(f"value:{kind}"), *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
     band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(**step).encode(y=y, tooltip=tooltip)
-    notes = [_about(n, confidence, population)]
-    return alt.layer(band, line).properties(width=width, height=240, title=heading(title, notes))
+    return alt.layer(band, line).properties(width=width, height=240, title=said.above())
 
 
-def _areas(
-    rows: Sequence[Row],
-    *,
-    n: int | None,
-    confidence: float | None,
-    name: str,
-    title: str,
-    width: int,
-    population: str | int | None,
-) -> Chart:
+def _areas(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     """Buckets with their shares and intervals; ``rows`` have left, right, share, low, high.
 
     Where buckets have different widths, the height is the share divided by the width, so that the area is the share.
@@ -351,12 +309,12 @@ def _areas(
         ends = {name: None if (x := finite(row[name])) is None else x / unit for name in ("share", "low", "high")}
         shown.append({"left": row["left"], "right": row["right"], "center": (row["left"] + row["right"]) / 2, **ends})
     base = alt.Chart(alt.InlineData(values=shown))
-    y = alt.Y("share:Q", title=of_column("share, for each unit", name) if uneven else SHARE)
+    y = alt.Y("share:Q", title=of_column("share, for each unit", said.name) if uneven else SHARE)
     y = y.axis(alt.Axis(format="~g" if uneven else "~%", tickCount=6))
     tooltip = [alt.Tooltip(f"{name}:Q") for name in ("left", "right", "share", "low", "high")]
     edge = {"domain": [rows[0]["left"], rows[-1]["right"]], "nice": False} if rows else {}
     bars = base.mark_rect(strokeWidth=0, xOffset=0.5, x2Offset=-0.5).encode(
-        x=alt.X("left:Q", title=name or "number", scale=alt.Scale(**edge), axis=alt.Axis(grid=False)),
+        x=alt.X("left:Q", title=said.name or "number", scale=alt.Scale(**edge), axis=alt.Axis(grid=False)),
         x2="right:Q",
         y=y,
         y2=alt.datum(0),
@@ -370,9 +328,7 @@ def _areas(
             spread.mark_tick(style="interval", orient="horizontal", size=size, thickness=1.5).encode(y=f"{end}:Q")
             for end in ("low", "high")
         ]
-    return alt.layer(*layers).properties(
-        width=width, height=240, title=heading(title, [_about(n, confidence, population)])
-    )
+    return alt.layer(*layers).properties(width=width, height=240, title=said.above())
 
 
 def draw_windows(
@@ -386,13 +342,8 @@ def draw_windows(
 ) -> Chart:
     """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 
-    Args:
-        rows: window (a time), series (a name), panel (a name, perhaps empty), y, low, high, cut (see `is_cut`).
-        quantity: what y is.
-        confidence: of the intervals.
-        series: the names in order.
-        hidden: how many more there are.
-        title: what is shown above.
+    Rows have window (a time), series and panel (names, perhaps empty), y (what ``quantity`` says), low, high, cut (see
+    `is_cut`). ``series`` are the names in order; ``hidden`` says how many more there are.
     """
     alt = altair()
     shown = [
@@ -431,14 +382,14 @@ def draw_windows(
     line = base.mark_line().encode(y=y)
     tooltip = ["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
     points = base.mark_point(filled=True, size=40).encode(y=y, shape=shape, tooltip=tooltip)
-    layers, notes = [band, line, points], [_about(None, confidence)]
+    layers, notes = [band, line, points], []
     if any("cut" in row for row in shown):
         cut = base.mark_point(filled=False, size=60, strokeWidth=2).encode(y=y, shape=shape, tooltip=tooltip)
         layers = [band, line, points.transform_filter("!datum.cut"), cut.transform_filter("datum.cut")]
         notes.append("open points: the records fill this window only in part")
     if hidden:
         notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
-    data, head = alt.InlineData(values=shown), heading(title, notes)
+    data, head = alt.InlineData(values=shown), _Said("", title, None, confidence).above(*notes)
     if len(panels) > 1:
         layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)
         return layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
@@ -474,22 +425,13 @@ def ticks(starts: Iterable[str], most: int) -> list[str]:
 
 
 def is_far(numbers: Iterable[float | None]) -> bool:
-    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ.
-
-    >>> is_far([900.0, None, 1000.0]), is_far([10.0, 1000.0]), is_far([])
-    (True, False, False)
-    """
+    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ."""
     known = [x for x in numbers if x is not None]
     return bool(known) and min(known) > max(known) / 3
 
 
 def side_by_side(charts: Sequence[Chart], *, heights: bool) -> Chart:
-    """Charts of groups without colors of their own, two in a row, on one axis.
-
-    Args:
-        charts: of groups.
-        heights: whether they share the vertical axis as well, as areas do.
-    """
+    """Charts of groups without colors, two in a row, on one axis; ``heights``: on one vertical axis too."""
     if len(charts) == 1:
         return charts[0]
     axes = {"x": "shared", **({"y": "shared"} if heights else {})}
@@ -508,31 +450,19 @@ def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
 
 
 def of_column(what: str, name: str) -> str:
-    """The title of an axis.
-
-    >>> of_column("mean", "age"), of_column("mean", "")
-    ('mean of age', 'mean')
-    """
+    """The title of an axis."""
     return f"{what} of {name}" if name else what
 
 
 def finite(x: Any) -> float | None:
-    """A number; None for what JSON has no number for.
-
-    Raises:
-        ParameterError: a word, as a quantile may be.
-    """
+    """A number; None for what JSON has no number for; `ParameterError` for a word, as a quantile may be."""
     if isinstance(x, str):
         raise ParameterError("quantiles that are words have no picture: ask for the curve, which has (cdf)")
     return float(x) if x is not None and math.isfinite(x) else None
 
 
 def instant(time: Any) -> str | None:
-    """A time as ISO 8601 in UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp.
-
-    >>> instant(dt.date(2013, 1, 1))
-    '2013-01-01T00:00:00Z'
-    """
+    """A time as ISO 8601 in UTC: of a datetime or date (without a zone: UTC), or of Beam's Timestamp."""
     return None if time is None else f"{utc(time).replace(tzinfo=None).isoformat()}Z"
 
 
@@ -549,15 +479,9 @@ def utc(time: Any) -> dt.datetime:
 
 
 def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:
-    """Whether a tenth of a window, or more, is before the first record or after the last one.
+    """Whether a tenth of a window, or more, is before the first record or after the last one, the times ``covered``.
 
-    Args:
-        start, end: of the window, each a date or a time.
-        covered: the times of the first and of the last record; a date of the last one means until the day's end.
-
-    >>> march, april = dt.date(2024, 3, 1), dt.date(2024, 4, 1)
-    >>> [is_cut(march, april, (first, april)) for first in (dt.date(2024, 3, 3), dt.date(2024, 3, 20))]
-    [False, True]
+    A date of the last one means until the day's end.
     """
     if covered is None or None in (start, end, *covered):
         return False
@@ -582,10 +506,3 @@ def heading(title: str, notes: Iterable[str]) -> Any:
     first, *rest = [*filter(None, notes), ""]
     lines = [line for line in (title, first, "; ".join(filter(None, rest))) if line]
     return altair().TitleParams(text=lines[0] if lines else "", **({"subtitle": lines[1:]} if lines[1:] else {}))
-
-
-def _about(n: int | None, confidence: float | None, population: str | int | None = None) -> str:
-    parts = [] if n is None else [f"{n:,} reports"]
-    if confidence is not None:
-        parts.append(f"{100 * confidence:g} % intervals{about_whom(population)}")
-    return ", ".join(parts)

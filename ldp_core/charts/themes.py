@@ -17,11 +17,7 @@ Chart: TypeAlias = Any
 
 
 def altair() -> Any:
-    """The package, which is an extra.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """The package, which is an extra."""
     return need("altair", "plot")
 
 

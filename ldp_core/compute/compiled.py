@@ -9,8 +9,7 @@ follows the question is the kernel's specification: both make the same bits of t
 * **Where numba cannot compile** (it does not import, there is no LLVM, or none for this processor) there is one
   warning, and numpy does the work.
 * **Threads** run kernels at the same time; no kernel starts any. While one thread compiles, the others use numpy.
-* **Nothing is stored on disk**, unless the environment variable ``NUMBA_CACHE_DIR`` says where. (Processes that write
-  to one cache at the same time may break it.)
+* **Nothing is stored on disk**.
 
 Which of the two runs is logged, at level INFO.
 """
@@ -107,24 +106,11 @@ def _compiled(loop: Callable[_P, _R], kinds: _Kinds, written: list[bool]) -> Cal
             else numbers[kind]
             for kind, out in zip(kinds, written, strict=True)
         )
-        made = _jit(numba, signature, loop)
+        made: Callable[_P, _R] = numba.njit(signature, nogil=True)(loop)
     except Exception as error:  # a compiler may fail of anything
         _give_up(error)
         return None
     _LOG.info("%s: compiled by numba in %.1f s", loop.__name__, perf_counter() - start)
-    return made
-
-
-def _jit(numba: Any, signature: tuple[Any, ...], loop: Callable[_P, _R]) -> Callable[_P, _R]:
-    made: Callable[_P, _R]
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        try:
-            made = numba.njit(signature, nogil=True, cache=True)(loop)
-        except (OSError, RuntimeError):  # it cannot be written to
-            _LOG.info("%s: numba has no cache", loop.__name__)
-        else:
-            return made
-    made = numba.njit(signature, nogil=True)(loop)
     return made
 
 

@@ -25,16 +25,10 @@ _S = TypeVar("_S")
 def in_threads(
     work: Callable[[_S, int], None], blocks: Iterable[int], state: _S, another: Callable[[], _S | None] | None
 ) -> None:
-    """Call ``work(state, block)`` for each block, in any order.
+    """Call ``work(state, block)`` for each block, in any order, several at a time; what it raises is raised here.
 
-    Args:
-        work: what to do; it is called for several blocks at a time.
-        blocks: what the blocks are called.
-        state: what calls of one thread share.
-        another: makes a state for one more thread, or None; without it there is one thread.
-
-    Raises:
-        Exception: what ``work`` raised.
+    ``state`` is what calls of one thread share. ``another`` makes one for one more thread, or None; without it there is
+    one thread.
     """
     left, failed = deque(blocks), list[BaseException]()
 

@@ -26,22 +26,10 @@ MD5_BYTES = 16
 
 
 def positions(codes: Codes, cohorts: npt.NDArray[Any], bits: int, hashes: int) -> U32:
-    """The bits that values set in the filters of cohorts, by a public hash.
+    """uint32[n, h]: the bits below k that values of n codes set in the filters of their cohorts, by a public hash.
 
     AES of (code, cohort) under a fixed key; 32 bits of it, scaled to ``range(bits)``, are one hash function. (A bit has
-    probability 1 / bits up to 2^-32.)
-
-    Args:
-        codes: of the values, unsigned integers of up to 64 bits, [n].
-        cohorts: one per value, integers below 2^32, [n].
-        bits: k, of a filter.
-        hashes: h, bits that a value sets; some of them may coincide.
-
-    Returns:
-        uint32[n, h], below ``bits``.
-
-    >>> positions(np.array([7, 7], np.uint64), np.array([0, 1]), 128, 2).shape
-    (2, 2)
+    probability 1 / bits up to 2^-32.) Some of the h bits of a value may coincide.
     """
     n, cipher = len(codes), aes(_PUBLIC_KEY)
     blocks, out = np.empty((n, 2), np.uint64), np.empty((n, hashes), np.uint32)
@@ -56,15 +44,10 @@ def positions(codes: Codes, cohorts: npt.NDArray[Any], bits: int, hashes: int) -
 
 
 def md5_positions(words: Iterable[bytes], cohorts: Iterable[int], bits: int, hashes: int) -> U32:
-    """The bits that texts set, as in Google's clients: by byte i of MD5(cohort as 4 big-endian bytes, text) mod k.
+    """uint32[n, h]: the bits that texts set, by byte i of MD5(cohort as 4 big-endian bytes, text) mod k.
 
-    (``get_bloom_bits`` in client/python/rappor.py of google/rappor.) A Python loop: hash distinct texts only.
-
-    Returns:
-        uint32[n, h], below ``bits``.
-
-    >>> md5_positions([b"v1", b"foo"], [0, 4], 16, 2).tolist()
-    [[8, 10], [4, 7]]
+    As in Google's clients: ``get_bloom_bits`` in client/python/rappor.py of google/rappor. A Python loop: hash distinct
+    texts only.
     """
     digest = b"".join(
         hashlib.md5(struct.pack(">L", cohort) + word, usedforsecurity=False).digest()
@@ -74,11 +57,7 @@ def md5_positions(words: Iterable[bytes], cohorts: Iterable[int], bits: int, has
 
 
 def filters(where: U32, width: int) -> U8:
-    """Bits set at ``where`` (uint32[n, h]) in rows of bytes, uint8[n, width]; see `exact/bits.py`.
-
-    >>> filters(np.array([[0, 9], [1, 1]], np.uint32), 2).tolist()
-    [[1, 2], [2, 0]]
-    """
+    """Bits set at ``where`` (uint32[n, h]) in rows of bytes, uint8[n, width]; see `exact/bits.py`."""
     rows = np.zeros((len(where), width), np.uint8)
     flat, start = rows.reshape(-1), np.arange(0, rows.size, width)
     for column in where.T:  # one function at a time: no two of its bits are in the same row
@@ -88,11 +67,7 @@ def filters(where: U32, width: int) -> U8:
 
 
 def density(bits: int, hashes: int, *, md5: bool = False) -> F64:
-    """float64[bits]: the probability that a value sets a bit, over the hash functions: 1 - (1 - Pr[a hash hits it])^h.
-
-    >>> density(4, 2).tolist()
-    [0.4375, 0.4375, 0.4375, 0.4375]
-    """
+    """float64[bits]: the probability that a value sets a bit, over the hash functions: 1 - (1 - Pr[a hit])^h."""
     hit = np.full(bits, 1 / bits)
     if md5:  # the bytes 0 to 255 modulo k
         hit = np.bincount(np.arange(256) % bits, minlength=bits) / 256

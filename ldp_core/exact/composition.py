@@ -115,9 +115,6 @@ class History:
         change_times: ``"secret"``: when the value changes is protected too. ``"public"``: which reports have the same
             value is known.
         keyed: whether mechanisms without permanent answers have keyed noise.
-
-    >>> History.of(10, changes=2).values, History.of(None).values
-    (3, inf)
     """
 
     reports: int | None
@@ -133,11 +130,7 @@ class History:
         change_times: ChangeTimes = "secret",
         keyed: bool = False,
     ) -> History:
-        """A history of checked arguments.
-
-        Raises:
-            ParameterError: negative numbers, or other words.
-        """
+        """A history of checked arguments."""
         if reports is not None:
             reports = check_integer("reports", reports, 0)
         if changes is not None:
@@ -166,12 +159,12 @@ class Composing(ABC):
         change_times: ChangeTimes = "secret",
         keyed: bool = False,
     ) -> float:
-        """What several reports of one person spend together: an upper bound, rounded up.
+        """What several reports of one person spend together, in nats: an upper bound, rounded up, or infinite.
 
         Without permanent answers and with fresh noise it is ``reports * epsilon``, with the declared epsilon, as a plan
-        and a budget count it. (The exact loss is less by what 64-bit probabilities round off.) With permanent
-        answers and ``changes=0`` it is the exact loss: more than ``reports * epsilon`` for a few reports, and at most
-        epsilon_infinity. See `ldp_core.exact.composition` for all formulas and their proofs.
+        and a budget count it. With permanent answers and ``changes=0`` it is the exact loss: more than ``reports *
+        epsilon`` for a few reports, and at most epsilon_infinity. See `ldp_core.exact.composition` for all formulas and
+        their proofs.
 
         Of a plan it is the sum over all columns; of columns of which a record answers one, the largest counts. With
         fresh noise each record draws its column anew and spends epsilon; with keyed noise a person answers the same
@@ -186,25 +179,17 @@ class Composing(ABC):
             keyed: whether the noise is keyed (`Keyed`). A memoized mechanism's always is; a plan with one takes keyed
                 noise for all its columns, and is counted so.
 
-        Returns:
-            A number of nats; infinite if there is no bound.
-
         Raises:
             ParameterError: negative numbers, or other words.
 
-        >>> from ldp_core import LongitudinalRandomizedResponse, PrivacyPlan, RandomizedResponse
+        >>> from ldp_core import LongitudinalRandomizedResponse, RandomizedResponse
         >>> RandomizedResponse(epsilon=0.5).epsilon_of(10), RandomizedResponse(epsilon=0.5).epsilon_of(10, keyed=True)
         (5.0, 0.5)
-        >>> RandomizedResponse(epsilon=0.5).epsilon_of(2, changes=1, keyed=True)  # whether they differ is seen
-        inf
         >>> m = LongitudinalRandomizedResponse(range(100), epsilon_infinity=5.0, epsilon_1=0.5)
         >>> [round(m.epsilon_of(k), 3) for k in (1, 4, 10, 1000, None)]
         [0.5, 2.408, 4.859, 5.0, 5.0]
         >>> m.epsilon_of(1000, changes=1, change_times="public"), round(m.epsilon_of(1000, changes=1))
         (10.0, 379)
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=0.5)})
-        >>> plan.epsilon_of(3), plan.epsilon_of(3, keyed=True), plan.epsilon_of(3, changes=1, keyed=True)
-        (4.5, 1.5, inf)
         """
         return float_above(self.spent_by(History.of(reports, changes, change_times, keyed)))
 
@@ -325,14 +310,10 @@ class SharedAnswer(ABC):
 
 @dataclass(frozen=True)
 class SharedBits(SharedAnswer):
-    """Independent bits, of which a value has from ``fewest`` to ``most``.
+    """Independent bits, so many (``size``), of which a value has from ``fewest`` to ``most``.
 
-    Attributes:
-        size: number of bits.
-        one: Pr[a permanent bit is 1 | the value has it].
-        zero: Pr[... | it has not], below ``one``.
-        p2: Pr[a reported bit is 1 | the permanent one is].
-        q2: Pr[... | the permanent one is 0], below ``p2``.
+    ``one`` and ``zero`` < ``one`` are Pr[a permanent bit is 1], if the value has it and if not; ``p2`` and ``q2`` <
+    ``p2`` Pr[a reported bit is 1], if the permanent one is 1 and if it is 0.
     """
 
     size: int
@@ -455,11 +436,8 @@ class SharedBits(SharedAnswer):
 class SharedSymbol(SharedAnswer):
     """Two rounds of randomized response over ``size`` symbols.
 
-    Attributes:
-        p1: Pr[the permanent answer is the value].
-        q1: Pr[it is another given one].
-        p2: Pr[a report is the permanent answer].
-        q2: Pr[it is another given one].
+    The permanent answer is the value with probability p1, another given one with q1; a report is the answer with p2,
+    another given one with q2.
     """
 
     size: int
@@ -512,15 +490,10 @@ class SharedSymbol(SharedAnswer):
 def memoized(
     shared: SharedAnswer, history: History, *, one: float, infinity: float, answers: float, apart: bool
 ) -> Spent:
-    """Of a mechanism with two rounds.
+    """Of a mechanism with two rounds (``shared``).
 
-    Args:
-        shared: its rounds.
-        history: what is known of the person.
-        one: epsilon_1, an upper bound of what one report spends.
-        infinity: epsilon_infinity, an upper bound of what all reports of one value spend.
-        answers: how many permanent answers a person can have.
-        apart: whether different values have different permanent answers.
+    Its bounds are ``one``, epsilon_1 of one report, and ``infinity``, epsilon_infinity of all reports of one value. A
+    person can have so many permanent ``answers``; ``apart`` says whether different values have different ones.
     """
     reports = history.reports
     if reports == 0:

@@ -17,21 +17,15 @@ from ldp_core.exact.aes import BLOCK, aes, encrypt
 
 
 def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
-    """Ids as two words each.
+    """Ids as two words each, uint64[n]; the second is None if it is 0 everywhere.
 
     An integer from -2**63 to 2**63 - 1 is itself and 0; all else has a keyed 128-bit hash: text, binary and, as 128
     bits, integers beyond. Equal integers have equal words, whatever their types. (Arrow has integers of up to 64 bits;
     larger ones are decimals without digits after the point.)
 
-    Returns:
-        Two words, uint64[n]; the second is None if it is 0 everywhere.
-
     Raises:
         DtypeError: ids of another type.
         InputError: null ids.
-
-    >>> id_words([7, -1], bytes(32))
-    (array([                   7, 18446744073709551615], dtype=uint64), None)
     """
     array = _id_array(ids)
     kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type

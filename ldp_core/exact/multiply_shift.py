@@ -16,11 +16,8 @@ class MultiplyShift:
 
     x = (x1, x0), two halves of 32 bits, has the hash floor(B (a1 x1 + a0 x0 + b mod 2^64 >> 32) / 2^32): the 32 bits
     are strongly universal (M. Thorup, "High Speed Hashing for Integers and Strings", arXiv:1504.06804, section 3), so
-    that two codes share one of B buckets with exactly 1 / B + r (B - r) / (B 2^64), r = 2^32 mod B, over the choice
-    of a1, a0, b, which are digits of SHAKE-256.
-
-    >>> MultiplyShift(3, 16).at(np.array([0, 1, 2]), np.array([7, 7, 8], np.uint64)).shape
-    (3,)
+    that two codes share one of B buckets with exactly 1 / B + r (B - r) / (B 2^64), r = 2^32 mod B, over the choice of
+    a1, a0, b, which are digits of SHAKE-256.
     """
 
     def __init__(self, functions: int, buckets: int) -> None:

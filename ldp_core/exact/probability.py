@@ -45,11 +45,7 @@ def exp_above(x: Fraction | float) -> Fraction:
 
 
 def float_above(x: Fraction | float) -> float:
-    """The least float >= x; infinity beyond the largest one.
-
-    >>> float_above(Fraction(1, 10)), float_above(Fraction(10) ** 400)
-    (0.1, inf)
-    """
+    """The least float >= x; infinity beyond the largest one."""
     if x > Fraction(sys.float_info.max):
         return math.inf
     value = float(x)
@@ -68,9 +64,6 @@ def power_below(base: Fraction, exponent: int) -> Fraction:
     """A lower bound of base^exponent, for ``base`` in [0, 1], tight to 180 bits if the exponent is below 2^64.
 
     By squaring, with mantissas of 256 bits that are cut off. Below 2^-400 it is 0.
-
-    >>> power_below(Fraction(1, 2), 3), power_below(Fraction(1, 2), 10**9)
-    (Fraction(1, 8), Fraction(0, 1))
     """
     if not base:
         return Fraction(0**exponent)
@@ -108,9 +101,6 @@ def agreement(epsilon: Fraction | float, symbols: int = 2, favored: int = 1) -> 
 
     So probable may it be to report one of the f symbols that a value favors, if all of these are equally probable and
     all others are.
-
-    >>> agreement(1.0) / ONE
-    0.7310585786300049
     """
     weight = favored * exp_below(epsilon)
     return floor_threshold(weight / (weight + symbols - favored))
@@ -120,9 +110,6 @@ def keeping(epsilon: Fraction | float, symbols: int) -> int:
     """The threshold of (e^epsilon - 1) / (e^epsilon - 1 + symbols), rounded down.
 
     So often may one of the symbols be kept, if otherwise one is drawn uniformly from all, this one included.
-
-    >>> keeping(1.0, 2) / ONE  # and half of the others agree by chance: see `agreement`
-    0.46211715726000974
     """
     e = exp_below(epsilon)
     return floor_threshold((e - 1) / (e - 1 + symbols))
@@ -132,11 +119,7 @@ def best_symbols(among: Iterable[int], epsilon: Fraction | float) -> int:
     """The number of symbols of least variance, if a report keeps one of them as in `keeping` and supports 1 in so many.
 
     The variance for a value that nobody has is n (e^epsilon - 1 + symbols)^2 / ((symbols - 1) (e^epsilon - 1)^2): Wang
-    et al., "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, section 4.4. It
-    is least near e^epsilon + 1.
-
-    >>> best_symbols([2, 3, 5, 7], 1.0)
-    3
+    et al., "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, section 4.4.
     """
     e = exp_below(epsilon)
     return min(among, key=lambda symbols: (e - 1 + symbols) ** 2 / (symbols - 1))

@@ -13,11 +13,7 @@ from ldp_core.arrays.types import I64, U8, U16, U32, Codes, select
 
 @lru_cache(maxsize=16)
 def primes_to(limit: int) -> tuple[int, ...]:
-    """The primes up to ``limit``.
-
-    >>> primes_to(10)
-    (2, 3, 5, 7)
-    """
+    """The primes up to ``limit``."""
     is_prime = np.ones(limit + 1, bool)
     is_prime[:2] = False
     for k in range(2, int(limit**0.5) + 1):
@@ -45,16 +41,10 @@ class ProjectiveSpace:
         self._starts = starts[:-1]
 
     def draw(self, codes: Codes, agree: npt.NDArray[np.bool_], inside: Any, outside: Any) -> U32:
-        """One report a code: of those that support it where ``agree``, of the others where not.
+        """uint32[n]: one report a code: of those that support it where ``agree``, of the others where not.
 
-        Args:
-            codes: values, unsigned integers below K.
-            agree: which of the next two counts.
-            inside: uniform below s.
-            outside: uniform below K - s = F^(t-1).
-
-        Returns:
-            Reports, uint32[n]: for one code, each comes from exactly one number of ``inside`` or ``outside``.
+        Of numbers uniform below s (``inside``) and below K - s = F^(t-1) (``outside``): for one code each report comes
+        from exactly one number.
         """
         one, f = np.uint32(1), np.uint32(self.field)
         digits, power = self._values(codes)
@@ -129,10 +119,6 @@ class ProjectiveSpace:
         Values with digit 0 are all vectors of the other t - 1 digits, of which a report supports F^(t-2) or none; that
         with the last digit only supports the first F^(t-2). The values without digit 0 are those of the space of one
         dimension less, and a report that supports most of these can be one that supports F^(t-2) with digit 0.
-
-        >>> space = ProjectiveSpace(3, 3)
-        >>> [space.supported(d) for d in (1, 3, 9, 10, 13)], space.support
-        ([(0, 1), (0, 3), (0, 3), (1, 4), (4, 4)], 4)
         """
         least = max(self.support - (self.points - d), 0)
         most, first = 0, self.points - self.support

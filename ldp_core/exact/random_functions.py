@@ -32,15 +32,9 @@ _PAIRS = 1 << 15  # (code, function) pairs at a time: their places, 8 bytes each
 
 @dataclass(frozen=True)
 class RandomFunctions:
-    """``count`` functions from 64-bit codes to ``range(width)``; others for another ``salt``.
+    """Functions (k is ``count``) from 64-bit codes to ``range(width)``; others for another ``salt``.
 
-    Args:
-        count: k, at least 1.
-        width: m, a power of two, at most 2**16.
-        salt: in [0, 2**64).
-
-    >>> RandomFunctions(3, 16, salt=0).all(np.array([7, 8], np.uint64)).tolist()
-    [[7, 13, 1], [1, 6, 8]]
+    The width m is a power of two, at most 2**16.
     """
 
     count: int

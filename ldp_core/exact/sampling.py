@@ -1,18 +1,16 @@
 """Exact sampling at vector speed: Bernoulli bits and uniform integers.
 
-A probability is an integer threshold T over 2^64 and a decision is the event
-U < T for a uniform 64-bit integer U. Two facts make this cheap:
+A probability is an integer threshold T over 2^64 and a decision is the event U < T for a uniform 64-bit integer U. Two
+facts make this cheap:
 
-* U < T is decided by the leading bits. Eight bits of U settle all but 1 in 256
-  decisions; only those, the *ties*, draw the other 56. The
-  outcome has probability T / 2^64, not an approximation of it.
-* Decisions are *bit-sliced*: bit i of a random byte is one bit of the i-th of eight
-  independent U's, so that one AND or OR of two arrays advances eight decisions a
-  byte, and the answers come out packed, as they travel.
+* U < T is decided by the leading bits. Eight bits of U settle all but 1 in 256 decisions; only those, the *ties*, draw
+  the other 56. The outcome has probability T / 2^64, not an approximation of it.
+* Decisions are *bit-sliced*: bit i of a random byte is one bit of the i-th of eight independent U's, so that one AND or
+  OR of two arrays advances eight decisions a byte, and the answers come out packed, as they travel.
 
 The bytes of W words of decisions: eight planes of W words, one per bit of U, the most significant first; then words for
-ties, in order, of which the high 56 bits are used: as many as are enough but for once in 10^14. If there are more
-ties, their words come next.
+ties, in order, of which the high 56 bits are used: as many as are enough but for once in 10^14. If there are more ties,
+their words come next.
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ class Source(Protocol):
 
     def bytes(self, n: int) -> U8:
         """Return the next ``n`` bytes, in an array that is valid until the next call and may be written to."""
-        ...
 
 
 def bernoulli_bits(threshold: int, n_bytes: int, source: Source) -> U8:

@@ -13,11 +13,7 @@ from ldp_core.compute import kernels
 
 
 def count_numbers(numbers: Codes, groups: I64, n_groups: int, k: int) -> I64:
-    """How often each of k numbers occurs in each group: int64[n_groups, k].
-
-    >>> count_numbers(np.array([2, 0, 2], np.uint8), np.array([0, 0, 1]), 2, 3).tolist()
-    [[1, 0, 1], [0, 0, 1]]
-    """
+    """How often each of k numbers occurs in each group: int64[n_groups, k]."""
     cells = numbers.view(np.int64) if numbers.dtype == np.uint64 else numbers
     out = np.zeros((n_groups, k), np.int64)
     if kernels.counted(cells, groups if n_groups > 1 else groups[:0], out):
@@ -61,11 +57,7 @@ _CELLS = 1 << 20  # counts made at a time: 8 MiB
 
 
 def walsh_hadamard(counts: I64) -> I64:
-    """The transform of each row of int64[m, K], K a power of two: out[r] = sum over y of (-1)^<r, y> counts[y].
-
-    >>> walsh_hadamard(np.array([[3, 1, 0, 2]])).tolist()
-    [[6, 0, 2, 4]]
-    """
+    """The transform of each row of int64[m, K], K a power of two: out[r] = sum over y of (-1)^<r, y> counts[y]."""
     m, k = counts.shape
     columns = np.ascontiguousarray(counts.T)  # so that no loop is shorter than m
     done = 1

@@ -1,8 +1,4 @@
-"""What a mechanism takes: a declared list of labels, an interval of numbers, or any text or integer.
-
-`Domain` (labels), `Interval` and `OpenDomain` say it in one language: a column goes in, unsigned integer codes come
-out.
-"""
+"""What a mechanism takes, in one language: a column goes in, unsigned integer codes come out."""
 
 from __future__ import annotations
 
@@ -44,19 +40,13 @@ class Inputs(ABC):
 
     @abstractmethod
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, unsigned integers.
-
-        Raises:
-            DomainError: values are refused.
-            DtypeError: the values are of another kind.
-        """
+        """Codes of ``values``, unsigned integers; raise `DomainError` or `DtypeError` for what is refused."""
 
     @abstractmethod
     def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         """Bool[n]: which values are not declared, nulls included: `encode` refuses them, or takes them for others.
 
-        Raises:
-            DtypeError: the values are of another kind.
+        Raise `DtypeError` for values of another kind.
         """
 
     def refuses(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
@@ -77,19 +67,15 @@ class Inputs(ABC):
     def ends(self) -> tuple[pa.Array, pa.Array]:
         """The lowest and the highest value of each ordered code, in order: both the label itself, if there are labels.
 
-        Raises:
-            ParameterError: there is no order that is declared.
+        Raise `ParameterError` if there is no order that is declared.
         """
         raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
 
     def between(self, low: Any, high: Any) -> tuple[int, int]:
         """The codes of the values from ``low`` to ``high``: of the first one, and one beyond the last.
 
-        Args:
-            low, high: labels, which both belong to the range, or edges of cells; None: no end.
-
-        Raises:
-            ParameterError: no such values, or not in this order; see `ends`.
+        Both belong to the range if they are labels, or are edges of cells; None is no end. Raise `ParameterError` for
+        no such values, or not in this order; see `ends`.
         """
         raise ParameterError(f"ranges and quantiles need values in a declared order, got {type(self).__name__}")
 
@@ -101,11 +87,7 @@ class Inputs(ABC):
 def edges_between(edges: F64, low: Any, high: Any) -> tuple[int, int]:
     """The cells between two of increasing ``edges``, float64[cells + 1]: the first one, and one beyond the last.
 
-    Raises:
-        ParameterError: a range that cuts a cell, which is refused; no edges, or not in this order.
-
-    >>> edges_between(np.array([0.0, 10.0, 20.0, 30.0]), 10, None)
-    (1, 3)
+    Raise `ParameterError` for a range that cuts a cell; for no edges, or not in this order.
     """
     found = {"low": 0, "high": len(edges) - 1}
     for name, value in (("low", low), ("high", high)):

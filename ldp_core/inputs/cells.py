@@ -27,13 +27,9 @@ MOST_CELLS = 1 << 16
 class Cells(Declared, Bounded):
     """The numbers between the first and the last of increasing edges, cut at the others.
 
-    A number x is in the cell with edge <= x < next edge; the last cell has its upper edge, too.
-
-    Args:
-        edges: 3 to 65,537 finite numbers, increasing. Declared, never learned from the data.
-        unmatched: what becomes of numbers outside. ``"error"``: an error that counts them. ``"clip"``: they are in the
-            first or the last cell.
-        missing: the number that a null or a nan counts as. None: it is an error; see `Interval`.
+    A number x is in the cell with edge <= x < next edge; the last cell has its upper edge, too. Edges are 3 to 65,537
+    finite numbers, declared, never learned from the data. ``unmatched="clip"`` takes numbers outside for the first or
+    the last cell; for the rest see `Interval`.
 
     Raises:
         DomainError: edges that are too few, too many, not finite or not increasing; a ``missing`` that is outside.
@@ -66,42 +62,6 @@ class Cells(Declared, Bounded):
         self.check_policy("cells")
 
     @classmethod
-    def linear(
-        cls,
-        low: float,
-        high: float,
-        count: int,
-        *,
-        unmatched: Literal["error", "clip"] = "error",
-        missing: float | None = None,
-    ) -> Cells:
-        """So many cells of one length.
-
-        >>> Cells.linear(0, 100, 4).edges
-        (0.0, 25.0, 50.0, 75.0, 100.0)
-        """
-        return cls.declared(low=low, high=high, count=count, unmatched=unmatched, missing=missing)
-
-    @classmethod
-    def logarithmic(
-        cls,
-        low: float,
-        high: float,
-        count: int,
-        *,
-        unmatched: Literal["error", "clip"] = "error",
-        missing: float | None = None,
-    ) -> Cells:
-        """So many cells, each as many times as long as the one before; ``low`` is above 0.
-
-        Edges are rounded to 12 digits, so that they are the same on every machine.
-
-        >>> Cells.logarithmic(1, 1000, 3).edges
-        (1.0, 10.0, 100.0, 1000.0)
-        """
-        return cls.declared(low=low, high=high, count=count, scale="log", unmatched=unmatched, missing=missing)
-
-    @classmethod
     def declared(
         cls,
         edges: Sequence[float] | None = None,
@@ -113,11 +73,17 @@ class Cells(Declared, Bounded):
         unmatched: Literal["error", "clip"] = "error",
         missing: float | None = None,
     ) -> Cells:
-        """As in a table of TOML: either ``edges``, or ``low``, ``high``, ``count`` and perhaps ``scale``.
+        """As in a table of TOML: ``edges``, or ``count`` cells from ``low`` to ``high``.
+
+        They have one length, or with ``scale="log"`` each is as many times as long as the one before, and ``low`` above
+        0; those edges are rounded to 12 digits, so that they are the same on every machine.
 
         Raises:
             DomainError: see `Cells`; both, or neither; a logarithmic scale from 0 or below.
             ParameterError: a number of cells or a scale that does not exist.
+
+        >>> Cells.declared(low=1, high=1000, count=3, scale="log").edges
+        (1.0, 10.0, 100.0, 1000.0)
         """
         if edges is None and low is not None and high is not None and count is not None:
             ends = Interval(low, high)
@@ -188,17 +154,7 @@ class Cells(Declared, Bounded):
         return edges_between(self._edges, low, high)
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """The cell of each number, 0 to d - 1, uint16.
-
-        Args:
-            values: as of `Interval.encode`.
-            column: what to call the values in an error message.
-
-        Raises:
-            DomainError: nulls and nans, unless ``missing`` says what they are; numbers outside under
-                ``unmatched="error"``.
-            DtypeError: no numbers.
-        """
+        """The cell of each number, 0 to d - 1, uint16; ``values`` and errors are those of `Interval.encode`."""
         numbers = as_floats(values, column=column)
         codes = np.empty(len(numbers), np.uint16)
         for rows, part in self.parts(numbers, column):

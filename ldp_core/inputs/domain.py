@@ -248,11 +248,7 @@ class Domain(Declared, Inputs):
         return first if self.labels == tuple(range(first, first + len(self.labels))) else None
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes (positions in the labels) of ``values``, as unsigned integers of `code_dtype`.
-
-        Args:
-            values: Arrow array, numpy array or Python sequence; nulls allowed, treated as unmatched.
-            column: what to call the values in an error message.
+        """Codes (positions in the labels) of ``values``, nulls as unmatched, as unsigned integers of `code_dtype`.
 
         Raises:
             DomainError: ``unmatched="error"`` and some values are null or not labels.

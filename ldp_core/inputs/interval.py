@@ -48,11 +48,7 @@ class Bounded(Inputs):
             object.__setattr__(self, "missing", float(self.missing))
 
     def parts(self, numbers: npt.NDArray[np.float64], column: str) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
-        """Some at a time, clipped where that was asked for, and with ``missing`` in the place of what is missing.
-
-        Raises:
-            DomainError: numbers are refused.
-        """
+        """Some at a time, clipped and filled in as was asked for; raise `DomainError` for what is refused."""
         for start in range(0, len(numbers), _BLOCK):
             part = numbers[start : start + _BLOCK]
             if self._refused(part).any():
@@ -138,11 +134,7 @@ class Interval(Declared, Bounded):
         raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes 0 to `STEPS`, uint32: the nearest points of the grid.
-
-        Args:
-            values: numbers: an Arrow or numpy array of integers or floats, or a Python sequence.
-            column: what to call the values in an error message.
+        """Codes 0 to `STEPS`, uint32: the nearest points of the grid, of integers or floats.
 
         Raises:
             DomainError: nulls and nans, unless ``missing`` says what they are; numbers outside under
@@ -177,15 +169,7 @@ class WholeNumbers(Interval):
     """The whole numbers from ``first`` to ``last``: an interval from first - 1/2 to last + 1/2, cut between them.
 
     `SquareWave` has a bucket for each of them. Its ranges have both ends in them, and its quantiles are whole numbers.
-
-    Args:
-        first, last: integers, ``first < last``. Declared, never learned from the data.
-        unmatched: what becomes of other numbers. ``"error"``: an error that counts them. ``"clip"``: they become the
-            nearest whole number.
-        missing: see `Interval`.
-
-    Raises:
-        DomainError: see `Interval`; or no integers.
+    ``unmatched="clip"`` takes other numbers for the nearest whole one; for the rest, errors too, see `Interval`.
 
     >>> ages = WholeNumbers(0, 120, unmatched="clip")
     >>> ages.low, ages.high, ages.summary, ages.encode([0, 0.4, 121]).tolist()

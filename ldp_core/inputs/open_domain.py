@@ -24,11 +24,7 @@ _PUBLIC_KEY = b"ldp: codes of an open domain    "
 
 @dataclass(frozen=True)
 class OpenDomain(Inputs):
-    """Any text, or any 64-bit integer.
-
-    Args:
-        kind: ``"str"`` or ``"int"``.
-        unmatched: ``"error"``: nulls are an error that counts them. (Fill them before, if they are an answer.)
+    """Any text (kind ``"str"``), or any 64-bit integer (``"int"``); nulls are an error that counts them.
 
     A code is 64 bits: of text a fixed public hash, of an integer its bits. Two of a million texts share one with
     probability 3e-8, and are then counted together. (Whoever may choose texts can make two that share one: that spoils
@@ -66,11 +62,7 @@ class OpenDomain(Inputs):
         return "any text" if self.kind == "str" else "any integer"
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, uint64.
-
-        Args:
-            values: text or integers: an Arrow or numpy array, or a Python sequence.
-            column: what to call the values in an error message.
+        """Codes of text or integers, uint64.
 
         Raises:
             DomainError: nulls, integers of more than 63 bits, or indices out of their dictionary's bounds.

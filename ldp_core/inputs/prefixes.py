@@ -96,11 +96,7 @@ class Prefixes(Inputs):
     # ---- values to codes
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, uint64: numbers of `bits` bits, of which the leading ones are prefixes.
-
-        Args:
-            values: text or integers: an Arrow or numpy array, or a Python sequence.
-            column: what to call the values in an error message.
+        """Codes of text or integers, uint64: numbers of `bits` bits, of which the leading ones are prefixes.
 
         Raises:
             DomainError: ``unmatched="error"``, and some are null, too long or large, or have other characters.

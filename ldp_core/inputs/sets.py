@@ -90,11 +90,7 @@ class Sets(Inputs):
 
     @override
     def encode(self, values: Any, *, column: str = "values") -> Codes:
-        """Codes of ``values``, uint64[n, ceil(most / 4)]: places of 16 bits, in order.
-
-        Args:
-            values: lists: an Arrow array, a Series of Polars, or a Python sequence of lists or tuples.
-            column: what to call the values in an error message.
+        """Codes of lists, uint64[n, ceil(most / 4)]: places of 16 bits, in order.
 
         Raises:
             DomainError: items that are not declared, nulls, or too many items, where these are refused.

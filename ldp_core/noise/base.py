@@ -18,11 +18,9 @@ class Noise(Protocol):
 
     def rows(self, start: int, stop: int) -> Noise:
         """The noise of some of the records."""
-        ...
 
     def at(self, some: npt.NDArray[np.int64]) -> Noise:
         """The noise of the records at these positions."""
-        ...
 
     def another(self) -> Noise | None:
         """Noise that another thread may draw for other records of these at the same time, if there is."""
@@ -30,70 +28,55 @@ class Noise(Protocol):
 
     def bernoulli(self, threshold: int, n: int, lane: int) -> npt.NDArray[np.uint8]:
         """``n`` packed bits (little-endian), one per record, each 1 with probability ``threshold / 2**64``."""
-        ...
 
     def words(self, n: int, lane: int) -> npt.NDArray[np.uint64]:
         """``n`` uniform 64-bit words, one per record: for decisions of which each has a threshold of its own."""
-        ...
 
     def head_rows(self, n: int, width: int, lane: int) -> npt.NDArray[np.uint16]:
-        """uint16[n, width]: the leading 16 bits of ``width`` uniform 64-bit words per record.
-
-        In an array that the next call may overwrite.
-        """
-        ...
+        """uint16[n, width]: the leading 16 bits of words, in an array that the next call may overwrite."""
 
     def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> npt.NDArray[np.uint64]:
         """The other 48 bits of the words at these rows and columns: where the leading ones decide nothing."""
-        ...
 
     def one_hot_rows(self, p: int, q: int, position: npt.NDArray[Any], width: int, lane: int) -> npt.NDArray[np.uint8]:
         """uint8[n, width]: ``8 * width`` packed bits per record, each 1 with probability ``q / 2**64``.
 
-        The one at ``position`` (unsigned integers, one per record), if the row has it, is 1 with probability
-        ``p / 2**64`` instead.
+        The one at ``position`` (unsigned integers), if the row has it, is 1 with probability ``p / 2**64`` instead.
         """
-        ...
 
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:
         """``n`` unsigned integers, one per record, uniform over ``range(d)``."""
-        ...
 
     def kept_or_drawn(self, keep: int, codes: npt.NDArray[Any], d: int, lane: int) -> npt.NDArray[Any]:
         """Each of the codes, one per record, with probability ``keep / 2**64``; else one uniform over ``range(d)``.
 
         From this lane, which is even, and the next one.
         """
-        ...
 
     def uniform_again(self, d: int, rows: npt.NDArray[np.int64], step: int, lane: int) -> npt.NDArray[Any]:
-        """Unsigned integers uniform over ``range(d)``, one for each of the records at ``rows``.
+        """Integers uniform over ``range(d)``, one for each of the records at ``rows``; others for each ``step``.
 
-        For mechanisms that draw until they are done: each ``step``, below 2**16, is another draw. A lane
-        is either for this or for the others.
+        For mechanisms that draw until they are done: ``step`` is below 2**16. A lane is either for this or for the
+        others.
         """
-        ...
 
     def of_persons(self) -> Noise:
         """Noise that does not depend on the values: for what a person draws once and for all.
 
         (From lanes of its own: it shares those of the first value.)
         """
-        ...
 
     def with_codes(self, codes: npt.NDArray[Any]) -> Noise:
         """Noise that depends on these codes, unsigned integers, one per record, instead of the values.
 
         For mechanisms whose permanent answer is to something coarser than the value.
         """
-        ...
 
     def instantaneous(self) -> Noise:
         """Noise for a second round on the same records that is fresh at each call, whatever the first round's is.
 
         (Of a seeded run it is seeded too: a run is repeated as a whole. With the ``records`` of `Keyed` it is theirs.)
         """
-        ...
 
 
 class Randomness(Protocol):
@@ -109,7 +92,6 @@ class Randomness(Protocol):
             digest: the mechanism's, `Mechanism.digest`.
             codes: what tells the values apart: [n], unsigned integers; or uint64[n, 2] where that takes 128 bits.
         """
-        ...
 
 
 def coins(noise: Noise, threshold: int, n: int, lane: int) -> U8:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -339,8 +340,12 @@ class _Asked(NamedTuple):
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
-        # An n that was computed from a margin comes back as itself, not as one more.
-        n = max(math.ceil(self.reports(error, margin) / self.group * (1 - 1e-12)), 1)
+        reports = math.inf
+        with suppress(OverflowError, ZeroDivisionError):
+            reports = self.reports(error, margin) / self.group
+        if math.isinf(reports):
+            raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}")
+        n = max(math.ceil(reports * (1 - 1e-12)), 1)  # one computed from a margin comes back as itself, not as one more
         if isinstance(self.population, int) and n > self.population:
             raise ParameterError(
                 f"it takes {n:,} people, and population={self.population} are all there are: ask for a wider "

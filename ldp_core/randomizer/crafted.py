@@ -27,29 +27,24 @@ class Crafted(DeclaredMechanism):
         raise ParameterError(f"{self.name} has no known bound of what one report moves")
 
     def worst_gain(self, *, fake: int, targets: int = 1) -> float:
-        """The most that the maximal gain attack adds to the estimated counts of ``targets`` values together.
+        """The most that ``fake`` reports of the maximal gain attack add to the counts of ``targets`` values together.
 
         (X. Cao, J. Jia, N. Gong, USENIX Security 2021.) For the values for which it is the most. As a share of n honest
         reports and the fake ones it is this over n + ``fake``, less ``fake`` / (n + ``fake``) times what share of the
         honest people holds the targets.
 
-        Args:
-            fake: number of fake reports.
-            targets: number of values whose counts are to be raised.
-
         Raises:
             ParameterError: a number that is not permitted; or what one report moves has no known bound.
 
         >>> from ldp_core import SubsetSelection, UnaryEncoding
-        >>> round(UnaryEncoding(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))
-        3164
-        >>> round(SubsetSelection(range(16), epsilon=1.0).worst_gain(fake=100, targets=10))  # 4 values a report
-        686
+        >>> made = [kind(range(16), epsilon=1.0) for kind in (UnaryEncoding, SubsetSelection)]
+        >>> [round(m.worst_gain(fake=100, targets=10)) for m in made]
+        [3164, 686]
         """
         raise ParameterError(f"{self.name} has no known bound of what fake reports gain")
 
     def suspicious(self, reports: Any, *, false_alarm: float = 1e-6, column: str = "reports") -> Bools:
-        """Which reports an honest client hardly ever sends: their number of ones is too small or too large.
+        """Bool[n]: which reports an honest client hardly ever sends, of too few or too many ones.
 
         This finds crude attacks only, such as vectors of all ones. Reports with as many ones as an honest one has are
         not found, whichever bits these are; see docs/poisoning.md.
@@ -60,16 +55,12 @@ class Crafted(DeclaredMechanism):
                 in (0, 1).
             column: what to call the reports in an error message.
 
-        Returns:
-            Boolean array, one per report.
-
         Raises:
             ReportError: see `tally`.
             ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of these reports.
 
         >>> from ldp_core import UnaryEncoding
-        >>> m = UnaryEncoding(range(40), epsilon=1.0)
-        >>> m.suspicious([[True] * 40, [True, False] * 20]).tolist()
+        >>> UnaryEncoding(range(40), epsilon=1.0).suspicious([[True] * 40, [True, False] * 20]).tolist()
         [True, False]
         """
         check_open("false_alarm", false_alarm)
@@ -83,19 +74,11 @@ class Crafted(DeclaredMechanism):
         """Whether the numbers of ones of all these reports together can be those of honest clients.
 
         It finds what single reports do not show: many crafted reports that all have the same plausible number of ones,
-        as in the published attack. Those with numbers drawn as honest clients draw them are not found.
-
-        Args:
-            reports: of different people, as in `suspicious`.
-            false_alarm: the most that the probability may be that honest reports are found implausible; in (0, 1).
-            column: what to call the reports in an error message.
-
-        Raises:
-            ReportError, ParameterError: see `suspicious`.
+        as in the published attack. Those with numbers drawn as honest clients draw them are not found. The reports are
+        of different people; arguments and errors are those of `suspicious`.
 
         >>> from ldp_core import UnaryEncoding
-        >>> m = UnaryEncoding(range(40), epsilon=1.0)
-        >>> m.plausible([[True] * 11 + [False] * 29] * 30)
+        >>> UnaryEncoding(range(40), epsilon=1.0).plausible([[True] * 11 + [False] * 29] * 30)
         False
         """
         check_open("false_alarm", false_alarm)

@@ -134,16 +134,7 @@ class Tallier(ABC):
             )
 
     def check_counts(self, n: I64, counters: I64, *, column: str = "tallies") -> None:
-        """`check_tally` of many tallies at once, each by itself.
-
-        Args:
-            n: numbers of reports, int64[k].
-            counters: int64[k, counters].
-            column: what to call the tallies in an error message.
-
-        Raises:
-            ReportError: the counters of some cannot be those of n reports of this mechanism.
-        """
+        """`check_tally` of k tallies, each by itself, of int64[k] and int64[k, counters]; raise `ReportError`."""
         known = (n >= 0) & (n <= self.most_reports)
         wrong = len(n) - int(np.count_nonzero(known & self.is_possible(n, counters)))
         if wrong:
@@ -170,13 +161,8 @@ class Tallier(ABC):
 
         >>> from ldp_core import RandomizedResponse
         >>> m = RandomizedResponse(epsilon=1.0)
-        >>> honest = m.tally([True, False, True])
-        >>> m.merge([honest, honest]).n
-        6
-        >>> m.merge([honest, Tally(1, -honest.counters, m.fingerprint)])  # it would take the honest one's counts away
-        Traceback (most recent call last):
-        ldp_core.errors.ReportError: the tally's counts cannot be those of 1 reports of this mechanism: it is damaged \
-or forged, leave it out
+        >>> m.merge([m.tally([True, False, True]), m.tally([True])]).n
+        4
         """
         total = self.empty_tally()
         for tally in tallies:
@@ -191,16 +177,10 @@ or forged, leave it out
         return MOST // self.counters
 
     def is_possible(self, n: I64, counters: I64) -> Bools:
-        """Whether these can be the counters of n reports; here, whether each counter is in [0, n].
+        """bool[...]: whether int64[..., counters] can be the counters of n reports; here, whether each is in [0, n].
 
-        A mechanism knows more where it is so: for example that each report counts once.
-
-        Args:
-            n: int64[...], in [0, `most_reports`], so that n times the number of counters is no overflow.
-            counters: int64[..., counters], any numbers.
-
-        Returns:
-            bool[...].
+        A mechanism knows more where it is so: for example that each report counts once. ``n``, int64[...], is in [0,
+        `most_reports`], so that n times the number of counters is no overflow.
         """
         least, most = np.minimum.reduce(counters, axis=-1), np.maximum.reduce(counters, axis=-1)
         possible: Bools = (least >= 0) & (most <= n)
@@ -209,10 +189,8 @@ or forged, leave it out
     def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none.
 
-        Args:
-            n: numbers of reports, broadcast against ``counters``.
-            counters: of tallies, int64[..., counters].
-            counts: of a histogram the estimated counts, float64[..., d], else None.
+        Of ``n`` reports, broadcast against ``counters``, int64[..., counters], and the estimated ``counts`` of a
+        histogram.
         """
         return ()
 

@@ -43,11 +43,7 @@ class ReportFormat(Declared, ABC):
 
     @abstractmethod
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Native:
-        """Inverse of `to_arrow`, in either layout.
-
-        Raises:
-            ReportError: nulls, another type or width, or what no report can be.
-        """
+        """Inverse of `to_arrow`, in either layout; raise `ReportError` for nulls and for what no report can be."""
 
     def compiled(self) -> dict[str, Any]:
         """The layout of a report in JSON, as in docs/wire.md; raise `ParameterError` if there is none."""
@@ -62,11 +58,7 @@ class ReportFormat(Declared, ABC):
         ]
 
     def from_json(self, reports: Sequence[Any], *, column: str = "reports") -> pa.Array:
-        """Inverse of `to_json`, as an Arrow array.
-
-        Raises:
-            ReportError: what no report can be.
-        """
+        """Inverse of `to_json`, as an Arrow array; raise `ReportError` for what no report can be."""
         kind, layout = self.arrow_type(), self.compiled()["layout"]
         wanted = bool if pa.types.is_boolean(kind) else int if layout == "symbol" else str
         if not all(type(report) is wanted for report in reports):

@@ -100,7 +100,7 @@ def check_beam_reads(paths: list[str], m: Mechanism, *columns: str) -> None:
     repeats = 1 if m.memoized else None
     found = run(All([ldp_beam.Histogram(column, m, repeats=repeats) for column in columns]), _Files(paths))
     for column, rows in zip(columns, found if len(columns) > 1 else [found], strict=True):
-        expected = m.estimate(Tally.merge([m.tally(pq.read_table(path)[column]) for path in paths]))
+        expected = m.estimate(m.merge([m.tally(pq.read_table(path)[column]) for path in paths]))
         assert [row.value for row in rows] == m.domain.arrow_values.to_pylist()
         np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
 

@@ -121,7 +121,11 @@ def test_columns_of_other_kinds_are_refused_without_their_values():
         assert "secret" not in str(error.value)
 
 
-@each("make", [pa.array, lambda os: pa.chunked_array([os[:1], os[1:]]), pd.Categorical, pl.Series, pd.Series])
+def objects(labels):
+    return np.array(labels, object)  # as ``unique`` of pandas makes them
+
+
+@each("make", [pa.array, lambda os: pa.chunked_array([os[:1], os[1:]]), pd.Categorical, pl.Series, pd.Series, objects])
 def test_a_domain_of_a_column_warns(make):
     with pytest.warns(LdpWarning, match="a column of data"):
         assert Domain(make(["ios", "web"])) == Domain(["ios", "web"])

@@ -47,6 +47,8 @@ def test_nested_json_is_no_plan_and_no_mechanism(text):
     field = pa.field("v", pa.bool_(), metadata={"ARROW:extension:name": NAME, "ARROW:extension:metadata": text})
     with pytest.raises(ReportError):
         check_made_by(field, OUE)
+    with pytest.raises(ReportError, match="mechanism must be one of"):
+        described('{"mechanism": "none", "domain": [1, 2]}')
 
 
 def test_mechanisms_that_answer_for_mechanisms_without_end():
@@ -71,14 +73,9 @@ def test_integers_that_python_does_not_print(key):
         Mechanism.from_dict({**OUE.to_dict(), key: 10**5000})
 
 
-def test_metadata_of_a_type_are_a_mechanism_s_or_a_report_error():
-    with pytest.raises(ReportError, match="mechanism must be one of"):
-        described('{"mechanism": "none", "domain": [1, 2]}')
-
-
 def test_toml_takes_no_quadratic_time():
-    """A dotted key of n names costs n^2: 3 million would take hours."""
-    for text in ("a." * 3_000_000 + "b = 1", '"' * 4_000_000, '"\\' * 500_000):
+    """A dotted key of n names costs n^2: a million would take an hour."""
+    for text in ("a." * 1_000_000 + "b = 1", '"' * 1_000_000, '"\\' * 500_000):
         start = time.process_time()
         with pytest.raises(PlanError):
             read_toml(text, "the plan", PlanError)
@@ -192,10 +189,10 @@ def test_a_plan_s_mechanisms_are_made_when_they_are_asked_for():
 
 
 def test_columns_of_a_plan_are_limited():
-    text = json.dumps({"columns": {f"{i}": RR.to_dict() for i in range(104_857)}})
+    text = json.dumps({"columns": {f"{i}": RR.to_dict() for i in range(20_000)}})
     start = time.process_time()
     for read in (PrivacyPlan.from_json, lambda text: plan_of(pa.schema([], {METADATA_KEY: text}))):
-        with pytest.raises(PlanError, match="the plan has 104857 columns, more than the limit columns=4096"):
+        with pytest.raises(PlanError, match="the plan has 20000 columns, more than the limit columns=4096"):
             read(text)
     assert time.process_time() - start < 2e-6 * 2 * len(text)
 

@@ -336,7 +336,7 @@ def test_of_every_mechanism_there_is_an_answer_or_an_error(name):
 
 @each("name", sorted(CHOICES))
 def test_recommendations_know_it(name):
-    for d, epsilon in itertools.product((2, 16, 200, 1024), (0.1, 1.0, 4.0)):
+    for d, epsilon in itertools.product((2, 200), (0.1, 4.0)):
         [r] = [r for r in recommend(d, epsilon, 1000) if r.key == name]
         exact = r.mechanism(range(d)).influence()
         assert (r.influence.one, r.influence.all) == (close(exact.one, rel=1e-6), close(exact.all, rel=1e-6))

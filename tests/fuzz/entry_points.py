@@ -464,7 +464,7 @@ def bytes_of_tallies(data: bytes) -> None:
     accumulator = quiet(lambda: AccumulatorCoder().decode(data))
     if tally is not None:
         quiet(lambda: RR.estimate(tally))
-        quiet(lambda: Tally.merge([tally, tally, Tally.from_bytes(TALLIES[2])]))
+        quiet(lambda: tally + tally + Tally.from_bytes(TALLIES[2]))
         combine = TallyCombineFn(RR)
         quiet(lambda: combine.add_input(combine.create_accumulator(), tally))
         quiet(lambda: combine.merge_accumulators([combine.create_accumulator(), accumulator]).tally())

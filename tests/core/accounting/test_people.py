@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ldp_core import (
+    Hybrid,
     ParameterError,
     RandomizedResponse,
     best_guess,
     parallel_epsilon,
+    required_n,
     sampled_epsilon,
     shuffled_epsilon,
     total_epsilon,
@@ -145,6 +147,11 @@ def test_numbers_in_words_are_rounded_up(epsilon):
         (lambda: shuffled_epsilon(1.0, 10, 0.1, method="numeric"), 'method must be "numerical" or "closed form"'),
         (lambda: sampled_epsilon(1.0, 1.5), r"share must be a probability"),
         (lambda: parallel_epsilon([]), "at least one"),
+        (lambda: parallel_epsilon(None), "at least one, got None"),
+        (lambda: parallel_epsilon(1.0), "at least one, got 1.0"),
+        (lambda: required_n(RandomizedResponse(epsilon=1.0), margin=1e-300), "ask for a wider margin"),
+        (lambda: required_n(RandomizedResponse(epsilon=1.0), 1e-300, bound="hoeffding"), "ask for a wider margin"),
+        (lambda: required_n(Hybrid((0, 1), epsilon=1.0), margin=1e-300), "ask for a wider margin"),
         (lambda: parallel_epsilon([math.nan]), r"epsilon must be in \(0, inf\)"),
         (lambda: total_epsilon(1.0, reports=0), "reports must be an integer"),
         (lambda: total_epsilon(1.0, reports=1, windows=2.5), "windows must be an integer"),

@@ -225,7 +225,7 @@ def test_no_pile_of_reports_reveals_more(name, n):
         assert max(curves_of(m, 1, at[1])) < worst[1] * (1 + 1e-6) + 1e-12
 
 
-@each(("d", "epsilon"), [(4, 1.0), (16, 1.0), (100, 4.0)])
+@each(("d", "epsilon"), [(4, 1.0), (100, 4.0)])
 def test_the_bound_is_near_the_truth(d, epsilon):
     """K-ary randomized response, all others with a third value: at least the exact loss, and at most 20 % more."""
     n, delta = 500, 1e-6
@@ -327,14 +327,9 @@ def worst_error(n: int, p: float, ks: list[int]) -> float:
 @each("p", [0.5, 0.25, 0.01, 0.999])
 def test_probabilities_are_within_the_stated_error(n, p):
     assert worst_error(n, p, sorted({*range(min(n, 20) + 1), *range(0, n, max(n // 20, 1)), n})) < ERROR / 10
-
-
-@each("n", [10**6, 10**10])
-@each("p", [0.5, 0.03])
-def test_probabilities_of_large_numbers(n, p):
-    """SciPy's, which are not as exact there."""
-    k = np.round(n * p + np.linspace(-8, 8, 33) * math.sqrt(n * p * (1 - p)))
-    np.testing.assert_allclose(pmf(k, np.array(float(n)), p, 1 - p), stats.binom.pmf(k, n, p), rtol=1e-8)
+    large = n * 25_000_000  # SciPy's are not as exact there
+    k = np.round(large * p + np.linspace(-8, 8, 33) * math.sqrt(large * p * (1 - p)))
+    np.testing.assert_allclose(pmf(k, np.array(float(large)), p, 1 - p), stats.binom.pmf(k, large, p), rtol=1e-8)
 
 
 def test_outside_nothing_is_probable():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ from ldp_core import (
     HeavyHitters,
     LocalHashing,
     Loloha,
-    Mechanism,
     ParameterError,
     PlanError,
     Prefixes,
@@ -68,10 +68,10 @@ def test_it_finds_what_is_there():
 
 
 def test_bounds_are_seldom_too_high():
-    """Of 60 audits with a false alarm of 1/2 at most 30 are expected to be wrong, and 50 with probability 1e-7."""
+    """Of 30 audits with a false alarm of 1/2 at most 15 are expected to be wrong, and 27 with probability 5e-6."""
     m = RandomizedResponse([0, 1], epsilon=0.5)
-    wrong = sum(audit(m, trials=1000, false_alarm=0.5).lower_bound > 0.5 for _ in range(60))
-    assert wrong < 50
+    wrong = sum(audit(m, trials=1000, false_alarm=0.5).lower_bound > 0.5 for _ in range(30))
+    assert wrong < 27
 
 
 @pytest.mark.slow
@@ -158,6 +158,8 @@ def test_what_is_refused():
     for arguments, message in refused:
         with pytest.raises(ParameterError, match=message):
             audit(**arguments)
+    with pytest.raises(ParameterError, match="give inputs"):
+        inputs_of(SimpleNamespace(inputs=object()))
 
 
 def test_reports_that_are_none_are_refused():
@@ -195,24 +197,6 @@ def test_reports_that_are_real_numbers():
         found = audit(1.0, add_noise, inputs=[0, 1], trials=TRIALS)
         assert found.broken == broken
         assert 0.7 / scale < found.lower_bound < (1 / scale if grid else math.inf)
-
-
-def test_progress_is_told():
-    told = []
-    audit(RandomizedResponse(epsilon=1.0), trials=4000, name="coin", progress=told.append)
-    assert told[-1] == "coin: 4,000 of 4,000 trials of each input"
-
-
-def test_a_mechanism_of_ones_own_needs_inputs():
-    class Strange(RandomizedResponse):
-        name = "strange"
-        inputs = object()
-
-    try:
-        with pytest.raises(ParameterError, match="give inputs"):
-            inputs_of(Strange(epsilon=1.0))
-    finally:
-        del Mechanism._registry["strange"]
 
 
 # ---- Clopper-Pearson bounds, against scipy.stats
@@ -262,8 +246,9 @@ def test_lists(reports):
     assert numbers(reports) == [[[1, 1, 0], [0, 1, 1]]]
 
 
-def test_several_reports():
+def test_several_reports_and_structs():
     assert numbers((np.array([1, 2]), pa.array([True, False]))) == [[[1, 2]], [[1, 0]]]
+    assert numbers(pa.array([{"a": 1, "b": True}, {"a": 2, "b": False}])) == [[[1, 2], [1, 0]]]
 
 
 def test_nulls_are_a_value_of_their_own():
@@ -282,10 +267,6 @@ def test_texts_are_the_same_in_every_batch():
     assert one == [two[2], two[0], two[2]]
     assert two[1] == NULL
     assert numbers(np.array(["a", "b", "a"]))[0][0] == one
-
-
-def test_structs_are_their_fields():
-    assert numbers(pa.array([{"a": 1, "b": True}, {"a": 2, "b": False}])) == [[[1, 2], [1, 0]]]
 
 
 @each("reports", [[[1, 2], [1]], pa.array([[1], [1, 2]]), 5, [object()], np.zeros((2, 2, 2))])
@@ -334,7 +315,7 @@ def test_what_is_broken_is_said(monkeypatch):
 
 def test_an_encoding_of_many_values():
     """Reports of many places are told apart by few of them."""
-    [found] = run_audit(PrivacyPlan({"x": UnaryEncoding(range(200), epsilon=1.0)}), trials=1_000)
+    [found] = run_audit(PrivacyPlan({"x": UnaryEncoding(range(100), epsilon=1.0)}), trials=1_000)
     assert found.verdict == "not broken"
 
 

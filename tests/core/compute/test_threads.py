@@ -57,6 +57,7 @@ def test_without_another_state_there_is_one_thread(cores):
         in_threads(lambda state, block, seen=seen: seen.add(threading.get_ident()), range(99), 0, another)
         assert seen == {threading.get_ident()}
     assert run(99)[1] == 4  # and nothing is taken
+    assert Keystream(bytes(32)).another() is None  # a given key has one keystream
 
 
 def test_calls_share_the_cores(cores):
@@ -90,10 +91,6 @@ def test_what_is_no_number_of_cores_is_refused(cores, given):
     cores(given)
     with pytest.raises(ParameterError, match="LDP_THREADS"):
         run(99)
-
-
-def test_a_given_key_has_one_keystream():
-    assert Keystream(bytes(32)).another() is None
 
 
 @pytest.mark.fresh(false_alarms=2.1e-9)  # 6 standard deviations

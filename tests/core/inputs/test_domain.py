@@ -143,7 +143,7 @@ def test_every_width_of_integer(dtype, labels):
         assert domain.encode(pa.array([*values, None], dtype)).tolist() == [*expected, len(labels)]
 
 
-@each("d", [255, 256, 257, 65_535, 65_536, 65_537])
+@each("d", [255, 256, 65_535, 65_536])
 @each("unmatched", ["error", "other", "none"])
 def test_sizes_around_the_edges_of_code_types(d, unmatched):
     labels = [f"v{k}" for k in range(d)]

@@ -56,18 +56,23 @@ def test_indices_out_of_a_dictionary_do_not_wrap(index):
 
 @each(
     "arguments",
-    [("", 3), ("aa", 3), ("aé", 3), ("a\0", 3), ("ab", 0), ("ab", 33), (LETTERS, 13), (None, 64), ("ab", True)],
+    [
+        ("", 3),
+        ("aa", 3),
+        ("aé", 3),
+        ("a\0", 3),
+        ("ab", 0),
+        ("ab", 33),
+        (LETTERS, 13),
+        (None, 64),
+        ("ab", True),
+        ("ab", 3, "other"),
+        (None, 3, "cut"),
+    ],
 )
 def test_bad_strings(arguments):
     with pytest.raises(DomainError):
         Prefixes(*arguments)
-
-
-def test_bad_policies():
-    with pytest.raises(DomainError):
-        Prefixes("ab", 3, "other")
-    with pytest.raises(DomainError):
-        Prefixes(None, 3, "cut")
 
 
 @each("alphabet", ["ab", LETTERS, "".join(map(chr, range(1, 128))), "z"])

@@ -1,7 +1,6 @@
 """Whole numbers as a declaration: cut between them, so that intervals and ranges are of whole numbers."""
 
 import numpy as np
-import polars as pl
 import pytest
 
 import ldp_polars  # noqa: F401 (the namespace)
@@ -43,7 +42,7 @@ def test_a_bucket_is_a_whole_number_and_so_are_the_answers():
 
 
 def test_intervals_of_whole_numbers_hold():
-    """Two populations, one with a third at one age; of 25 tallies each, about a population."""
+    """Two populations, one with a third at one age; of 10 tallies each, about a population."""
     m, rng = SquareWave(AGES, epsilon=1.0), np.random.default_rng(3)
     heap = np.full(73, 1.0)
     heap[22] = 36
@@ -51,7 +50,7 @@ def test_intervals_of_whole_numbers_hold():
         shares = weights / weights.sum()
         truth = 18 + int(np.argmax(np.cumsum(shares) >= 0.5))
         low_to_high, medians = [], []
-        for _ in range(25):
+        for _ in range(10):
             tally = m.simulate_values(np.arange(18, 91), rng.multinomial(20_000, shares), rng)
             one = RangeEstimate(30, 45).result(m, tally)
             low_to_high.append(one.low[0] <= 20_000 * shares[12:28].sum() <= one.high[0])
@@ -90,17 +89,3 @@ def test_the_declaration_is_kept_and_refuses_what_is_not_whole():
     rows = {row.key: row for row in recommend(AGES, 1.0, 10_000, ask="median")}
     assert rows["hierarchical_histogram"].mechanism().domain.size == 73
     assert rows["square_wave"].mechanism() == SquareWave(AGES, epsilon=1.0)
-
-
-def test_one_column_of_reports_answers_its_mean_and_its_curve_in_one_table():
-    plan = PrivacyPlan({"age": SquareWave(AGES, epsilon=2.0)}, keep=["week"], seed=1)
-    people = pl.DataFrame({"age": np.random.default_rng(0).integers(18, 91, 20_000), "week": np.arange(20_000) % 2})
-    age = pl.col("age").ldp
-    with pytest.warns(UserWarning, match="seeded"):
-        reports = people.ldp.perturb(plan)
-    table = reports.group_by("week").agg(mean=age.mean(), median=age.median(), curve=age.cdf(), young=age.range(18, 29))
-    for row in table.to_dicts():
-        assert abs(row["mean"]["mean"] - 54) < 3
-        assert row["median"]["low"] <= 54 <= row["median"]["high"]
-        assert [row["curve"][0]["value"], row["curve"][-1]["value"]] == [18, 90]
-        assert row["young"]["value"] == "18 to 29"

@@ -125,7 +125,7 @@ def test_reports_travel_and_tallies_merge(name):
     packed = m.reports.to_arrow(native, packed=True)
     assert packed.type == m.reports.arrow_type(packed=True)
     assert m.reports.to_arrow(m.reports.from_arrow(packed)).equals(reports)
-    assert Tally.merge([m.tally(reports[:1234]), m.tally(packed[1234:])]) == whole
+    assert m.tally(reports[:1234]) + m.tally(packed[1234:]) == whole
     assert (
         whole
         == m.tally(pa.chunked_array([reports[:7], reports[7:]]))

@@ -114,6 +114,12 @@ def test_a_new_secret_goes_to_a_new_file_of_its_owner(tmp_path):
         with pytest.raises(ParameterError, match="keep the seed"):
             write()
 
+    longest = Secret(os.urandom(1024))
+    longest.to_file(tmp_path / "longest")
+    assert Secret.from_file(tmp_path / "longest") == Secret.from_hex(longest.to_hex()) == longest
+    with pytest.raises(ParameterError, match="at most 1024"):
+        Secret(os.urandom(1025))
+
 
 def test_the_fingerprint_is_that_of_its_description():
     label = len(b"fingerprint").to_bytes(8, "big") + b"fingerprint"
@@ -122,11 +128,3 @@ def test_the_fingerprint_is_that_of_its_description():
         assert Secret(key).fingerprint == Secret(key).shared().fingerprint == expected
     assert len({Secret.generate().fingerprint for _ in range(100)}) == 100
     assert KEY.hex() not in Secret(KEY).fingerprint
-
-
-def test_the_longest_secret_is_read_as_it_was_written(tmp_path):
-    longest = Secret(os.urandom(1024))
-    longest.to_file(tmp_path / "secret")
-    assert Secret.from_file(tmp_path / "secret") == Secret.from_hex(longest.to_hex()) == longest
-    with pytest.raises(ParameterError, match="at most 1024"):
-        Secret(os.urandom(1025))

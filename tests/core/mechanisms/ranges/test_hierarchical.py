@@ -198,7 +198,7 @@ def test_a_person_has_one_level_and_a_node_one_report():
 
 
 def test_plans_keep_the_shares():
-    cells = Cells.logarithmic(1, 1000, 6, unmatched="clip", missing=1)
+    cells = Cells.declared(low=1, high=1000, count=6, scale="log", unmatched="clip", missing=1)
     m = HierarchicalHistogram(cells, epsilon=1.0, workload="prefixes")
     plan = PrivacyPlan({"ms": m, "age": HierarchicalHistogram(range(100), epsilon=0.5)})
     assert PrivacyPlan.from_toml(plan.to_toml()) == plan
@@ -228,7 +228,7 @@ def test_what_does_not_exist_is_refused(arguments, error, says):
 def test_numbers_are_in_their_cells():
     cells = Cells([0, 1, 10, 100])
     assert cells.encode(pa.array([0, 0.5, 1, 9.99, 10, 100])).tolist() == [0, 0, 1, 1, 2, 2]
-    assert Cells.linear(0, 10, 4) == Cells((0, 2.5, 5, 7.5, 10))
+    assert Cells.declared(low=0, high=10, count=4) == Cells((0, 2.5, 5, 7.5, 10))
     assert Cells([0, 1, 2], "clip", missing=0.5).encode([-5, None, math.nan, math.inf]).tolist() == [0, 0, 0, 1]
     assert cells.outside([-1, None, 5, math.nan, 101]).tolist() == [True, True, False, True, True]
     for values in ([101.0], [None], [math.nan], [-0.1]):
