@@ -30,16 +30,9 @@ End: TypeAlias = bool | int | float | str | dt.date | None
 class Ranges(Counted):
     """Estimates of how many of ``n`` records are in each of k ranges, or sets; unbiased. All arrays are float64[k].
 
-    The attributes are those of a `Histogram`; ``values`` are the ranges in words.
-
-    >>> from ldp_core import RangeEstimate, SubsetSelection
-    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
-    >>> found = RangeEstimate(ranges=((20, 30), (31, None))).result(m, m.tally(m.perturb([20, 30, 45])))
-    >>> found.counts.round(6).tolist()
-    [2.0, 1.0]
+    The attributes are those of a `Histogram`; ``values`` are the ranges in words. `RangeEstimate` has an example.
     """
 
-    view: ClassVar[View] = View("count", ("value",))
     question: ClassVar[str] = "range"
 
     values: tuple[str, ...]
@@ -63,7 +56,7 @@ class Ranges(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the same columns as of a `Histogram`, one row per range; the values are text."""
+        """Table of the columns of a `Histogram`, one row per range; the values are text."""
         return self._entries(pa.array(self.values, pa.string()))
 
 
