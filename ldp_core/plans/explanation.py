@@ -160,9 +160,6 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     The odds of two values after the reports are seen are the odds before, times a ratio of probabilities, whose
     logarithm is at most epsilon (Bayes). With a delta there is no such factor, and only the guess is said.
 
-    >>> promise("one record", 1.0)
-    'one record (epsilon 1): odds between two values change at most 2.72-fold; of 2 equally likely values the right \
-one is guessed at most 73.2 % of the time (50 % without)'
     """
     if math.isinf(epsilon):
         return f"{what} (epsilon inf): there is no bound on what it tells"

@@ -27,10 +27,8 @@ METADATA_KEY = "ldp.plan"
 
 RESULTS = "results.json"
 """The file beside estimates that says which plan they are of: its text is that of `about`."""
-
 DEAD_LETTERS = "dead_letters"
 """How a file of dead letters is called; it is there where they were counted, be there none."""
-
 _COMPACT = (",", ":")
 
 
@@ -122,19 +120,11 @@ class PlanForms(PlanContents):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, limits: Limits = DEFAULT) -> Self:
-        """Inverse of `to_json`.
-
-        Args:
-            text: JSON, from anybody.
-            limits: for its length, and that of the lists and texts in it.
+        """Inverse of `to_json`, of a text from anybody.
 
         Raises:
             PlanError: no JSON, over the limits, or not a plan.
 
-        >>> from ldp_core import PrivacyPlan, RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> PrivacyPlan.from_json(plan.to_json()) == plan
-        True
         """
         if not isinstance(text, (str, bytes)):
             raise PlanError(f"a plan in JSON is text, got {type(text).__name__}")
@@ -236,10 +226,9 @@ class PlanForms(PlanContents):
     def check_reports(self, schema: pa.Schema) -> None:
         """Raise unless data of this schema are, by what it says of each column, reports that this plan has made.
 
-        A batch that `perturb` or ``ldp_beam.Perturb`` has made says so, and a frame that ``.ldp.perturb(plan)`` has;
-        it stays with the data when they are sliced, filtered, concatenated, written and read, in Arrow, Polars and
-        Parquet. A column that is put in its place under the same name does not say so. A writer asks before it writes
-        the plan.
+        What perturbs says so, and it stays with the data when they are sliced, filtered, concatenated, written and
+        read, in Arrow, Polars and Parquet. A column that is put in its place under the same name does not say so. A
+        writer asks before it writes the plan.
 
         It guards against mistakes, and is not a signature: a schema or dtype of reports says the same of whatever it is
         given to (``pa.Table.cast``, ``from_pydict(..., schema=)``, ``pl.DataFrame(..., schema=)``, a Polars ``cast`` to
@@ -253,13 +242,7 @@ class PlanForms(PlanContents):
 
         >>> from ldp_core import PrivacyPlan, RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> raw = pa.record_batch({"crashed": [True, False]})
-        >>> plan.check_reports(plan.perturb(raw).schema)
-        >>> plan.check_reports(raw.schema)
-        Traceback (most recent call last):
-            ...
-        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports: perturb the values; for \
-reports that were made elsewhere there is assume_reports
+        >>> plan.check_reports(plan.perturb(pa.record_batch({"crashed": [True, False]})).schema)
         """
         self.check_made(schema.names, {field.name: maker(field) for field in schema})
 
@@ -327,16 +310,8 @@ def about(
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
-    Args:
-        plan: of the reports.
-        confidence: of the intervals.
-        covered: dates or times of the first and of the last record, which tell what windows are filled in part.
-        population: whom the intervals are about, if it is said of all columns.
-
-    >>> from ldp_core import PrivacyPlan, RandomizedResponse
-    >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
-    >>> sorted(json.loads(text))
-    ['confidence', 'plan']
+    ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
+    whom the intervals are about, if it is said of all columns.
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
     whom = {} if population is None else {"population": population}

@@ -165,10 +165,7 @@ class PrivacyPlan(PlanForms):
         """The plan with a seed, whose reports are repeatable and **not private**; or with None, without one.
 
         >>> from ldp_core import RandomizedResponse
-        >>> PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
-        column          mechanism            values  epsilon
-        crashed         randomized_response  2       1
-        total a record                               1
+        >>> print(repr(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)).splitlines()[-1])
         seeded with 7: repeatable, and therefore NOT private
         """
         return PrivacyPlan(self.columns, keep=self.keep, seed=seed)
@@ -225,16 +222,7 @@ class PrivacyPlan(PlanForms):
         return type(batch).from_arrays([*reports.values(), *kept], schema=schema)
 
     def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
-        """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.
-
-        Args:
-            values: of each planned column, n each.
-            keyed: keyed noise for the records, or None for fresh noise. Each column's name is its noise's.
-            packed: bit vectors as 64-bit words.
-
-        Raises:
-            DomainError, DtypeError: see `Domain.encode`; the message names the column.
-        """
+        """`perturb` of the values of each planned column: an Arrow array each, or what `Mechanism.perturb` gives."""
         reports: dict[str, Any] = dict.fromkeys(self.columns)
         for name, m in self.columns.items():
             if not isinstance(m, DrawnColumn):
@@ -345,10 +333,8 @@ class PrivacyPlan(PlanForms):
             n: people; they have the shares of the data, as near as whole numbers can be. Default: as many as there are.
             seed: for the same again; default: the operating system's randomness.
             confidence: of the intervals.
-            ask: by column, what to ask other than the usual (`usual_question`).
-
-        Returns:
-            A mapping from each column to the answer. A sketch is asked about the 100 most frequent values of the data.
+            ask: by column, what to ask other than the usual (`usual_question`). A sketch is asked about the 100 most
+                frequent values of the data.
 
         Raises:
             PlanError: a column is missing.
@@ -393,7 +379,6 @@ class PrivacyPlan(PlanForms):
                 ``ldp perturb`` and of ``ldp run --reports`` do. The query does not look at the file. If this is
                 wrong, the database complains of types, such as that of ``count_if``.
             by: columns that tell groups apart, each of which gets a histogram.
-            confidence: of the intervals.
 
         Raises:
             PlanError: the plan does not perturb this column.

@@ -32,9 +32,7 @@ to numbers or shares."""
 
 @dataclass(frozen=True)
 class Simulation(Mapping[str, Any]):
-    """What one would see of each column of a plan; see `PrivacyPlan.simulate`.
-
-    A mapping from a column's name to its estimate: a `Histogram`, a `Mean`, a `Distribution`, or what was found.
+    """What one would see of each column of a plan: a mapping from its name to its estimate; see `PrivacyPlan.simulate`.
 
     Attributes:
         estimates: by column.
