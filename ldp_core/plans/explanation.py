@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -197,7 +198,7 @@ def _up(x: Fraction | float, digits: int) -> str:
     if not exact:
         return "0"
     unit = Fraction(10) ** (_exponent(exact) - digits + 1)
-    value = float(math.ceil(exact / unit) * unit)
+    value = float(min(math.ceil(exact / unit) * unit, Fraction(sys.float_info.max)))
     return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.{digits}g}"
 
 
