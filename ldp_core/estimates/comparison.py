@@ -353,7 +353,8 @@ class Compare(Declared):
                 break
             errors = self._added(*each)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            statistic[some], degrees[some] = quadratic_form(delta, covariances, adds_up=oracle.exhaustive)
+            white, degrees[some] = whitening(covariances, adds_up=oracle.exhaustive)
+            statistic[some] = ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2))
         return statistic, degrees
 
 
@@ -507,14 +508,11 @@ def holm(p_values: F64) -> F64:
     return adjusted
 
 
-def quadratic_form(delta: F64, covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """T = delta^T S^+ delta, and the rank of S; ``adds_up``: given that the expected values add up to 0."""
-    white, rank = whitening(covariances, adds_up=adds_up)
-    return ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2)), rank
-
-
 def whitening(covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks."""
+    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks.
+
+    ``adds_up``: given that the expected values add up to 0.
+    """
     before = np.eye(covariances.shape[1])[None]
     if adds_up:
         u = covariances.sum(axis=2)

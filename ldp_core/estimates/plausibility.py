@@ -146,12 +146,17 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
     values = any(d.any() for d, s in zip(found, sums, strict=True) if not s.of_all)
     what = "no values make reports say this" if values else "the counts of no reports add up to this"
     many = f"; so it is in {np.count_nonzero(outside)} of {outside.size} estimates" if outside.size > 1 else ""
-    _say(
+    doubt = (
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
         f"standard errors away from anything possible{many}. Likely the values were never perturbed, or by another "
         "mechanism or with another epsilon than this one. (Many reports of the same people under keyed noise look like "
         "that too: error bars do not allow for them.)"
     )
+    collected = _collected.get()
+    if collected is None:
+        warn_user(doubt)
+    else:
+        collected.append(doubt)
 
 
 # ---- who gets it
@@ -168,11 +173,3 @@ def collecting() -> Iterator[list[str]]:
         yield implausible
     finally:
         _collected.reset(token)
-
-
-def _say(doubt: str) -> None:
-    collected = _collected.get()
-    if collected is not None:
-        collected.append(doubt)
-        return
-    warn_user(doubt)

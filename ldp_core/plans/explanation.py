@@ -51,7 +51,7 @@ def explanation(
     keyed: bool,
     total: float | None,
     delta: float | None,
-    repeats: float = 1.0,
+    repeats: float,
 ) -> str:
     """See `PrivacyPlan.explain`."""
     if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -33,18 +33,10 @@ _COMPACT = (",", ":")
 
 
 class PlanTold(Mapping[str, Mechanism]):
-    """A plan as a text tells it, by column: a mechanism is made when it is asked for.
+    """A plan as `PlanForms.to_dict` tells it, by column: a mechanism is made when it is asked for.
 
     A message needs the names of all columns and the mechanism of one; and a few bytes may declare a mechanism that
-    takes milliseconds to make.
-
-    Args:
-        data: what `PlanForms.to_dict` gives.
-        limits: for the number of columns; None for a caller's own.
-
-    Raises:
-        PlanError: no table, keys are missing or unknown, or there are too many columns. When a column is asked for: it
-            is not a valid mechanism.
+    takes milliseconds to make. ``limits`` are for the number of columns; None for a caller's own.
     """
 
     def __init__(self, data: Any, limits: Limits | None = None) -> None:
@@ -93,7 +85,7 @@ class PlanForms(PlanContents):
     """What is written and read back, and checks of data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), dict(self.columns), self.keep, self.seed)
+        return partial(type(self), dict(self.columns), keep=self.keep, seed=self.seed), ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -283,13 +275,6 @@ class PlanForms(PlanContents):
 
         Raises:
             PlanError: a column is missing, is not the plan's, or of another type.
-
-        >>> import warnings
-        >>> from ldp_core import PrivacyPlan, RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> with warnings.catch_warnings(action="ignore"):
-        ...     reports = plan.assume_reports(pa.record_batch({"crashed": [True, False]}))
-        >>> plan.check_reports(reports.schema)
         """
         self.check_columns(data.schema.names)
         self._check_no_others(data.schema.names)
@@ -316,12 +301,6 @@ def about(
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
     whom = {} if population is None else {"population": population}
     return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **whom}, indent=1) + "\n"
-
-
-def _restored(
-    kind: type[PlanForms], columns: dict[str, Mechanism], keep: tuple[str, ...], seed: int | None
-) -> PlanForms:
-    return kind(columns, keep=keep, seed=seed)
 
 
 def _toml(value: Any) -> str:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally, usual_question
 from ldp_core.estimates.distribution import DistributionEstimate
-from ldp_core.estimates.expectation_maximization import Fit, derivative, fit
+from ldp_core.estimates.expectation_maximization import derivative, fit
 from ldp_core.mechanisms.numbers import square_wave
 
 from ...cases import each
@@ -87,12 +87,9 @@ def test_quantiles():
 def test_distribution_is_a_value():
     a, b = by_hand([0.25, 0.75]), by_hand([0.5, 0.5])
     assert a == pickle.loads(pickle.dumps(a)) != b
-    assert hash(a) == hash(by_hand([0.25, 0.75]))
     assert "10 reports over 2 buckets (em)" in repr(a)
     numbers = ["frequency", "standard_error", "low", "high", "n"]
     assert a.to_arrow().column_names == ["bucket_start", "bucket_end", *numbers]
-    with pytest.raises(ValueError, match="read-only"):
-        a.frequencies[0] = 1
 
 
 def repeated(m, shares, n, runs, method, k) -> list[Distribution]:
@@ -248,13 +245,3 @@ def test_derivatives_are_quotients_of_differences(smoothing, steps, tolerance):
     nearby = 1e-3 * np.eye(len(counts))
     expected = np.array([(run(counts + h).shares - run(counts - h).shares) / 2e-3 for h in nearby]).T * counts.sum()
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
-
-
-@each("steps", [1, 2, 3, 4, 7, 8, 100, 4096])
-def test_stretches_are_all_steps(steps):
-    path = [np.array([float(at)]) for at in (0, 1, *(3 * 2**j for j in range(12))) if at <= steps]
-    begin = 0
-    for shares, length in Fit(np.array([float(steps)]), path, steps).stretches():
-        assert begin <= shares[0] <= begin + length
-        begin += length
-    assert begin == steps

@@ -22,7 +22,6 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.plans.compare import compare
-from ldp_core.plans.fake import published_epsilon
 
 from ...cases import each
 from ..checks import exact_exp
@@ -94,7 +93,6 @@ BAD = {
     "no none": (lambda: FakeDataColumn(grr(AB), columns=2, fake="none"), "no report of no value"),
     "both": (lambda: FakeDataColumn(oue(AB), columns=2, fake="none", prior=[1, 1]), "not both"),
     "answer": (lambda: Mechanism.from_dict({"mechanism": "sampled_column", "columns": 2, "domain": AB}), "answer"),
-    "published": (lambda: published_epsilon(1.0, 0), "at least 1"),
     "n": (lambda: compare({"x": AB, "y": AB}, 1.0, 0), "at least 1"),
     "explain": (lambda: PrivacyPlan({"v": oue(AB)}).explain(1.5), "n must be an integer, at least 0"),
 }
