@@ -224,13 +224,12 @@ def recommend(
         answers = answering(question, inputs, kinds, e, reports, frequency)
         made = [replace(_of_mechanism(key, m, domain, e, people, *error), ask=question) for key, m, error in answers]
     elif isinstance(domain, int | Domain):
-        d = domain if isinstance(domain, int) else domain.size
-        f = _check_frequency(frequency, d)
+        f = _check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
 
         def margin(error: Error) -> float:
             return error.margin(reports, 0.05, None if frequency is None else f, whom)
 
-        made = [_recommendation(choice, domain, d, e, people, reports, f, margin) for choice in CHOICES.values()]
+        made = [_recommendation(choice, domain, e, people, reports, f, margin) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
         if isinstance(domain, Cells):
@@ -365,31 +364,16 @@ _LIE = "lie: by how much a made-up report moves the sum of the numbers at most."
 
 
 def _recommendation(
-    choice: Choice,
-    domain: Domain | int,
-    d: int,
-    epsilon: float,
-    n: int,
-    reports: float,
-    f: float,
-    margin: Callable[[Error], float],
+    choice: Choice, domain: Domain | int, epsilon: float, n: int, reports: float, f: float, margin: Callable[..., float]
 ) -> Recommendation:
+    d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     error = Error.of(p, q, d)
-    return Recommendation(
-        choice.name,
-        choice.variant,
-        domain,
-        epsilon,
-        n,
-        f,
-        math.sqrt(error.n_variance(f) / reports),
-        margin(error),
-        choice.report_bytes(d, epsilon),
-        choice.server_operations(d, epsilon),
-        Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
-    )
+    errors = math.sqrt(error.n_variance(f) / reports), margin(error)
+    costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
+    lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
+    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors, *costs, lies)
 
 
 def _of_mechanism(

@@ -74,7 +74,7 @@ class Need(Row):
 
 @dataclass(frozen=True, repr=False)
 class Needs(Table[Need]):
-    """What some mechanisms need; `int` and `float` of it give ``n`` and ``epsilon``.
+    """What some mechanisms need.
 
     Attributes:
         n: the people that it takes: of a plan for all its columns, of several mechanisms for the first.
@@ -83,12 +83,6 @@ class Needs(Table[Need]):
 
     n: int = 0
     epsilon: float = 0.0
-
-    def __int__(self) -> int:
-        return self.n
-
-    def __float__(self) -> float:
-        return self.epsilon
 
 
 def required_n(
@@ -146,7 +140,7 @@ def required_n(
             ``epsilon``, see `PrivacyPlan.epsilon_of`.
 
     Returns:
-        A table, `Need` a row; ``.n``, or ``int`` of it, is the number.
+        A table, `Need` a row; ``.n`` is the number.
 
     Raises:
         ParameterError: an argument outside its interval, missing or superfluous.
@@ -458,8 +452,7 @@ def required_epsilon(
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
-        A table, `Need` a row; ``.epsilon``, or ``float`` of it, is the least epsilon, to twelve digits and rounded up,
-        in (0, 50].
+        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits and rounded up, in (0, 50].
 
     Raises:
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.
