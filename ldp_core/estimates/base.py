@@ -162,12 +162,8 @@ class Question(Declared, ABC, Generic[R_co]):
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.
 
-        A question that can answer many tallies at once does it here; by default they are answered one by one.
-
-        Args:
-            mechanism: that made the reports; checked.
-            n: int64[k], numbers of reports.
-            counters: int64[k, counters], of tallies that are the tallier's.
+        A question that can answer many tallies at once does it here; by default they are answered one by one. The
+        mechanism is checked; n is int64[k], and counters, of the tallier's tallies, int64[k, counters].
         """
         schema, fingerprint = self.schema(mechanism), self.tallier(mechanism).fingerprint
         results: list[Any] = [
@@ -179,17 +175,10 @@ class Question(Declared, ABC, Generic[R_co]):
     def expected_error(
         self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
     ) -> tuple[float, float]:
-        """The error to expect of an answer: by its own formulas, from what n reports add up to on average.
+        """The standard error and half of the interval to expect, by its own formulas, from the expected counters.
 
-        Args:
-            mechanism: that would make the reports; checked.
-            n: number of reports.
-            counters: int64[counters], the expected ones.
-            frequency: of quantiles, see `QuantilesEstimate.expected_error`; else None.
-
-        Returns:
-            The standard error and half of the interval, root mean squares over the rows: as shares of the records, if
-            the view says counts or shares, or in the answer's own unit.
+        Root mean squares over the rows: as shares of the records, if the view says counts or shares, or in the answer's
+        own unit. A ``frequency`` is that of quantiles, see `QuantilesEstimate.expected_error`.
 
         Raises:
             ParameterError: a frequency, or answers that are no numbers.

@@ -44,8 +44,8 @@ class Change(Row):
 
     Attributes:
         value: which share; None of a mean.
-        window: the number of the window at the end of which the alarm is, from 0.
-        since: the number of the window from which on it seems to be changed: the first after the CUSUM was last 0.
+        window, since: the windows, from 0, at the end of which the alarm is, and from which on it seems to be changed:
+            the first after the CUSUM was last 0.
         direction: ``"up"`` or ``"down"``.
     """
 

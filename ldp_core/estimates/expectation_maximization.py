@@ -57,10 +57,10 @@ def fit(
     gain: float | None = None,
     most: int = _MOST_STEPS,
 ) -> Fit:
-    """Fit d shares to the counts of cells.
+    """Fit d shares to the counts of M cells.
 
     Args:
-        counts: [M], of the cells.
+        counts: [M].
         mixture: shares to the probabilities of the cells, float64[d] -> float64[M].
         backward: its transpose.
         d: number of shares.

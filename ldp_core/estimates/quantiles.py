@@ -90,10 +90,8 @@ class QuantilesEstimate(Question[Quantiles]):
         What an interval of the curve is across, read between the values, too: about z sd(F(t)) / f, with f the density
         at the quantile. (An answer is a value, and so up to half a step farther away.)
 
-        Args:
-            mechanism, n, counters: see `Question.expected_error`.
-            frequency: f, the share of the people of each value near the quantile, of numbers in each unit; default:
-                people are spread evenly.
+        ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
+        people are spread evenly.
         """
         reader = reader_of("a quantile", mechanism, self.population)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))

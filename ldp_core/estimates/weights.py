@@ -192,11 +192,7 @@ _SAME = 1e-9
 
 
 def ratio_of(sums: F64, confidence: float) -> Ratio:
-    """A `ratio` from `ratio_sums`.
-
-    Raises:
-        InputError: so little is left of the sums of squares that their digits do not tell it.
-    """
+    """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
     return _ratio(sums, confidence, _two_values(sums))
 
 
@@ -212,15 +208,12 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None) -> Rat
 
 
 def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64, F64, F64, F64]:
-    """Ratios, their standard errors, and the low and high ends of their intervals.
+    """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
     Args:
         sums: float64[..., 5]: of u, w, u^2, u w, w^2.
         confidence: of the intervals.
         score: float64[..., 3], `score_sums`, if it is known how numbers vary.
-
-    Returns:
-        Four arrays float64[...].
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     z2 = z_score(confidence) ** 2
@@ -237,9 +230,7 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64,
 def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
     """Sums of u^2, u w and w^2 if m is the ratio: sum (u - m w)^2 without its first term, see this module's text.
 
-    Args:
-        sums: see `ratios`.
-        c, s: sums of the two values of w, and of u / w.
+    ``c`` and ``s`` are sums of the two values of w, and of u / w.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     return np.stack([uu - c * s * u, uw - c * (s * w / 2 + u), ww - 2 * c * w], axis=-1)

@@ -61,10 +61,8 @@ class Recommendation(Row):
     """One mechanism, and what to expect of it: a row of the table that `recommend` gives.
 
     Attributes:
-        name: the mechanism's, as in TOML.
-        variant: an option of it, where it is not the default.
-        values: what is asked about.
-        epsilon, n: what was asked for; n of all people.
+        name, variant: the mechanism's, as in TOML, and an option of it, where it is not the default.
+        domain, epsilon, n: what was asked for; n of all people.
         frequency: true share of the value that the standard error is for; None of numbers.
         standard_error: of that value's estimated frequency, times ``n`` for a count; of a mean in the numbers' unit.
         margin: with a probability of 95 % the error is less; of heavy hitters, the share that is found.
@@ -88,10 +86,7 @@ class Recommendation(Row):
 
     @no_warning_of_epsilon()
     def mechanism(self, domain: Domain | Iterable[Label] | None = None) -> Mechanism:
-        """The mechanism itself.
-
-        Args:
-            domain: the declared values, if only their number was asked for.
+        """The mechanism itself; ``domain`` are the declared values, if only their number was asked for.
 
         Raises:
             ParameterError: the domain is of another size than was asked for, or missing.
