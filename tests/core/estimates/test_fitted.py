@@ -39,7 +39,8 @@ def test_a_chain_is_fitted_exactly_from_its_pairs():
     # others, section 2): a closed form. Only the sampling of 10^6 people is left: errors of 5e-4, six of them allowed.
     shares = shares_of_a_chain()
     frames = tables(shares, 1_000_000, 20.0, 0)
-    found = fit_tables([frames[0], frames[2].to_arrow()]).table(*VALUES)  # the third pair says nothing more
+    pairs = [frames[0], frames[2].to_arrow()]  # the third one says nothing more
+    found = fit_tables(pairs).table(*VALUES)
     assert found.column_names == [*VALUES, "frequency"]
     assert np.abs(found["frequency"].to_numpy().reshape(shares.shape) - shares).max() < 3e-3
     assert found.select([*VALUES]).slice(0, 4).to_pydict() == {

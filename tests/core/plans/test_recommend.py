@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -62,6 +62,7 @@ def test_the_adaptive_rule(epsilon):
         assert (grr < oue) == (d < 3 * math.exp(epsilon) + 2)
 
 
+@settings(max_examples=30)
 @given(names, sizes, epsilons, st.integers(1, 10**9), st.floats(0, 1))
 def test_errors_and_margins_are_the_mechanisms(name, d, epsilon, n, f):
     m = mechanism(name, d, epsilon)
@@ -184,9 +185,6 @@ def test_of_all_choices_the_best_is_first():
     table = required_n(None, 0.01, domain=1000, epsilon=1.0)
     assert len(table) == len(CHOICES)
     assert table.n == table[0].n == min(need.n for need in table)
-    cheapest = required_epsilon(None, 0.01, 10**6, domain=1000)
-    assert [need.epsilon for need in cheapest] == sorted(need.epsilon for need in cheapest)
-    assert cheapest.epsilon == cheapest[0].epsilon
 
 
 @each("name", ["n_output", "hybrid", "one_bit_mean"])
@@ -324,6 +322,8 @@ def test_a_need_says_which_question_it_answers(how, says):
 def test_what_no_epsilon_is_enough_for_is_named():
     table = required_epsilon(None, 0.01, 10_000, domain=1000)
     assert "hadamard_response" not in {row.mechanism for row in table}
+    assert [row.epsilon for row in table] == sorted(row.epsilon for row in table)
+    assert table.epsilon == table[0].epsilon
     enough = int(re.search(r"hadamard_response needs at least ([\d,]+) people", table.note)[1].replace(",", ""))
     assert required_epsilon("hadamard_response", 0.01, enough, domain=1000).epsilon <= 50
     with pytest.raises(ParameterError, match="no epsilon suffices"):
