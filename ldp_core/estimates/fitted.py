@@ -93,7 +93,11 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
             had to be fitted.
         MissingExtraError: the package mbi is not installed.
 
-    `FittedTables` has an example.
+    >>> from ldp_core import Pair, RandomizedResponse
+    >>> pair = Pair({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
+    >>> fitted = fit_tables([pair.estimate(pair.tally({"late": [True] * 9, "paid": [True] * 9}))])
+    >>> fitted.table("late")["frequency"].to_numpy().round(3).tolist()
+    [0.0, 1.0]
     """
     jax, mbi = _packages()
     values: dict[str, pa.Array] = {}

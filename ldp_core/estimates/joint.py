@@ -478,7 +478,8 @@ class TableEstimate(Question[Table]):
         ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
             people.
 
-    See `Table` for an example.
+    >>> TableEstimate(population="many").to_dict()
+    {'question': 'table', 'confidence': 0.95, 'population': 'many'}
     """
 
     name: ClassVar[str] = Table.question

@@ -109,7 +109,10 @@ def compare_quantiles(
         ParameterError: values that are no numbers, a mechanism without quantiles, or one whose noise is a person's own;
             a side without reports, or twice the same; probabilities or a confidence outside (0, 1).
 
-    See `QuantileDifferences` for an example.
+    >>> from ldp_core import UnaryEncoding
+    >>> m = UnaryEncoding(range(20), epsilon=50.0)  # hardly any noise
+    >>> compare_quantiles(m, m.tally(m.perturb([3] * 90)), m.tally(m.perturb([9] * 90))).differences.tolist()
+    [6.0]
     """
     shares: Any = probabilities  # which the question makes a tuple
     asked = QuantilesEstimate(shares, confidence, "many")

@@ -137,7 +137,10 @@ class Median(Result):
     Attributes:
         median: the estimate: a number, or a label as text; None where there are no reports.
         low, high: ends of the confidence interval.
-        population: whom it is about; see `MedianEstimate`, which has an example.
+        population: whom it is about; see `MedianEstimate`.
+
+    >>> Median(30.0, 30.0, 30.0, 3, 0.95)
+    Median of 3 reports: 30, 95% interval 30 to 30
     """
 
     view: ClassVar[View] = View("median", unit="median", alone=True)
@@ -231,7 +234,12 @@ class Cdf(Tabular):
         shares: estimated shares of the records with this value or a lower one; not monotone, as noise is not.
         standard_errors: of ``shares``.
         low, high: ends of the band, in [0, 1].
-        confidence, simultaneous, population: see `CdfEstimate`, which has an example.
+        confidence, simultaneous, population: see `CdfEstimate`.
+
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
+    >>> CdfEstimate().result(m, m.tally(m.perturb([1, 2, 3, 3]))).shares.round(6).tolist()
+    [0.0, 0.25, 0.5, 1.0]
     """
 
     view: ClassVar[View] = View("share", ("value",), unit=SHARE, curve=True, alone=True)

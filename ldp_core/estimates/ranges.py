@@ -30,7 +30,12 @@ End: TypeAlias = bool | int | float | str | dt.date | None
 class Ranges(Counted):
     """Estimates of how many of ``n`` records are in each of k ranges, or sets; unbiased. All arrays are float64[k].
 
-    The attributes are those of a `Histogram`; ``values`` are the ranges in words. `RangeEstimate` has an example.
+    The attributes are those of a `Histogram`; ``values`` are the ranges in words.
+
+    >>> from ldp_core import SubsetSelection
+    >>> m = SubsetSelection(range(100), epsilon=50.0)
+    >>> RangeEstimate(ranges=((20, 30), (31, None))).result(m, m.empty_tally()).values
+    ('20 to 30', '31 to 99')
     """
 
     question: ClassVar[str] = "range"

@@ -253,6 +253,9 @@ class Total(SingleNumber):
     Attributes:
         total: the estimate.
         standard_error, low, high: of noise and of the people together, who are a sample of many.
+
+    >>> Total(2.5, 1.6, -0.6, 5.6, 3, 0.95)
+    Total of 3 records: 2.5, standard error 1.6, 95% interval -0.6 to 5.6
     """
 
     view: ClassVar[View] = View("total", unit="total")
@@ -300,6 +303,9 @@ class WeightedMean(SingleNumber):
         standard_error, low, high: of noise and of the people together, by linearization.
         effective: how many people who stand for as many each would tell as much: (sum v)^2 / sum v^2 of their weights v
             (L. Kish, "Survey Sampling", 1965, Section 11.7).
+
+    >>> round(weighted_mean([1.0, 0.0] * 50, groups=["a", "b"] * 50, shares={"a": 0.8, "b": 0.2}).effective, 3)
+    73.529
     """
 
     view: ClassVar[View] = View("mean", unit="mean")
@@ -429,6 +435,10 @@ class Quantiles(Result):
         quantiles: the estimates; nan or None where nothing is known.
         low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
         population: whom the intervals are about, see `QuantilesEstimate`.
+
+    >>> weighted_quantiles(range(1, 101), np.ones(100), [0.5])
+    Quantiles of 100 records, 95% intervals
+    50%: 50 (41 to 60)
     """
 
     view: ClassVar[View] = View("quantile", ("probability",), unit="quantile", alone=True)

@@ -297,6 +297,10 @@ def about(
 
     ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
     whom the intervals are about, if it is said of all columns.
+
+    >>> from ldp_core import PrivacyPlan, RandomizedResponse
+    >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
+    ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
     whom = {} if population is None else {"population": population}
