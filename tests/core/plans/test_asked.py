@@ -109,6 +109,20 @@ def test_so_many_people_keep_the_margin_of_a_median(key, margin):
     assert kept(need.n) >= 0.93 > 0.85 > kept(need.n // 6)
 
 
+def test_cells_can_be_asked_for_ranges_and_quantiles():
+    """They were refused: "ranges and quantiles need values in a declared order"."""
+    m = HierarchicalHistogram(Cells([0, 5, 20, 60]), epsilon=40.0)  # hardly any noise
+    tally = m.tally(m.perturb([1.0, 5.0, 6.0, 30.0] * 500))
+    middle = MedianEstimate().result(m, tally)
+    assert (middle.low, middle.median, middle.high) == (5, 12.5, 20)
+    curve = CdfEstimate().result(m, tally)
+    assert curve.values.tolist() == [5, 20, 60]
+    assert curve.shares.round(6).tolist() == [0.25, 0.75, 1]
+    assert m.inputs.between(5, None) == (1, 3)
+    with pytest.raises(ParameterError, match="the nearest edges are 5 and 20"):
+        m.inputs.between(7, None)
+
+
 WRONG = {
     "a mean needs a mechanism for numbers": lambda: recommend(["a", "b"], 1.0, N, ask="mean"),
     "say one of low= and high=": lambda: recommend(12, 1.0, N, ask="range"),
