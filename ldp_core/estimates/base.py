@@ -24,7 +24,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared, shown
 from ldp_core.randomizer.tallying import Tallier
-from ldp_core.tables import View, preformatted
+from ldp_core.tables import View, aligned, html, preformatted
 from ldp_core.tally import MOST, Tally
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ sample without replacement.
 
 
 def check_population(name: str, value: Population) -> Population:
-    """Return ``value``.
-
-    Raises:
-        ParameterError: unless it is None, "many" or an integer from 1 on.
-    """
+    """Return ``value``; raise `ParameterError` unless it is None, "many" or an integer from 1 on."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 1 <= value <= MOST
     if value is None or value == "many" or whole:
         return int(value) if isinstance(value, np.integer) else value
@@ -156,16 +152,7 @@ class Question(Declared, ABC, Generic[R_co]):
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
 
     def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Any:
-        """`Persons` of k persons and all their reports, which `of_sums` takes; those of all persons are added up.
-
-        Args:
-            mechanism: that made the reports; checked.
-            n: int64[k], how many reports each has.
-            counters: int64[k, counters], of the tally of each.
-
-        Raises:
-            ParameterError: see `of_persons`.
-        """
+        """`Persons` of k persons and their tallies (see `rows`), which `of_sums` takes; those of all are added up."""
         raise ParameterError(f"the question {self.name} does not tell persons apart: histograms and means do")
 
     def of_sums(self, mechanism: Any, tally: Tally, sums: Any) -> R_co:
@@ -175,12 +162,8 @@ class Question(Declared, ABC, Generic[R_co]):
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """The answers for k tallies as rows of one table, of columns as in `schema`, and how many rows each tally has.
 
-        A question that can answer many tallies at once does it here; by default they are answered one by one.
-
-        Args:
-            mechanism: that made the reports; checked.
-            n: int64[k], numbers of reports.
-            counters: int64[k, counters], of tallies that are the tallier's.
+        A question that can answer many tallies at once does it here; by default they are answered one by one. The
+        mechanism is checked; n is int64[k], and counters, of the tallier's tallies, int64[k, counters].
         """
         schema, fingerprint = self.schema(mechanism), self.tallier(mechanism).fingerprint
         results: list[Any] = [
@@ -192,17 +175,10 @@ class Question(Declared, ABC, Generic[R_co]):
     def expected_error(
         self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
     ) -> tuple[float, float]:
-        """The error to expect of an answer: by its own formulas, from what n reports add up to on average.
+        """The standard error and half of the interval to expect, by its own formulas, from the expected counters.
 
-        Args:
-            mechanism: that would make the reports; checked.
-            n: number of reports.
-            counters: int64[counters], the expected ones.
-            frequency: of quantiles, see `QuantilesEstimate.expected_error`; else None.
-
-        Returns:
-            The standard error and half of the interval, root mean squares over the rows: as shares of the records, if
-            the view says counts or shares, or in the answer's own unit.
+        Root mean squares over the rows: as shares of the records, if the view says counts or shares, or in the answer's
+        own unit. A ``frequency`` is that of quantiles, see `QuantilesEstimate.expected_error`.
 
         Raises:
             ParameterError: a frequency, or answers that are no numbers.
@@ -239,12 +215,7 @@ ESTIMATES_KEY = "ldp.estimates"
 
 
 def _how(asked: object, mechanism: Mechanism) -> dict[str, Any]:
-    """How an estimate was made: its options, and the mechanism.
-
-    Args:
-        asked: a `Question`, or a result that has its options.
-        mechanism: that made the reports.
-    """
+    """How an estimate was made: the options of a `Question`, or of a result that has them, and the mechanism."""
     if isinstance(asked, Question):
         options = asked.to_dict()
     else:
@@ -257,13 +228,9 @@ def _how(asked: object, mechanism: Mechanism) -> dict[str, Any]:
 def estimates_metadata(asked: Mapping[str, tuple[Question[Any], Mechanism]]) -> dict[str, str]:
     """Metadata for a Parquet file of estimates: the confidence of the intervals, and each column's mechanism.
 
-    Args:
-        asked: by column of the reports, what was estimated and which mechanism made them.
-
-    Returns:
-        One key, `ESTIMATES_KEY`: a JSON list with an object for each column: ``column_name``, the question as
-        `Question.to_dict` has it, ``epsilon``, and ``mechanism`` as `Mechanism.to_dict` has it. For
-        ``pl.DataFrame.write_parquet(..., metadata=)``; in Arrow for ``table.replace_schema_metadata``.
+    It is a JSON list under `ESTIMATES_KEY`, with an object for each column of the reports: ``column_name``, the
+    question as `Question.to_dict` has it, ``epsilon``, and ``mechanism`` as `Mechanism.to_dict` has it. For
+    ``pl.DataFrame.write_parquet(..., metadata=)``; in Arrow for ``table.replace_schema_metadata``.
 
     >>> from ldp_core import HistogramEstimate, RandomizedResponse
     >>> metadata = estimates_metadata({"crashed": (HistogramEstimate(), RandomizedResponse(epsilon=1.0))})
@@ -376,6 +343,33 @@ class Result(ABC):
         return pl.DataFrame(self.to_arrow())
 
 
+class Tabular(Result):
+    """Base of a result that people see as a table below a line of words."""
+
+    _names: ClassVar[int] = 1
+    """How many columns of the table stand before those of numbers."""
+
+    @abstractmethod
+    def _head(self) -> str:
+        """What is shown above the table."""
+
+    @abstractmethod
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
+        """Rows of cells, the heads first, and notes; no rows if there are too many."""
+
+    def __repr__(self) -> str:
+        rows, notes = self._shown()
+        lines = aligned(rows, numbers=range(self._names, len(rows[0]))) if rows else []
+        return "\n".join([self._head(), *lines, *notes])
+
+    @override
+    def _repr_html_(self) -> str:
+        rows, notes = self._shown()
+        if not rows:
+            return preformatted(repr(self))
+        return html(rows, title=self._head(), numbers=range(self._names, len(rows[0])), notes=notes)
+
+
 class SingleNumber(Result):
     """Base of a result that is one number, in the field that the view names, with its standard error and interval."""
 
@@ -397,7 +391,7 @@ class SingleNumber(Result):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the columns of `arrow_schema`; one row. Its metadata are as of `Histogram`."""
+        """Table of the columns of `arrow_schema`; one row."""
         schema = self.arrow_schema()
         return self._with_metadata(pa.Table.from_pylist([{name: getattr(self, name) for name in schema.names}], schema))
 

@@ -31,6 +31,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.comparison import Compare, domain_of
+from ldp_core.estimates.tails import least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_epsilon
 from ldp_core.tables import Row, Table
@@ -43,8 +44,8 @@ class Change(Row):
 
     Attributes:
         value: which share; None of a mean.
-        window: the number of the window at the end of which the alarm is, from 0.
-        since: the number of the window from which on it seems to be changed: the first after the CUSUM was last 0.
+        window, since: the windows, from 0, at the end of which the alarm is, and from which on it seems to be changed:
+            the first after the CUSUM was last 0.
         direction: ``"up"`` or ``"down"``.
     """
 
@@ -135,15 +136,9 @@ def threshold(run_length: float, k: float) -> float:
     >>> round(threshold(2 * 465, 0.5), 2)  # 5 in tables of D. C. Montgomery, "Statistical Quality Control"
     4.99
     """
-    low, high = 0.0, 1.0
-    while _run_length(high, k) < run_length:
-        high *= 2
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if _run_length(middle, k) >= run_length else (middle, high)
-    return high
 
+    def suffices(h: float) -> bool:
+        b = 2 * k * (h + 1.166)
+        return b > 700 or (math.expm1(b) - b) / (2 * k**2) >= run_length
 
-def _run_length(h: float, k: float) -> float:
-    b = 2 * k * (h + 1.166)
-    return math.inf if b > 700 else (math.expm1(b) - b) / (2 * k**2)
+    return least_that(suffices, 1.0)

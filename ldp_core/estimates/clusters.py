@@ -85,14 +85,7 @@ def check_persons_population(population: Population) -> None:
 
 
 def codes_of(persons: Any, n: int) -> tuple[I64, int]:
-    """A number for each report, the same for those of one person, from 0; and how many persons there are.
-
-    Args:
-        persons: n ids: integers, text or binary, of Arrow or numpy.
-
-    Raises:
-        InputError: not as many as there are reports, or nulls.
-    """
+    """A number for each of n reports, the same for those of one person, from 0; and how many persons there are."""
     given = column_of(persons)
     ids = plain(given) if isinstance(given, pa.Array) else pa.array(given)
     if len(ids) != n or ids.null_count:
@@ -156,12 +149,7 @@ class Persons(NamedTuple):
         return made
 
     def effect(self, f: F64, bound: F64) -> F64:
-        """T, infinite of too few persons.
-
-        Args:
-            f: shares or means.
-            bound: of `squares`, by Cauchy and Schwarz.
-        """
+        """T of shares or means f, given a ``bound`` of `squares` (Cauchy and Schwarz); infinite of too few persons."""
         if self.effective < LEAST_EFFECTIVE:
             return np.full(f.shape, np.inf)
         part = np.divide(self.squares(f), bound, out=np.ones_like(f), where=bound > 0)

@@ -46,8 +46,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Population, Result, check_population, refuse_mechanism, sampled_part
-from ldp_core.estimates.consistency import Rates
+from ldp_core.estimates.base import Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
@@ -55,7 +54,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import Declared, check_flag, check_integer, check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
-from ldp_core.tables import View, aligned
+from ldp_core.tables import View
 from ldp_core.tally import MOST, Tally
 
 TIGHTEST = 10_000
@@ -72,23 +71,12 @@ ANSWER = (
 class Comparable(Counting, Protocol):
     """What a mechanism offers whose histograms are compared: a `FrequencyOracle`."""
 
-    @property
-    def exhaustive(self) -> bool:
-        """Whether the true counts add up to n."""
-        ...
-
-    @property
-    def rates(self) -> Rates:
-        """Of estimated counts."""
-        ...
-
     def covariance(self, shares: F64, *, sampled: Any = 1.0) -> F64:
         """Covariances of the estimated shares, of one report."""
-        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Comparison(Result):
+class Comparison(Tabular):
     """Differences of estimated shares, or of a mean, between two sides: what comes after less what was before.
 
     Arrays are float64[d], in the order of the domain's values, and float64[1] of a mean. Where a side has no reports
@@ -107,7 +95,6 @@ class Comparison(Result):
         statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram; nan, 0 and nan where it
             is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
         confidence, simultaneous, anytime, same_people, population: see `compare`.
-        mechanism: that made the reports.
 
     >>> from ldp_core import RandomizedResponse, compare
     >>> m = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -159,12 +146,16 @@ class Comparison(Result):
         columns = [*arrays, self.p_values, self.p_adjusted, *(np.full(len(self.before), x) for x in whole)]
         return self._with_metadata(_table(self.domain, 1, columns))
 
-    def __repr__(self) -> str:
+    @override
+    def _head(self) -> str:
         kinds = {"simultaneous": self.simultaneous, "at all looks": self.anytime, "same people": self.same_people}
         said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
-        head = (
+        return (
             f"After ({self.n_after:,} reports) less before ({self.n_before:,}), {self.confidence:.0%} intervals{said}"
         )
+
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
         scale, unit = (1.0, "") if self.domain is None else (100.0, " %")
         names = ("mean",) if self.domain is None else self.domain.texts
         order = np.argsort(self.p_values, kind="stable") if len(names) > _SHOWN else np.arange(len(names))
@@ -173,14 +164,13 @@ class Comparison(Result):
         for i in order[:_SHOWN].tolist():
             cells = (f"{scale * array[i]:.4g}{unit}" for array in shown)
             rows.append((names[i], *cells, f"{self.p_values[i]:.3g}", f"{self.p_adjusted[i]:.3g}"))
-        lines = [head, *aligned(rows, numbers=range(1, 8))]
-        lines += [f"... {len(names) - _SHOWN} more values, in order of p"] if len(names) > _SHOWN else []
+        notes = [f"... {len(names) - _SHOWN} more values, in order of p"] if len(names) > _SHOWN else []
         if self.domain is not None and self.degrees_of_freedom:
             test = f"{self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.3g}"
-            lines.append(f"all values together: chi-square {test}")
+            notes.append(f"all values together: chi-square {test}")
         elif self.domain is not None:
-            lines.append("all values together: no test, as it is not known how their estimates hang together")
-        return "\n".join(lines)
+            notes.append("all values together: no test, as it is not known how their estimates hang together")
+        return rows, notes
 
 
 _SHOWN = 20
@@ -255,14 +245,9 @@ class Compare(Declared):
         return Comparison(*fields)
 
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        """The answers for k pairs of tallies as rows of one table, and how many rows each pair has.
+        """`Question.rows` for k pairs of tallies: n is int64[k, 2], before and after, counters int64[k, 2, counters].
 
         A pair of which a side has no reports has no estimates (null), unbounded intervals, and p-values of 1.
-
-        Args:
-            mechanism: that made the reports; checked.
-            n: int64[k, 2], numbers of reports before and after.
-            counters: int64[k, 2, counters], of tallies that are the mechanism's.
         """
         arrays = self._arrays(mechanism, n, counters)
         size = arrays[0].shape[1]
@@ -368,7 +353,8 @@ class Compare(Declared):
                 break
             errors = self._added(*each)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            statistic[some], degrees[some] = quadratic_form(delta, covariances, adds_up=oracle.exhaustive)
+            white, degrees[some] = whitening(covariances, adds_up=oracle.exhaustive)
+            statistic[some] = ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2))
         return statistic, degrees
 
 
@@ -404,16 +390,14 @@ def p_values_of(
 ) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
+    None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
+
     Args:
         mechanism: that made the reports.
         n: int64[2], numbers of reports, at least 1.
-        estimates: float64[2, d]: unbiased shares, or means (d = 1).
-        errors: float64[2, d]: standard errors.
+        estimates, errors: float64[2, d]: unbiased shares, or means (d = 1), and their standard errors.
         anytime: see `compare`.
         population: whom the errors of shares are about. Those of noise alone, None, get the error of sampling here.
-
-    Returns:
-        None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
     """
     is_oracle = isinstance(mechanism, Comparable)
     if mechanism.memoized or not (is_oracle or isinstance(mechanism, Averaging)):
@@ -524,21 +508,10 @@ def holm(p_values: F64) -> F64:
     return adjusted
 
 
-def quadratic_form(delta: F64, covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """T = delta^T S^+ delta, and the rank of S; if the expected values ``adds_up`` to 0, given that they do.
-
-    Args:
-        delta: float64[k, d], of covariances float64[k, d, d].
-        adds_up: whether it is known that the sum of the expected values is 0.
-    """
-    white, rank = whitening(covariances, adds_up=adds_up)
-    return ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2)), rank
-
-
 def whitening(covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """float64[k, d, d], which make uncorrelated numbers of variance 1 (or 0) of numbers with such covariances; ranks.
+    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks.
 
-    See `quadratic_form`.
+    ``adds_up``: given that the expected values add up to 0.
     """
     before = np.eye(covariances.shape[1])[None]
     if adds_up:

@@ -62,7 +62,7 @@ class Rates(NamedTuple):
 
 
 class Noisy(Protocol):
-    """What these methods ask of a mechanism."""
+    """What these methods ask of a mechanism, as `FrequencyOracle` has it."""
 
     name: ClassVar[str]
     domain: Domain
@@ -70,17 +70,14 @@ class Noisy(Protocol):
     @property
     def rates(self) -> Rates:
         """Of the estimated counts."""
-        ...
 
     @property
     def parts(self) -> tuple[float, float]:
         """The least and the greatest that one report adds to the number that is debiased."""
-        ...
 
     @property
     def exhaustive(self) -> bool:
         """Whether each record holds one of the domain's values, so that the true counts add up to n."""
-        ...
 
 
 def consistent(
@@ -191,11 +188,6 @@ def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
         raise ParameterError("some counts cannot come from n reports of this mechanism: another one, or another n?")
 
 
-def _base_pos(estimates: F64, n: F64) -> F64:
-    positive: F64 = np.maximum(estimates, 0)
-    return positive
-
-
 def _base_cut(estimates: F64, n: F64, noise: Rates, significance: float) -> F64:
     z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
     kept: F64 = np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
@@ -241,9 +233,8 @@ def _nearest(estimates: F64, n: F64, a: Any, b: Any) -> F64:
     kept = np.maximum(np.count_nonzero(largest > a * x, axis=-1, keepdims=True), 1)
     multiplier = np.take_along_axis(x, kept - 1, axis=-1)
     room = 1 + b * multiplier
-    determined = (
-        room > _NOTHING
-    )  # (not so where a Poisson count's variance is 0 throughout: no report supports anything)
+    # (Not so where a Poisson count's variance is 0 throughout: no report supports anything.)
+    determined = room > _NOTHING
     nearest: F64 = np.maximum((estimates - a * multiplier) / np.where(determined, room, 1), 0)
     return np.where(determined, nearest, n / estimates.shape[-1])
 
@@ -288,10 +279,6 @@ def _power(estimates: F64, n: F64, noise: Rates) -> F64:
     return out.reshape(estimates.shape)
 
 
-def _power_ns(estimates: F64, n: F64, noise: Rates) -> F64:
-    return _norm_sub(_power(estimates, n, noise), n)
-
-
 def _posterior_mean(estimate: F64, sigma: F64, alpha: F64, n: F64) -> F64:
     low = np.log(np.clip(estimate - _REACH * sigma, 1, n))[:, None]
     high = np.log(np.clip(np.maximum(estimate, 0) + _REACH * sigma, 1, n))[:, None]
@@ -325,7 +312,7 @@ def _exponent(n: F64, d: int) -> F64:
 
 
 _OF_ESTIMATES: dict[Consistency, Callable[[F64, F64], F64]] = {
-    "base-pos": _base_pos,
+    "base-pos": lambda estimates, n: np.maximum(estimates, 0),
     "norm": _norm,
     "norm-mul": _norm_mul,
     "norm-cut": _norm_cut,
@@ -335,5 +322,5 @@ _OF_NOISE: dict[Consistency, Callable[[F64, F64, Rates], F64]] = {
     "mle-apx": _mle_apx,
     "mle": _mle,
     "power": _power,
-    "power-ns": _power_ns,
+    "power-ns": lambda estimates, n, noise: _norm_sub(_power(estimates, n, noise), n),
 }

@@ -14,15 +14,15 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Question, Result, refuse_mechanism
+from ldp_core.estimates.base import Question, Tabular, refuse_mechanism
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter, shown
-from ldp_core.tables import SHARE, View, aligned, html, preformatted
+from ldp_core.tables import SHARE, View
 from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Distribution(Result):
+class Distribution(Tabular):
     """Which share of ``n`` numbers lies in each of k buckets, estimated.
 
     Attributes:
@@ -34,10 +34,7 @@ class Distribution(Result):
         grid: float64[m + 1], where the cumulative distribution is known, low and high included.
         cumulative: float64[m], the share of numbers up to each point of the grid but the first.
         cumulative_low, cumulative_high: float64[m], ends of the confidence interval of each of these shares.
-        n: number of reports.
-        confidence: of the intervals, of each one.
         method: ``"ems"``, ``"em"``, or ``"unbiased"``.
-        mechanism: that made the reports; None if it is not known.
 
     >>> from ldp_core import StochasticRounding
     >>> m = StochasticRounding((0, 8), epsilon=50.0, buckets=3, oracle="randomized_response")  # hardly any noise
@@ -48,6 +45,7 @@ class Distribution(Result):
 
     view: ClassVar[View] = View("frequency", ("bucket_start", "bucket_end"), unit=SHARE)
     question: ClassVar[str] = "distribution"
+    _names: ClassVar[int] = 0
 
     edges: F64
     centers: F64
@@ -76,15 +74,23 @@ class Distribution(Result):
     def quantile(self, share: float) -> float:
         """The number below which this share of the numbers lies, interpolated inside a bucket.
 
+        That is where the line through the points (grid, cumulative) reaches it; the right end if it never does.
+
         Raises:
             ParameterError: share outside [0, 1].
         """
-        return self._inverse(self.cumulative, _checked(share))
-
-    def quantiles(self, shares: Any) -> F64:
-        """`quantile` of several shares, float64[...]."""
-        found: F64 = np.vectorize(self.quantile, otypes=[float])(shares)
-        return found
+        share, cumulative = _checked(share), self.cumulative
+        if np.isnan(cumulative).any():
+            return float("nan")
+        rising = np.maximum.accumulate(np.concatenate(([0.0], np.clip(cumulative, 0, 1))))
+        at = int(np.searchsorted(rising, share, side="left"))
+        if at == 0:  # of share 0: the left end of what there is
+            at = int(np.searchsorted(rising, 0.0, side="right"))
+            return float(self.grid[min(at, len(cumulative)) - 1])
+        if at > len(cumulative):
+            return float(self.grid[-1])
+        inside = (share - rising[at - 1]) / (rising[at] - rising[at - 1])
+        return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
 
     def quantile_interval(self, share: float) -> tuple[float, float]:
         """Ends of the interval of a quantile: where the intervals of cumulative shares begin and end to hold the share.
@@ -107,20 +113,6 @@ class Distribution(Result):
             ends, beyond = np.concatenate((self.grid[:1], self.centers, self.grid[-1:])), 2
         return float(ends[fewer]), float(ends[min(reached + beyond, len(ends) - 1)])
 
-    def _inverse(self, cumulative: F64, share: float) -> float:
-        """Where the line through the points (grid, cumulative) reaches a share; the right end if it never does."""
-        if np.isnan(cumulative).any():
-            return float("nan")
-        rising = np.maximum.accumulate(np.concatenate(([0.0], np.clip(cumulative, 0, 1))))
-        at = int(np.searchsorted(rising, share, side="left"))
-        if at == 0:  # of share 0: the left end of what there is
-            at = int(np.searchsorted(rising, 0.0, side="right"))
-            return float(self.grid[min(at, len(cumulative)) - 1])
-        if at > len(cumulative):
-            return float(self.grid[-1])
-        inside = (share - rising[at - 1]) / (rising[at] - rising[at - 1])
-        return float(self.grid[at - 1] + inside * (self.grid[at] - self.grid[at - 1]))
-
     def to_arrow(self) -> pa.Table:
         """Table of columns bucket_start, bucket_end, frequency, standard_error, low, high and n; one row per bucket."""
         numbers = (self.frequencies, self.standard_errors, self.low, self.high)
@@ -128,6 +120,7 @@ class Distribution(Result):
         columns = (self.edges[:-1], self.edges[1:], *numbers, n)
         return self._with_metadata(pa.table([pa.array(column) for column in columns], _SCHEMA))
 
+    @override
     def _head(self) -> str:
         head = f"Distribution of {self.n:,} reports over {len(self)} buckets ({self.method})"
         ends = f"{self.edges[0]:.6g} to {self.edges[-1]:.6g}"
@@ -136,25 +129,16 @@ class Distribution(Result):
         quarters = ", ".join(f"{share:.0%} below {self.quantile(share):.4g}" for share in (0.25, 0.5, 0.75))
         return f"{head}, {ends}: mean {self.mean:.4g}; {quarters}"
 
-    def _rows(self) -> list[tuple[str, ...]]:
-        """Rows of cells, the heads first; of many buckets none."""
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
         if len(self) > _SHOWN:
-            return []
+            return [], []
         shares = (self.frequencies, self.standard_errors, self.low, self.high)
         rows: list[tuple[str, ...]] = [("from", "to", "frequency", "std.error", "low", "high")]
         for i in range(len(self)):
             ends = (f"{self.edges[i]:.6g}", f"{self.edges[i + 1]:.6g}")
             rows.append((*ends, *(f"{100 * array[i]:.2f} %" for array in shares)))
-        return rows
-
-    def __repr__(self) -> str:
-        rows = self._rows()
-        return "\n".join([self._head(), *(aligned(rows, numbers=range(6)) if rows else [])])
-
-    @override
-    def _repr_html_(self) -> str:
-        rows = self._rows()
-        return html(rows, title=self._head(), numbers=range(6)) if rows else preformatted(self._head())
+        return rows, []
 
 
 _SHOWN = 20
@@ -171,7 +155,6 @@ class Distributing(Protocol):
     @property
     def distribution(self) -> Callable[..., Distribution]:
         """Of a tally, a confidence and options of its own: which share of the numbers lies in each bucket."""
-        ...
 
 
 @dataclass(frozen=True)

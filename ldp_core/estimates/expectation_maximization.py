@@ -31,13 +31,7 @@ _MOST_STEPS = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """Shares after so many steps, and on the way.
-
-    Attributes:
-        shares: float64[d], the result.
-        path: float64[d] each, after 0, 1, 3, 6, 12, ... steps.
-        steps: number of steps taken.
-    """
+    """Shares, float64[d], after so many steps; and on the way, after 0, 1, 3, 6, 12, ... steps."""
 
     shares: F64
     path: list[F64]
@@ -63,10 +57,10 @@ def fit(
     gain: float | None = None,
     most: int = _MOST_STEPS,
 ) -> Fit:
-    """Fit d shares to the counts of cells.
+    """Fit d shares to the counts of M cells.
 
     Args:
-        counts: [M], of the cells.
+        counts: [M].
         mixture: shares to the probabilities of the cells, float64[d] -> float64[M].
         backward: its transpose.
         d: number of shares.
@@ -110,14 +104,7 @@ def smoothed(shares: F64, weight: float = 0.25) -> F64:
 
 
 def derivative(found: Fit, counts: npt.NDArray[np.number], channel: F64, smoothing: float) -> F64:
-    """Float64[d, M]: by how much the fitted shares grow with each count, times the number of all.
-
-    Args:
-        found: a fit to these counts.
-        counts: [M], of the cells.
-        channel: float64[M, d], probability of each cell.
-        smoothing: with which was fitted.
-    """
+    """float64[d, M]: by how much the shares fitted to [M] counts grow with each count, times the number of all."""
     out = np.zeros(channel.T.shape)
     shares_of_cells = counts / counts.sum()
     for shares, length in found.stretches():

@@ -34,10 +34,8 @@ class Found(Counted):
             threshold are more often too high than too low.
         standard_errors: of ``counts``: the noise of reports, of hash collisions, and of who is at the last level.
         low, high: estimate -+ z standard errors.
-        confidence: of each interval.
         threshold: the least count that was taken for a value's own and not for noise.
         candidates: how many values were looked up at the last level.
-        mechanism: that made the reports; None if it is not known.
     """
 
     view: ClassVar[View] = View("count", ("value",), ranked=True)
@@ -67,7 +65,7 @@ class Found(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the same columns as of a `Histogram`, one row per value that was found."""
+        """Table of the columns of a `Histogram`, one row per value that was found."""
         text = not self.values or isinstance(self.values[0], str)
         return self._entries(pa.array(self.values, pa.string() if text else pa.int64()))
 
@@ -84,7 +82,6 @@ class Searching(Protocol):
 
     def search(self, tally: Tally, how: HeavyHittersEstimate) -> Found:
         """The values found."""
-        ...
 
 
 @dataclass(frozen=True)

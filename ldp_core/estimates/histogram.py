@@ -17,7 +17,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import (
     Population,
     Question,
-    Result,
+    Tabular,
     check_population,
     refuse_mechanism,
     sampled_part,
@@ -38,11 +38,11 @@ from ldp_core.estimates.tails import ends_together
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter
-from ldp_core.tables import View, about_whom, aligned, html
+from ldp_core.tables import View, about_whom
 from ldp_core.tally import Tally
 
 
-class Counted(Result):
+class Counted(Tabular):
     """Values with estimated counts, and the same as shares of the ``n`` records, which is a known number."""
 
     view: ClassVar[View] = View("count", ("value",))
@@ -60,17 +60,17 @@ class Counted(Result):
 
     @property
     def frequency_standard_errors(self) -> F64:
-        """Of `frequencies`: ``standard_errors / n``."""
+        """Of `frequencies`."""
         return _shares(self.n, self.standard_errors)
 
     @property
     def frequency_low(self) -> F64:
-        """Low ends of the confidence intervals of the shares, ``low / n``."""
+        """Low ends of the intervals of the shares."""
         return _shares(self.n, self.low)
 
     @property
     def frequency_high(self) -> F64:
-        """High ends of the confidence intervals of the shares, ``high / n``."""
+        """High ends of the intervals of the shares."""
         return _shares(self.n, self.high)
 
     def __len__(self) -> int:
@@ -81,15 +81,11 @@ class Counted(Result):
         return self._with_metadata(entries(values, self.n, (self.counts, self.standard_errors, self.low, self.high)))
 
     @abstractmethod
-    def _head(self) -> str:
-        """What is shown above the table."""
-
-    @abstractmethod
     def _texts(self) -> Sequence[str]:
         """The values as text."""
 
+    @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        """What is shown: rows of cells, and notes."""
         texts = self._texts()
         order = np.argsort(-self.counts, kind="stable") if len(self) > _SHOWN else np.arange(len(self))
         rows: list[tuple[str, ...]] = [("value", "count", "std.error", "low", "high", "frequency", "low", "high")]
@@ -100,15 +96,6 @@ class Counted(Result):
             rows.append((texts[i], *numbers))
         more = [f"... {len(self) - _SHOWN} more values, in order of count"] if len(self) > _SHOWN else []
         return rows, more
-
-    def __repr__(self) -> str:
-        rows, more = self._shown()
-        return "\n".join([self._head(), *aligned(rows, numbers=range(1, 8)), *more])
-
-    @override
-    def _repr_html_(self) -> str:
-        rows, more = self._shown()
-        return html(rows, title=self._head(), numbers=range(1, 8), notes=more)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -121,21 +108,15 @@ class Histogram(Counted):
     Attributes:
         n: number of reports, those included whose value is none of the domain's (``unmatched="none"``).
         counts: estimated number of records.
-        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n]. With no
-            ``population`` it is the error of noise alone: of how many of the n people who reported hold the value.
-        low, high: ends of the confidence interval of each count, of the same errors; see `Mechanism.debias`.
-        frequencies, frequency_standard_errors, frequency_low, frequency_high: the same as shares: divided by ``n``,
-            which is known, so that the intervals hold with the same confidence.
-        confidence: of the intervals, of each one or, if ``simultaneous``, of all of them together.
-        simultaneous: whether the intervals are Bonferroni-corrected over the domain.
+        standard_errors: of ``counts``: the root of the variance at the estimate, moved into [0, n].
+        low, high: ends of the confidence interval of each count; see `Mechanism.debias`.
+        frequencies, frequency_standard_errors, frequency_low, frequency_high: the same divided by ``n``, which is
+            known, so that the intervals hold with the same confidence.
+        confidence, simultaneous, population: see `HistogramEstimate`.
         consistency: the method that made ``counts`` consistent, and so biased (see `consistent`); None
-            where they are the unbiased estimates. It does not change the intervals, which are about the true counts
-            and hold whatever is done to the estimate, nor ``standard_errors``, which remain the unbiased estimate's.
-            A consistent count may lie outside its interval. It has none of its own: its error depends on all
-            the true counts.
-        mechanism: that made the reports; None if it is not known.
-        population: whom standard errors and intervals are about, see `HistogramEstimate`. Of a population, counts are n
-            times its shares.
+            where they are the unbiased estimates. Intervals are about the true counts, and standard errors are the
+            unbiased estimate's, whatever is done to the estimate. A consistent count may lie outside its interval, and
+            has none of its own: its error depends on all the true counts.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)  # so large that there is no noise
@@ -170,10 +151,7 @@ class Histogram(Counted):
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of the columns in `ENTRY`, one row per value; the values are of their own type.
-
-        The schema's metadata say how it was made, see `estimates_metadata`: a Parquet file of it has them, CSV has not.
-        """
+        """Table of the columns in `ENTRY`, one row per value of its own type; metadata as `estimates_metadata`."""
         return self._entries(self.domain.arrow_values)
 
     @override
@@ -198,11 +176,9 @@ class Counting(Noisy, Protocol):
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
         """Estimated counts, their standard errors, and the low and high ends of their intervals."""
-        ...
 
     def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
         """What there is of reports that are answers, if not all of them are: the mechanism, n and the counters."""
-        ...
 
 
 def _check_consistency(name: str, value: Consistency | None) -> Consistency | None:
@@ -270,16 +246,7 @@ class HistogramEstimate(Question[Histogram]):
 
     @override
     def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> Histogram:
-        """See `Question.of_persons`. The intervals are about a population of many people, or on the safe side.
-
-        >>> from ldp_core import RandomizedResponse
-        >>> m = RandomizedResponse(epsilon=1.0)
-        >>> same = [True, False, False, True] * 50  # of 200 people, the same each time
-        >>> found = HistogramEstimate(population="many").of_persons(m, same * 9, np.tile(np.arange(200), 9))
-        >>> alone = HistogramEstimate(population="many").result(m, m.tally(same))
-        >>> [round(float(x.frequency_standard_errors[0]), 3) for x in (found, alone)]
-        [0.077, 0.077]
-        """
+        """See `Question.of_persons`. The intervals are about a population of many people, or on the safe side."""
         self.check(mechanism)
         native = mechanism._checked(reports, column)
         codes, people = codes_of(persons, len(native))
@@ -322,10 +289,8 @@ class HistogramEstimate(Question[Histogram]):
     ) -> tuple[F64, F64, F64, F64]:
         """`Counting.debias`, and counts made consistent, of any number of tallies at once.
 
-        Args:
-            mechanism, n, counters: see `rows`.
-            times: the design effects of noise and of the sample, if they are not ``repeats``.
-            reach: how many more standard errors intervals are wide.
+        ``times``: the design effects of noise and of the sample, if they are not ``repeats``. ``reach``: how many times
+        as many standard errors intervals are wide.
         """
         if times is None and (self.repeats or 1) > 1:
             times = self.repeats, self.repeats
@@ -408,13 +373,7 @@ class Side(NamedTuple):
         return (middle - half) / scale, (middle + half) / scale
 
     def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
-        """`ends`, with tails that are not normal.
-
-        Args:
-            z: standard errors.
-            tails: an oracle, where z is so great that its tails are not normal: see `ldp_core.estimates.tails`.
-            times: float64[..., d]; the tails are those of n / times reports.
-        """
+        """`ends`, with the tails that n / times reports of an oracle have, see `ldp_core.estimates.tails`."""
         if tails is None:
             return self.ends(z)
         people = np.broadcast_to(np.maximum(self.n, 1) / times, self.estimates.shape)
@@ -455,13 +414,7 @@ def entries_schema(values: pa.DataType) -> pa.Schema:
 
 
 def entries(values: pa.Array, n: Any, numbers: Sequence[F64]) -> pa.Table:
-    """A table of the columns in `ENTRY`.
-
-    Args:
-        values: k values.
-        n: number of reports, of all or of each.
-        numbers: float64[k] each: counts, their standard errors, low and high ends.
-    """
+    """A table of the columns in `ENTRY`: of k values, n of all or of each, counts and their errors and ends."""
     n = np.broadcast_to(np.asarray(n, np.int64), len(values))
     columns = [values, *numbers, *(_shares(n, array) for array in numbers), n]
     return pa.table(columns, entries_schema(values.type))

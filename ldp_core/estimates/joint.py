@@ -175,14 +175,10 @@ class Pair(Tallier):
         return first * second + first + second
 
     @cached_property
-    def _struct(self) -> _Struct:
-        first, second = self.mechanisms
-        return _Struct(self.names, (first.reports, second.reports))
-
-    @property
     @override
     def reports(self) -> ReportFormat:
-        return self._struct
+        first, second = self.mechanisms
+        return _Struct(self.names, (first.reports, second.reports))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -224,7 +220,7 @@ class Pair(Tallier):
         if isinstance(reports, pa.ChunkedArray):
             reports = reports.combine_chunks()
         if isinstance(reports, pa.StructArray):
-            return self._struct.from_arrow(reports, column=column)
+            return self.reports.from_arrow(reports, column=column)
         try:
             parts = [reports[name] for name in self.names]
         except (TypeError, LookupError, ValueError):
@@ -315,21 +311,15 @@ class Table(Counted):
     Arrays are float64[d1, d2], in the order of the two domains.
 
     Attributes:
-        pair: the two columns.
         n: number of reports, of which each is of both columns.
-        counts, standard_errors, low, high: see `Histogram`; about the people who reported, unless there is a
-            ``population``.
-        rates: of those who have the first column's value, the share who have the second's. Near 0 people it may be
-            anything; the interval is then unbounded, -inf to inf.
-        rate_standard_errors: by linearization.
-        rate_low, rate_high: Fieller's intervals, see `ldp_core.ratio`.
+        counts, standard_errors, low, high, population: see `Histogram`.
+        rates, rate_standard_errors, rate_low, rate_high: of those who have the first column's value, the share who have
+            the second's, as `ldp_core.ratio`. Near 0 people it may be anything; the interval is unbounded then.
         margin, other_margin: estimated counts of each column by itself, float64[d1] and float64[d2]; they are much
             nearer to the truth than sums of ``counts``.
         statistic, degrees_of_freedom, p_value: of the chi-square test of independence in a population of which the
             people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
             shares of a mechanism hang together. It is right for large n: of about a hundred pairs for a cell at least.
-        confidence: of each interval.
-        population: whom intervals are about, see `HistogramEstimate`.
 
     >>> from ldp_core import RandomizedResponse
     >>> pair = Pair({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise
@@ -366,33 +356,21 @@ class Table(Counted):
     mechanism: Mechanism | None = None
 
     @property
-    def names(self) -> tuple[str, str]:
-        """Of the columns."""
-        return self.pair.names
-
-    @property
     def view(self) -> View:  # type: ignore[override]
         """Pairs of values with their counts and rates."""
-        return View("count", self.names, rate="rate")
+        return View("count", self.pair.names, rate="rate")
 
     def consistent(self, method: Consistency = "norm-sub") -> F64:
         """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.
 
-        Args:
-            method: see `ldp_core.consistent`.
-
-        Returns:
-            float64[d1, d2].
+        The margins are made consistent by ``method``, see `ldp_core.consistent`.
         """
         d1, d2 = self.counts.shape
-        one, two = (consistent(margin, self.n, method, mechanism=m) for margin, m in self._sides)
+        sides = zip((self.margin, self.other_margin), self.pair.mechanisms, strict=True)
+        one, two = (consistent(margin, self.n, method, mechanism=m) for margin, m in sides)
         rows, columns = one - self.counts.sum(axis=1), two - self.counts.sum(axis=0)
         moved = self.counts + rows[:, None] / d2 + columns / d1 - (one.sum() - self.counts.sum()) / (d1 * d2)
         return consistent(moved.reshape(-1), self.n, "norm-sub").reshape(d1, d2)
-
-    @property
-    def _sides(self) -> list[tuple[F64, Any]]:
-        return list(zip((self.margin, self.other_margin), self.pair.mechanisms, strict=True))
 
     @override
     def to_arrow(self) -> pa.Table:
@@ -403,7 +381,7 @@ class Table(Counted):
 
     @override
     def _head(self) -> str:
-        of = f"Table of {' and '.join(self.names)} of {self.n:,} reports"
+        of = f"Table of {' and '.join(self.pair.names)} of {self.n:,} reports"
         return f"{of}, {self.confidence:.0%} intervals (per cell){about_whom(self.population)}"
 
     @override
@@ -413,7 +391,7 @@ class Table(Counted):
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        head, texts = (f"{', '.join(self.names)}", "count", "low", "high", "rate", "low", "high"), self._texts()
+        head, texts = (", ".join(self.pair.names), "count", "low", "high", "rate", "low", "high"), self._texts()
         counts, rates = (self.counts, self.low, self.high), (self.rates, self.rate_low, self.rate_high)
         order = range(self.counts.size)
         chosen = order if len(order) <= _SHOWN else np.argsort(-self.counts.reshape(-1), kind="stable")[:_SHOWN]
@@ -432,13 +410,6 @@ class Table(Counted):
                 f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
             )
         return rows, notes
-
-    @override
-    def __repr__(self) -> str:
-        from ldp_core.tables import aligned  # noqa: PLC0415
-
-        rows, notes = self._shown()
-        return "\n".join([self._head(), *aligned(rows, numbers=range(1, 7)), *notes])
 
 
 _SHOWN = 24
@@ -507,10 +478,8 @@ class TableEstimate(Question[Table]):
         ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
             people.
 
-    >>> from ldp_core import RandomizedResponse
-    >>> pair = Pair({"os": RandomizedResponse(["a", "b"], epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)})
-    >>> TableEstimate().schema(pair).names[:4]
-    ['os', 'crashed', 'count', 'standard_error']
+    >>> TableEstimate(population="many").to_dict()
+    {'question': 'table', 'confidence': 0.95, 'population': 'many'}
     """
 
     name: ClassVar[str] = Table.question

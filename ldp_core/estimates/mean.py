@@ -41,13 +41,7 @@ class Mean(SingleNumber):
 
     Attributes:
         mean: the estimate; it can lie outside of the declared interval. nan where there are no reports.
-        standard_error: of ``mean``: of noise and sampling together, if the people who reported are a sample of many. As
-            the error of the mean of those very people, who are not sampled, it is on the safe side.
-        low, high: ends of the confidence interval.
-        n: number of reports.
-        confidence: of the interval.
-        mechanism: that made the reports; None if it is not known.
-        population: see `MeanEstimate`.
+        standard_error, low, high: of ``mean``: about whom, see `MeanEstimate`.
 
     >>> Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95)
     Mean of 10,000 records: 21.5, standard error 0.4, 95% interval 20.716 to 22.284
@@ -72,7 +66,6 @@ class Averaging(Protocol):
 
     def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -137,7 +130,6 @@ class MeanEstimate(Question[Mean]):
 
     @override
     def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> Mean:
-        """See `Question.of_persons`. The interval is about a population of many people."""
         self.check(mechanism)
         check_persons_population(self.population)
         weights = mechanism.weights(reports, column=column)

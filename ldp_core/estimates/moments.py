@@ -45,8 +45,6 @@ class LinearFit(Result):
         estimates, standard_errors, low, high: float64[k]; the intervals of slope and intercept are -inf to inf where
             the variance of x is not clearly different from 0. Where a variance is not clearly above 0 the correlation's
             is -1 to 1; its estimate may be nan, or beyond these.
-        n: number of records.
-        confidence: of each interval.
 
     >>> linear_fit(np.arange(100.0), np.arange(100.0) + 1).names
     ('variance x', 'covariance', 'slope', 'intercept', 'variance y', 'correlation')
@@ -136,15 +134,12 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
     estimates = np.array([estimate for estimate, _ in found.values()])
     errors = np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
     low, high = estimates - z * errors, estimates + z * errors
-    at = list(found).index("slope")
-    low[at], high[at] = slope.low, slope.high
-    names = list(found)
-    if np.isinf(low[at]):  # the intercept is as little known
-        low[names.index("intercept")], high[names.index("intercept")] = -np.inf, np.inf
-    if "correlation" in names:
-        last = names.index("correlation")
-        clear = all(low[names.index(name)] > 0 for name in ("variance x", "variance y"))
-        low[last], high[last] = (max(low[last], -1), min(high[last], 1)) if clear else (-1, 1)
+    low[2], high[2] = slope.low, slope.high
+    if np.isinf(low[2]):  # the intercept is as little known
+        low[3], high[3] = -np.inf, np.inf
+    if "correlation" in found:  # after both variances, of which one is the first, and the other the last but one
+        clear = low[0] > 0 and low[-2] > 0
+        low[-1], high[-1] = (max(low[-1], -1), min(high[-1], 1)) if clear else (-1, 1)
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
 
 

@@ -43,7 +43,6 @@ class Ordered(Protocol):
 
         n int64[k], counters int64[k, c], low and high int64[r] -> float64[k, r] twice.
         """
-        ...
 
 
 class Curve(NamedTuple):
@@ -123,7 +122,7 @@ class Reader:
         """Quantiles, low and high ends of their intervals: k times as many values each, null where not known.
 
         For the estimate the curve is made monotone: half way between the greatest share so far and the least from here
-        on, which is in the interval. Numbers are float64, all else text.
+        on, which is in the interval.
         """
         curve = self.curve(n, counters, z_score(confidence))
         rising = np.maximum.accumulate(curve.shares, axis=1)
@@ -188,7 +187,10 @@ class _OfDistribution(Reader):
 
     @override
     def between(self, low: Any, high: Any) -> tuple[int, int]:
-        return edges_between(self._grid, _moved(low, -self._within), _moved(high, self._within))
+        def moved(end: Any, by: float) -> Any:
+            return end + by if by and isinstance(end, (int, float)) and not isinstance(end, bool) else end
+
+        return edges_between(self._grid, moved(low, -self._within), moved(high, self._within))
 
     @override
     def watch(self, n: I64, counters: I64) -> None:
@@ -237,16 +239,8 @@ class _OfDistribution(Reader):
         return [pa.array(np.where(np.isnan(a), b, a), from_pandas=True) for a, b in zip(columns, unknown, strict=True)]
 
 
-def _moved(end: Any, by: float) -> Any:
-    return end + by if by and isinstance(end, (int, float)) and not isinstance(end, bool) else end
-
-
 def reader_of(what: str, mechanism: Mechanism, population: Population) -> Reader:
-    """What reads the tallies of a mechanism that is asked for ``what``.
-
-    Raises:
-        ParameterError: it has no ordered values, or how its errors hang together is not known.
-    """
+    """What reads a mechanism's tallies; `ParameterError` if it has no ordered values, or its errors are not known."""
     if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
         return _OfDistribution(mechanism, population)
     if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Ordered):

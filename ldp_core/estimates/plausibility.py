@@ -45,21 +45,18 @@ FALSE_ALARMS = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """What is known of the terms of some sums, numbers or float64[k].
-
-    Attributes:
-        low, high: the mean of a term is at least and at most this, whatever the data.
-        least, greatest: a term itself is.
-        variance: of a term, at most; None: nothing is known that does not follow from the others.
-        each: of how many independent terms the one of a report consists.
-    """
+    """What is known of the terms of some sums, numbers or float64[k]."""
 
     low: Any
     high: Any
+    """The mean of a term is in between, whatever the data."""
     least: Any
     greatest: Any
+    """A term itself is in between."""
     variance: float | None = None
+    """Of a term, at most; None: nothing is known that does not follow from the others."""
     each: int = 1
+    """Of how many independent terms the one of a report consists."""
 
     def __post_init__(self) -> None:
         for name in ("low", "high", "least", "greatest"):  # one number, where it is the same of all: less to compute
@@ -82,19 +79,13 @@ class Term:
 
 
 class Sums(NamedTuple):
-    """Sums over n reports each.
-
-    Attributes:
-        totals: float64[..., k].
-        n: number of reports, broadcast against ``totals``.
-        term: of each.
-        of_all: whether it is the sum of all estimated counts.
-    """
+    """Sums over n reports each: float64[..., k], n broadcast against them."""
 
     totals: Any
     n: Any
     term: Term
     of_all: bool = False
+    """Whether it is the sum of all estimated counts."""
 
 
 def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
@@ -118,11 +109,8 @@ def _distance(totals: F64, n: Any, term: Term, enough: float) -> F64:
     root, rounding = np.sqrt(terms), _ROUNDING * term.length
     # n KL is at most z^2, and Bernstein's exponent at most z^2 / 2: nearly all sums are settled here.
     z = math.sqrt(enough)
-    top, bottom = (
-        terms * term.high + z * (root * above + rounding),
-        terms * term.low - z * (root * below + rounding),
-    )
-    suspects = (totals > top) | (totals < bottom)
+    suspects = totals > terms * term.high + z * (root * above + rounding)
+    suspects |= totals < terms * term.low - z * (root * below + rounding)
     if not suspects.any():
         return _PLAUSIBLE
     of_each = (terms, root, term.low, term.high, below, above, term.least, term.length, rounding)
@@ -158,12 +146,17 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
     values = any(d.any() for d, s in zip(found, sums, strict=True) if not s.of_all)
     what = "no values make reports say this" if values else "the counts of no reports add up to this"
     many = f"; so it is in {np.count_nonzero(outside)} of {outside.size} estimates" if outside.size > 1 else ""
-    _say(
+    doubt = (
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
         f"standard errors away from anything possible{many}. Likely the values were never perturbed, or by another "
         "mechanism or with another epsilon than this one. (Many reports of the same people under keyed noise look like "
         "that too: error bars do not allow for them.)"
     )
+    collected = _collected.get()
+    if collected is None:
+        warn_user(doubt)
+    else:
+        collected.append(doubt)
 
 
 # ---- who gets it
@@ -173,26 +166,10 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextmanager
 def collecting() -> Iterator[list[str]]:
-    """What `watch` says inside is not shown but put into the list, for those who say it in another way.
-
-    >>> from ldp_core import RandomizedResponse
-    >>> m = RandomizedResponse(epsilon=1.0)
-    >>> with collecting() as implausible:
-    ...     _ = m.estimate(m.tally([True] * 1000))  # not perturbed
-    >>> len(implausible)
-    1
-    """
+    """What `watch` says inside is not shown but put into the list, for those who say it in another way."""
     implausible: list[str] = []
     token = _collected.set(implausible)
     try:
         yield implausible
     finally:
         _collected.reset(token)
-
-
-def _say(doubt: str) -> None:
-    collected = _collected.get()
-    if collected is not None:
-        collected.append(doubt)
-        return
-    warn_user(doubt)

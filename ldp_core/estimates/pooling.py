@@ -26,20 +26,20 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import MechanismMismatchError, ParameterError
-from ldp_core.estimates.base import Result, refuse_mechanism, z_score
+from ldp_core.estimates.base import Tabular, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
-from ldp_core.tables import View, aligned
+from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 _HALVINGS = 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pooled(Result):
+class Pooled(Tabular):
     """Shares in one population, or its mean, from several mechanisms' reports.
 
     Attributes:
@@ -50,7 +50,6 @@ class Pooled(Result):
         q, p_values: Cochran's Q of each, and the probability of a larger one if all groups are of one population.
         groups: how many there are.
         n: number of all reports.
-        confidence: of each interval.
 
     >>> from ldp_core import RandomizedResponse
     >>> coarse, fine = RandomizedResponse(["a", "b"], epsilon=1.0), RandomizedResponse(["a", "b"], epsilon=3.0)
@@ -82,14 +81,18 @@ class Pooled(Result):
     def _key(self) -> tuple[Any, ...]:
         return tuple(x.tobytes() if isinstance(x, np.ndarray) else str(x) for x in self._values())
 
-    def __repr__(self) -> str:
-        head = f"{self.groups} groups, {self.n:,} reports, {self.confidence:.0%} intervals"
+    @override
+    def _head(self) -> str:
+        return f"{self.groups} groups, {self.n:,} reports, {self.confidence:.0%} intervals"
+
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
         rows: list[tuple[str, ...]] = [("", "estimate", "std.error", "low", "high", "Q", "p of Q")]
         for row in self.to_arrow().to_pylist():
             names = ("estimate", "standard_error", "low", "high", "q", "p_value")
             value = "mean" if row["value"] is None else str(row["value"])
             rows.append((value, *(f"{row[name]:.4g}" for name in names)))
-        return "\n".join([head, *aligned(rows, numbers=range(1, 7))])
+        return rows, []
 
     @override
     def to_arrow(self) -> pa.Table:

@@ -18,15 +18,15 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Result
+from ldp_core.estimates.base import Tabular
 from ldp_core.estimates.quantiles import QuantilesEstimate
 from ldp_core.mechanism import Mechanism
-from ldp_core.tables import View, aligned
+from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class QuantileDifferences(Result):
+class QuantileDifferences(Tabular):
     """Differences of quantiles: after less before. Arrays are float64[k], in the numbers' own unit.
 
     Attributes:
@@ -35,8 +35,6 @@ class QuantileDifferences(Result):
         differences: ``after - before``.
         low, high: ends of the confidence intervals of the differences.
         n_before, n_after: numbers of reports.
-        confidence: of each interval.
-        mechanism: that made the reports.
 
     >>> from ldp_core import SubsetSelection, compare_quantiles
     >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
@@ -64,20 +62,23 @@ class QuantileDifferences(Result):
         """Number of reports on both sides."""
         return self.n_before + self.n_after
 
-    def __repr__(self) -> str:
+    @override
+    def _head(self) -> str:
+        sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
+        return f"Quantiles {sides}, {self.confidence:.0%} intervals"
+
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
         rows: list[tuple[str, ...]] = [("", "before", "after", "difference", "low", "high")]
         for p, *numbers in zip(*self._columns(), strict=True):
             rows.append((f"{100 * p:.4g}%", *(f"{x:.6g}" for x in numbers)))
-        sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
-        head = f"Quantiles {sides}, {self.confidence:.0%} intervals"
-        return "\n".join([head, *aligned(rows, numbers=range(1, 6))])
+        return rows, []
 
     def _columns(self) -> tuple[F64, ...]:
         return self.probabilities, self.before, self.after, self.differences, self.low, self.high
 
     @override
     def to_arrow(self) -> pa.Table:
-        """Table of columns probability, before, after, difference, low, high, n_before, n_after."""
         names = ("probability", "before", "after", "difference", "low", "high", "n_before", "n_after")
         counts = (np.full(len(self.low), n) for n in (self.n_before, self.n_after))
         return self._with_metadata(pa.table([pa.array(array) for array in (*self._columns(), *counts)], names))
@@ -108,12 +109,10 @@ def compare_quantiles(
         ParameterError: values that are no numbers, a mechanism without quantiles, or one whose noise is a person's own;
             a side without reports, or twice the same; probabilities or a confidence outside (0, 1).
 
-    >>> from ldp_core import HierarchicalHistogram, compare_quantiles
-    >>> m = HierarchicalHistogram(range(64), epsilon=2.0, workload="prefixes")
-    >>> counts = np.bincount(np.arange(50_000) % 40, minlength=64)
-    >>> found = compare_quantiles(m, m.simulate(counts, seed=7), m.simulate(np.roll(counts, 10), seed=8))
-    >>> bool(found.low[0] <= 10 <= found.high[0]), bool(found.low[0] > 0)
-    (True, True)
+    >>> from ldp_core import UnaryEncoding
+    >>> m = UnaryEncoding(range(20), epsilon=50.0)  # hardly any noise
+    >>> compare_quantiles(m, m.tally(m.perturb([3] * 90)), m.tally(m.perturb([9] * 90))).differences.tolist()
+    [6.0]
     """
     shares: Any = probabilities  # which the question makes a tuple
     asked = QuantilesEstimate(shares, confidence, "many")
@@ -124,13 +123,10 @@ def compare_quantiles(
         raise ParameterError(f"the noise of {mechanism.name} is a person's own: quantiles are compared of fresh noise")
     if not isinstance(sides[0].low, np.ndarray):
         raise ParameterError(f"differences are of numbers: the values of this {mechanism.name} are none")
-    one, two = ((np.asarray(side.quantiles), np.asarray(side.low), np.asarray(side.high)) for side in sides)
-    found = (np.array(asked.probabilities), one[0], two[0], *differences(one, two))
-    return QuantileDifferences(*found, before.n, after.n, confidence, mechanism)
-
-
-def differences(before: Sequence[F64], after: Sequence[F64]) -> tuple[F64, F64, F64]:
-    """Differences and the ends of their intervals, given estimates, low and high ends of both sides."""
-    (q1, low1, high1), (q2, low2, high2) = before, after
+    (q1, low1, high1), (q2, low2, high2) = (
+        (np.asarray(x.quantiles), np.asarray(x.low), np.asarray(x.high)) for x in sides
+    )
     d = q2 - q1
-    return d, d - np.hypot(q2 - low2, high1 - q1), d + np.hypot(high2 - q2, q1 - low1)
+    ends = d - np.hypot(q2 - low2, high1 - q1), d + np.hypot(high2 - q2, q1 - low1)
+    found = (np.array(asked.probabilities), q1, q2, d, *ends)
+    return QuantileDifferences(*found, before.n, after.n, confidence, mechanism)

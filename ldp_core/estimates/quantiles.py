@@ -13,12 +13,12 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Population, Question, Result, check_population, z_score
+from ldp_core.estimates.base import Population, Question, Result, Tabular, check_population, z_score
 from ldp_core.estimates.ordered import Reader, answer_type, reader_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, Quantiles, word
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter, shown
-from ldp_core.tables import SHARE, View, about_whom, aligned, text_of
+from ldp_core.tables import SHARE, View, about_whom, text_of
 from ldp_core.tally import Tally
 
 
@@ -90,10 +90,8 @@ class QuantilesEstimate(Question[Quantiles]):
         What an interval of the curve is across, read between the values, too: about z sd(F(t)) / f, with f the density
         at the quantile. (An answer is a value, and so up to half a step farther away.)
 
-        Args:
-            mechanism, n, counters: see `Question.expected_error`.
-            frequency: f, the share of the people of each value near the quantile, of numbers in each unit; default:
-                people are spread evenly.
+        ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
+        people are spread evenly.
         """
         reader = reader_of("a quantile", mechanism, self.population)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
@@ -139,15 +137,10 @@ class Median(Result):
     Attributes:
         median: the estimate: a number, or a label as text; None where there are no reports.
         low, high: ends of the confidence interval.
-        n: number of reports.
-        confidence: of the interval.
-        mechanism: that made the reports; None if it is not known.
-        population: whom the interval is about.
+        population: whom it is about; see `MedianEstimate`.
 
-    >>> from ldp_core import MedianEstimate, SubsetSelection
-    >>> m = SubsetSelection(range(100), epsilon=50.0)  # hardly any noise
-    >>> MedianEstimate().result(m, m.tally(m.perturb([20, 30, 45]))).median
-    30.0
+    >>> Median(30.0, 30.0, 30.0, 3, 0.95)
+    Median of 3 reports: 30, 95% interval 30 to 30
     """
 
     view: ClassVar[View] = View("median", unit="median", alone=True)
@@ -232,8 +225,8 @@ class MedianEstimate(Question[Median]):
         return table.drop_columns("probability").rename_columns(["median", "low", "high", "n"]), lengths
 
 
-@dataclass(frozen=True, eq=False)
-class Cdf(Result):
+@dataclass(frozen=True, eq=False, repr=False)
+class Cdf(Tabular):
     """The curve of cumulative shares, with a band that holds everywhere together. Arrays are float64[k].
 
     Attributes:
@@ -241,13 +234,9 @@ class Cdf(Result):
         shares: estimated shares of the records with this value or a lower one; not monotone, as noise is not.
         standard_errors: of ``shares``.
         low, high: ends of the band, in [0, 1].
-        n: number of reports.
-        confidence: that the whole curve is in the band; or of each interval, if not ``simultaneous``.
-        simultaneous: whether it is a band.
-        mechanism: that made the reports; None if it is not known.
-        population: whom it is about.
+        confidence, simultaneous, population: see `CdfEstimate`.
 
-    >>> from ldp_core import CdfEstimate, SubsetSelection
+    >>> from ldp_core import SubsetSelection
     >>> m = SubsetSelection([0, 1, 2, 3], epsilon=50.0)  # hardly any noise
     >>> CdfEstimate().result(m, m.tally(m.perturb([1, 2, 3, 3]))).shares.round(6).tolist()
     [0.0, 0.25, 0.5, 1.0]
@@ -270,7 +259,14 @@ class Cdf(Result):
     def __len__(self) -> int:
         return len(self.shares)
 
-    def __repr__(self) -> str:
+    @override
+    def _head(self) -> str:
+        kind = "band" if self.simultaneous else "intervals"
+        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {self.confidence:.0%} {kind}"
+        return head + about_whom(self.population)
+
+    @override
+    def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
         step = -(-len(self) // _SHOWN)
         rows: list[tuple[str, ...]] = [("value", "share", "std.error", "low", "high")]
         for i in range(step - 1, len(self), step):
@@ -278,9 +274,7 @@ class Cdf(Result):
             value = self.values[i]
             name = f"{value:.9g}" if isinstance(value, float) else text_of(value)
             rows.append((name, *(f"{100 * x:.2f} %" for x in numbers)))
-        kind = "band" if self.simultaneous else "intervals"
-        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {self.confidence:.0%} {kind}"
-        return "\n".join([head + about_whom(self.population), *aligned(rows, numbers=range(1, 5))])
+        return rows, []
 
     @override
     def to_arrow(self) -> pa.Table:

@@ -105,9 +105,6 @@ _CANDIDATES = (
 def asked_of(pairs: Iterable[str]) -> dict[str, str]:
     """What to ask of which column, from what one writes on the command line: ``COLUMN=QUESTION``, see `question_of`.
 
-    Raises:
-        ParameterError: it is written otherwise, or a column is there twice.
-
     >>> asked_of(["age=mean", "word=heavy_hitters:k=5"])
     {'age': 'mean', 'word': 'heavy_hitters:k=5'}
     """
@@ -169,11 +166,7 @@ def _value(text: str) -> Any:
 
 
 def question_names() -> list[str]:
-    """The names of all questions that are known here: those of this package, and those that were imported.
-
-    >>> question_names()[:4]
-    ['cdf', 'distribution', 'heavy_hitters', 'histogram']
-    """
+    """The names of all questions that are known here: those of this package, and those that were imported."""
     return sorted(Question._named)
 
 

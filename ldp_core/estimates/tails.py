@@ -66,7 +66,7 @@ def least_that(holds: Callable[[float], bool], about: float) -> float:
 
 
 def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64], width: F64) -> tuple[F64, F64]:
-    """The counts nearest below and above the estimated ones that their errors are too improbable for.
+    """The counts nearest below and above the estimated ones that their errors are too improbable for, float64[...].
 
     Args:
         counts: estimated, float64[...].
@@ -74,9 +74,6 @@ def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64
         z: of a normal variable that is as improbable.
         score: from errors (of estimates less counts) and counts, z as `two_point_score` gives it.
         width: where the search begins.
-
-    Returns:
-        Low and high ends, float64[...].
     """
     width = np.broadcast_to(np.maximum(width, 1e-6), counts.shape)
     below = least_beyond(z, lambda t: score(t, counts - t), width)

@@ -58,13 +58,7 @@ _COUNTERS = 1 << 20  # of tallies of one report each, at a time
 
 
 def one_by_one(mechanism: Mechanism, reports: Native, estimate: Callable[[I64], F64]) -> F64:
-    """The estimate from each report by itself.
-
-    Args:
-        mechanism: that made the reports.
-        reports: in the working layout; of few symbols each symbol is estimated from once.
-        estimate: from int64[k, counters], of tallies of one report each, to float64[k].
-    """
+    """The estimate from each report by itself, from int64[k, counters] to float64[k]; of few symbols once from each."""
     form = mechanism.reports
     if isinstance(form, Number) and form.limit <= min(len(reports), _COUNTERS // mechanism.counters):
         of_symbol = _in_blocks(mechanism, np.arange(form.limit).astype(form.dtype), estimate)
@@ -91,8 +85,6 @@ class Ratio(SingleNumber):
         ratio: the estimate; nan where the sum below is 0.
         standard_error: of ``ratio`` by linearization, sqrt(sum (u - m w)^2) / |sum w|.
         low, high: ends of the confidence interval; -inf and inf where the sum below is not clearly different from 0.
-        n: number of records.
-        confidence: of the interval.
 
     >>> ratio([1.0, 3.0, 2.0, 2.0] * 25, [1.0] * 100)
     Ratio of 100 records: 2, standard error 0.0707, 95% interval 1.85867 to 2.14133
@@ -200,11 +192,7 @@ _SAME = 1e-9
 
 
 def ratio_of(sums: F64, confidence: float) -> Ratio:
-    """A `ratio` from `ratio_sums`.
-
-    Raises:
-        InputError: so little is left of the sums of squares that their digits do not tell it.
-    """
+    """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
     return _ratio(sums, confidence, _two_values(sums))
 
 
@@ -220,15 +208,12 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None) -> Rat
 
 
 def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64, F64, F64, F64]:
-    """Ratios, their standard errors, and the low and high ends of their intervals.
+    """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
     Args:
         sums: float64[..., 5]: of u, w, u^2, u w, w^2.
         confidence: of the intervals.
         score: float64[..., 3], `score_sums`, if it is known how numbers vary.
-
-    Returns:
-        Four arrays float64[...].
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     z2 = z_score(confidence) ** 2
@@ -245,9 +230,7 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64,
 def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
     """Sums of u^2, u w and w^2 if m is the ratio: sum (u - m w)^2 without its first term, see this module's text.
 
-    Args:
-        sums: see `ratios`.
-        c, s: sums of the two values of w, and of u / w.
+    ``c`` and ``s`` are sums of the two values of w, and of u / w.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     return np.stack([uu - c * s * u, uw - c * (s * w / 2 + u), ww - 2 * c * w], axis=-1)
@@ -269,13 +252,10 @@ class Total(SingleNumber):
 
     Attributes:
         total: the estimate.
-        standard_error: of ``total``, of noise and of the people together, who are a sample of many.
-        low, high: ends of the confidence interval.
-        n: number of records.
-        confidence: of the interval.
+        standard_error, low, high: of noise and of the people together, who are a sample of many.
 
-    >>> total([1.5, -0.5, 1.5])
-    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.700608 to 5.70061
+    >>> Total(2.5, 1.6, -0.6, 5.6, 3, 0.95)
+    Total of 3 records: 2.5, standard error 1.6, 95% interval -0.6 to 5.6
     """
 
     view: ClassVar[View] = View("total", unit="total")
@@ -300,10 +280,8 @@ def total(numbers: Any, *, confidence: float = 0.95) -> Total:
         InputError: not a column of finite numbers.
         ParameterError: confidence outside (0, 1).
 
-    >>> from ldp_core import RandomizedResponse
-    >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
-    >>> round(total(m.weights(m.perturb(["ios", "android", "ios"]), "ios") * np.array([30.0, 10.0, 50.0])).total, 3)
-    80.0
+    >>> total([1.5, -0.5, 1.5])
+    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.700608 to 5.70061
     """
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
@@ -322,15 +300,12 @@ class WeightedMean(SingleNumber):
 
     Attributes:
         mean: the estimate.
-        standard_error: of ``mean``, of noise and of the people together, by linearization.
-        low, high: ends of the confidence interval.
+        standard_error, low, high: of noise and of the people together, by linearization.
         effective: how many people who stand for as many each would tell as much: (sum v)^2 / sum v^2 of their weights v
             (L. Kish, "Survey Sampling", 1965, Section 11.7).
-        n: number of records.
-        confidence: of the interval.
 
-    >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
-    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.513561 to 0.7246
+    >>> round(weighted_mean([1.0, 0.0] * 50, groups=["a", "b"] * 50, shares={"a": 0.8, "b": 0.2}).effective, 3)
+    73.529
     """
 
     view: ClassVar[View] = View("mean", unit="mean")
@@ -347,7 +322,6 @@ class WeightedMean(SingleNumber):
     @classmethod
     @override
     def arrow_schema(cls) -> pa.Schema:
-        """Columns: mean, standard_error, low, high, n, effective."""
         return super().arrow_schema().append(pa.field("effective", pa.float64()))
 
 
@@ -389,8 +363,8 @@ def weighted_mean(
             with fewer than two records; fewer than two records.
         ParameterError: shares that do not add up to 1, or shares without groups; confidence outside (0, 1).
 
-    >>> weighted_mean([1.0, 0.0] * 50, groups=["a", "b"] * 50, shares={"a": 0.8, "b": 0.2}).mean
-    0.8
+    >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
+    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.513561 to 0.7246
     """
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
@@ -460,9 +434,6 @@ class Quantiles(Result):
         probabilities: of the quantiles, float64[k]; the next three are float64[k], too, or of labels k texts.
         quantiles: the estimates; nan or None where nothing is known.
         low, high: ends of the confidence intervals; -inf or inf where no number is excluded.
-        n: number of records.
-        confidence: of each interval.
-        mechanism: that made the reports; None if it is not known.
         population: whom the intervals are about, see `QuantilesEstimate`.
 
     >>> weighted_quantiles(range(1, 101), np.ones(100), [0.5])
@@ -551,11 +522,7 @@ def weighted_quantiles(
 
 
 def columns_of(**columns: Any) -> list[F64]:
-    """Columns of as many finite numbers each.
-
-    Raises:
-        InputError: they are not.
-    """
+    """Columns of as many finite numbers each; raise `InputError` if they are not."""
     made: list[F64] = []
     for name, column in columns.items():
         try:

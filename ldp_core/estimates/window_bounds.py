@@ -31,30 +31,22 @@ from ldp_core.arrays.types import F64, I64
 
 @dataclass(frozen=True, eq=False)
 class WindowBounds:
-    """What is known of the channel, the counts and a reference.
-
-    Attributes:
-        counts: int64[M], of the cells; of one report at least.
-        reference: float64[M], probability of each cell, of a population near the one that reported.
-        window: W, number of cells of a window; M = d + W - 1.
-        high, low: probability of each cell in the window, and of each other one.
-        z: how many standard errors a bound lies away.
-    """
+    """What is known of the channel, the counts and a reference."""
 
     counts: I64
+    """int64[M], of the cells; of one report at least."""
     reference: F64
+    """float64[M], probability of each cell, of a population near the one that reported."""
     window: int
+    """W, number of cells of a window; M = d + W - 1."""
     high: float
     low: float
+    """Probability of each cell in the window, and of each other one."""
     z: float
+    """How many standard errors a bound lies away."""
 
     def bound(self, begin: I64, end: I64, *, upper: bool) -> F64:
-        """float64[k]: bounds in [0, 1] of X(end) - X(begin), each for itself.
-
-        Args:
-            begin, end: int64[k], 0 to d.
-            upper: whether the shares are at most so large, or at least.
-        """
+        """float64[k]: upper, or lower, bounds in [0, 1] of X(end) - X(begin), each for itself; ends are 0 to d."""
         n, side = int(self.counts.sum()), 1 if upper else -1
         observed = self.counts / n
         best, found = np.full(len(end), np.inf), np.full(len(end), float(upper))

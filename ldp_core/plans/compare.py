@@ -89,11 +89,6 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
     sampled    0.816 %  1.033 %  version
     fake       1.438 %  1.824 %  version
     split      1.452 %  1.841 %  version
-    >>> from ldp_core import Interval
-    >>> compare({f"x{k}": Interval(0, 1) for k in range(10)}, 1.0, 100_000)  # means, as a share of the interval
-    plan     std.error    worst  in column
-    sampled    1.109 %  1.109 %  x0
-    split      3.162 %  3.162 %  x0
     """
     n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {

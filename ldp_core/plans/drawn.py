@@ -166,18 +166,7 @@ class DrawnColumns:
     def perturb(
         self, values: Sequence[Any], keyed: Keyed | None, *, packed: bool, tag: str | None = None
     ) -> list[pa.Array]:
-        """Reports of each column.
-
-        Args:
-            values: of each column, in order, n each.
-            keyed: keyed noise for the records, or None for fresh noise.
-            packed: see `Mechanism.perturb`.
-            tag: of the noise, see `Keyed`.
-
-        Raises:
-            DomainError, DtypeError: see `Domain.encode`. All values are checked, also those that are not drawn.
-            ParameterError: no keyed noise, and a mechanism is memoized.
-        """
+        """Reports of each column. All values are checked, also those that are not drawn."""
         for _, column in self.columns:
             column.inner.check_noise(keyed=keyed is not None)
         codes = [

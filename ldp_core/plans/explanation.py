@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 
@@ -50,7 +51,7 @@ def explanation(
     keyed: bool,
     total: float | None,
     delta: float | None,
-    repeats: float = 1.0,
+    repeats: float,
 ) -> str:
     """See `PrivacyPlan.explain`."""
     if isinstance(table_of(n), (pa.Table, pa.RecordBatch)):
@@ -160,9 +161,6 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     The odds of two values after the reports are seen are the odds before, times a ratio of probabilities, whose
     logarithm is at most epsilon (Bayes). With a delta there is no such factor, and only the guess is said.
 
-    >>> promise("one record", 1.0)
-    'one record (epsilon 1): odds between two values change at most 2.72-fold; of 2 equally likely values the right \
-one is guessed at most 73.2 % of the time (50 % without)'
     """
     if math.isinf(epsilon):
         return f"{what} (epsilon inf): there is no bound on what it tells"
@@ -200,7 +198,7 @@ def _up(x: Fraction | float, digits: int) -> str:
     if not exact:
         return "0"
     unit = Fraction(10) ** (_exponent(exact) - digits + 1)
-    value = float(math.ceil(exact / unit) * unit)
+    value = float(min(math.ceil(exact / unit) * unit, Fraction(sys.float_info.max)))
     return f"{value:,.0f}" if 1000 <= value < 1e6 else f"{value:.{digits}g}"
 
 

@@ -25,7 +25,7 @@ column of the same record*. Take two records that differ in all columns, (a, a, 
 and the ratio is p / q = exp(epsilon'), not exp(epsilon). The paper's bound holds for records that differ in one
 column only (and, for randomized response, if all domains are of one size); but by that measure D independent
 reports, each with epsilon, are as private, and their errors are smaller. So here a record that is said to spend
-epsilon spends epsilon. For the paper's own reports ask for what they spend, `published_epsilon`.
+epsilon spends epsilon. For the paper's own reports ask for epsilon'.
 
 **Under keyed noise** a fake is drawn once for a person, and so is its report. Reports of the column that is answered
 are others once its value changes: then they show which column it is. It was drawn without a look at the values, so this
@@ -34,7 +34,6 @@ spends nothing more (`ldp_core.plans.drawn`); but to hide it is what fake data a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.unary_encoding import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
-from ldp_core.parameters import check_epsilon, check_integer, parameter, shown
+from ldp_core.parameters import parameter, shown
 from ldp_core.plans.drawn import DrawnColumn, check_oracle, of_inner
 from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator, multinomials
@@ -191,17 +190,6 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
     def parameters(self) -> dict[str, Any]:
         how = {"fake": self.fake} if self.prior is None else {"prior": list(self.prior)}
         return {**super().parameters(), **how}
-
-
-def published_epsilon(epsilon: float, columns: int) -> float:
-    """What a record spends in RS+FD as published for ``epsilon``: ln(D (exp(epsilon) - 1) + 1).
-
-    Give it to `PrivacyPlan.fake` to make the reports of the paper; see `ldp_core.plans.fake` for why it is not less.
-
-    >>> round(published_epsilon(1.0, 10), 4)
-    2.9005
-    """
-    return math.log1p(check_integer("columns", columns, 1) * math.expm1(check_epsilon("epsilon", epsilon)))
 
 
 def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:

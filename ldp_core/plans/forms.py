@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -27,26 +27,16 @@ METADATA_KEY = "ldp.plan"
 
 RESULTS = "results.json"
 """The file beside estimates that says which plan they are of: its text is that of `about`."""
-
 DEAD_LETTERS = "dead_letters"
 """How a file of dead letters is called; it is there where they were counted, be there none."""
-
 _COMPACT = (",", ":")
 
 
 class PlanTold(Mapping[str, Mechanism]):
-    """A plan as a text tells it, by column: a mechanism is made when it is asked for.
+    """A plan as `PlanForms.to_dict` tells it, by column: a mechanism is made when it is asked for.
 
     A message needs the names of all columns and the mechanism of one; and a few bytes may declare a mechanism that
-    takes milliseconds to make.
-
-    Args:
-        data: what `PlanForms.to_dict` gives.
-        limits: for the number of columns; None for a caller's own.
-
-    Raises:
-        PlanError: no table, keys are missing or unknown, or there are too many columns. When a column is asked for: it
-            is not a valid mechanism.
+    takes milliseconds to make. ``limits`` are for the number of columns; None for a caller's own.
     """
 
     def __init__(self, data: Any, limits: Limits | None = None) -> None:
@@ -95,7 +85,7 @@ class PlanForms(PlanContents):
     """What is written and read back, and checks of data."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (type(self), dict(self.columns), self.keep, self.seed)
+        return partial(type(self), dict(self.columns), keep=self.keep, seed=self.seed), ()
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form."""
@@ -122,19 +112,11 @@ class PlanForms(PlanContents):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, limits: Limits = DEFAULT) -> Self:
-        """Inverse of `to_json`.
-
-        Args:
-            text: JSON, from anybody.
-            limits: for its length, and that of the lists and texts in it.
+        """Inverse of `to_json`, of a text from anybody.
 
         Raises:
             PlanError: no JSON, over the limits, or not a plan.
 
-        >>> from ldp_core import PrivacyPlan, RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> PrivacyPlan.from_json(plan.to_json()) == plan
-        True
         """
         if not isinstance(text, (str, bytes)):
             raise PlanError(f"a plan in JSON is text, got {type(text).__name__}")
@@ -236,10 +218,9 @@ class PlanForms(PlanContents):
     def check_reports(self, schema: pa.Schema) -> None:
         """Raise unless data of this schema are, by what it says of each column, reports that this plan has made.
 
-        A batch that `perturb` or ``ldp_beam.Perturb`` has made says so, and a frame that ``.ldp.perturb(plan)`` has;
-        it stays with the data when they are sliced, filtered, concatenated, written and read, in Arrow, Polars and
-        Parquet. A column that is put in its place under the same name does not say so. A writer asks before it writes
-        the plan.
+        What perturbs says so, and it stays with the data when they are sliced, filtered, concatenated, written and
+        read, in Arrow, Polars and Parquet. A column that is put in its place under the same name does not say so. A
+        writer asks before it writes the plan.
 
         It guards against mistakes, and is not a signature: a schema or dtype of reports says the same of whatever it is
         given to (``pa.Table.cast``, ``from_pydict(..., schema=)``, ``pl.DataFrame(..., schema=)``, a Polars ``cast`` to
@@ -253,13 +234,7 @@ class PlanForms(PlanContents):
 
         >>> from ldp_core import PrivacyPlan, RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> raw = pa.record_batch({"crashed": [True, False]})
-        >>> plan.check_reports(plan.perturb(raw).schema)
-        >>> plan.check_reports(raw.schema)
-        Traceback (most recent call last):
-            ...
-        ldp_core.errors.PlanError: columns ['crashed']: nothing says that these are reports: perturb the values; for \
-reports that were made elsewhere there is assume_reports
+        >>> plan.check_reports(plan.perturb(pa.record_batch({"crashed": [True, False]})).schema)
         """
         self.check_made(schema.names, {field.name: maker(field) for field in schema})
 
@@ -300,13 +275,6 @@ reports that were made elsewhere there is assume_reports
 
         Raises:
             PlanError: a column is missing, is not the plan's, or of another type.
-
-        >>> import warnings
-        >>> from ldp_core import PrivacyPlan, RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-        >>> with warnings.catch_warnings(action="ignore"):
-        ...     reports = plan.assume_reports(pa.record_batch({"crashed": [True, False]}))
-        >>> plan.check_reports(reports.schema)
         """
         self.check_columns(data.schema.names)
         self._check_no_others(data.schema.names)
@@ -327,26 +295,16 @@ def about(
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
-    Args:
-        plan: of the reports.
-        confidence: of the intervals.
-        covered: dates or times of the first and of the last record, which tell what windows are filled in part.
-        population: whom the intervals are about, if it is said of all columns.
+    ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
+    whom the intervals are about, if it is said of all columns.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
-    >>> text = about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)
-    >>> sorted(json.loads(text))
+    >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
     whom = {} if population is None else {"population": population}
     return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **whom}, indent=1) + "\n"
-
-
-def _restored(
-    kind: type[PlanForms], columns: dict[str, Mechanism], keep: tuple[str, ...], seed: int | None
-) -> PlanForms:
-    return kind(columns, keep=keep, seed=seed)
 
 
 def _toml(value: Any) -> str:

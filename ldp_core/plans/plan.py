@@ -77,8 +77,7 @@ class PrivacyPlan(PlanForms):
                 others.
             epsilon: what a record spends; the parts are rounded down.
             weights: in what proportion the columns share; default 1 each.
-            keep: see `PrivacyPlan`.
-            seed: see `PrivacyPlan`.
+            keep, seed: see `PrivacyPlan`.
 
         Raises:
             PlanError: the given mechanisms leave nothing; weights that are none; or a bad column.
@@ -104,8 +103,7 @@ class PrivacyPlan(PlanForms):
         Args:
             columns: see `split`; a mechanism's epsilon may be less than ``epsilon``, and not more.
             epsilon: what a record spends; see `ldp_core.plans.drawn` for the proof.
-            keep: see `PrivacyPlan`.
-            seed: see `PrivacyPlan`.
+            keep, seed: see `PrivacyPlan`.
 
         Raises:
             PlanError: fewer than two columns, or a bad one.
@@ -143,8 +141,7 @@ class PrivacyPlan(PlanForms):
                 whichever has the smaller error.
             epsilon: what a record spends.
             priors: name to a weight for each value: fake values are drawn in these proportions.
-            keep: see `PrivacyPlan`.
-            seed: see `PrivacyPlan`.
+            keep, seed: see `PrivacyPlan`.
 
         Raises:
             PlanError: fewer than two columns, a bad one, or a prior that is none.
@@ -165,10 +162,7 @@ class PrivacyPlan(PlanForms):
         """The plan with a seed, whose reports are repeatable and **not private**; or with None, without one.
 
         >>> from ldp_core import RandomizedResponse
-        >>> PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
-        column          mechanism            values  epsilon
-        crashed         randomized_response  2       1
-        total a record                               1
+        >>> print(repr(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)).splitlines()[-1])
         seeded with 7: repeatable, and therefore NOT private
         """
         return PrivacyPlan(self.columns, keep=self.keep, seed=seed)
@@ -225,16 +219,7 @@ class PrivacyPlan(PlanForms):
         return type(batch).from_arrays([*reports.values(), *kept], schema=schema)
 
     def perturb_columns(self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool) -> dict[str, Any]:
-        """Reports of each planned column: an Arrow array, or for values in another form what `Mechanism.perturb` gives.
-
-        Args:
-            values: of each planned column, n each.
-            keyed: keyed noise for the records, or None for fresh noise. Each column's name is its noise's.
-            packed: bit vectors as 64-bit words.
-
-        Raises:
-            DomainError, DtypeError: see `Domain.encode`; the message names the column.
-        """
+        """`perturb` of the values of each planned column: an Arrow array each, or what `Mechanism.perturb` gives."""
         reports: dict[str, Any] = dict.fromkeys(self.columns)
         for name, m in self.columns.items():
             if not isinstance(m, DrawnColumn):
@@ -345,10 +330,8 @@ class PrivacyPlan(PlanForms):
             n: people; they have the shares of the data, as near as whole numbers can be. Default: as many as there are.
             seed: for the same again; default: the operating system's randomness.
             confidence: of the intervals.
-            ask: by column, what to ask other than the usual (`usual_question`).
-
-        Returns:
-            A mapping from each column to the answer. A sketch is asked about the 100 most frequent values of the data.
+            ask: by column, what to ask other than the usual (`usual_question`). A sketch is asked about the 100 most
+                frequent values of the data.
 
         Raises:
             PlanError: a column is missing.
@@ -393,7 +376,6 @@ class PrivacyPlan(PlanForms):
                 ``ldp perturb`` and of ``ldp run --reports`` do. The query does not look at the file. If this is
                 wrong, the database complains of types, such as that of ``count_if``.
             by: columns that tell groups apart, each of which gets a histogram.
-            confidence: of the intervals.
 
         Raises:
             PlanError: the plan does not perturb this column.
@@ -479,21 +461,13 @@ class PrivacyPlan(PlanForms):
 
 
 def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
-    """The plan in a schema's metadata, if there is one.
-
-    Raises:
-        PlanError: what is there is not a plan.
-    """
+    """The plan in a schema's metadata, if there is one; raise `PlanError` if what is there is not a plan."""
     told = told_of(schema)
     return None if told is None else PrivacyPlan(told, keep=told.keep, seed=told.seed)
 
 
 def told_of(schema: pa.Schema) -> PlanTold | None:
-    """`plan_of`, of which only those mechanisms are made that are asked for.
-
-    Raises:
-        PlanError: what is there has not the form of a plan.
-    """
+    """`plan_of`, of which only those mechanisms are made that are asked for."""
     text = (schema.metadata or {}).get(METADATA_KEY.encode())
     if text is None:
         return None
@@ -506,21 +480,13 @@ _short_plan, _long_plan = lru_cache(maxsize=16)(PlanTold.read), lru_cache(maxsiz
 
 
 def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
-    """Raise if the data's own plan, or a column's type, says that one of ``columns`` holds reports already.
-
-    Raises:
-        MechanismMismatchError: perturbing reports again makes estimates wrong.
-    """
+    """Raise `MechanismMismatchError` if the data's plan, or a column's type, says that ``columns`` hold reports."""
     for found, who in _reports_among(schema, columns):
         refuse_reports_in(found, who)
 
 
 def refuse_keys(schema: pa.Schema, keys: Iterable[str]) -> None:
-    """Raise if one of the columns to group by holds reports, as `refuse_reports` knows it.
-
-    Raises:
-        MechanismMismatchError: a group of equal reports has records of all values.
-    """
+    """Raise `MechanismMismatchError` if a column to group by has reports: a group of equal ones has all values."""
     for found, who in _reports_among(schema, keys):
         refuse_keys_in(found, who)
 

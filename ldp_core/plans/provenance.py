@@ -83,11 +83,7 @@ def _digest(metadata: str) -> bytes:
 
 
 def described(metadata: str) -> Made:
-    """Inverse of `describe`, of the same process without any limits.
-
-    Raises:
-        ReportError: no JSON table, one over the limits, or not a mechanism's.
-    """
+    """Inverse of `describe`, of the same process without any limits; of others `ReportError` over them."""
     digest = _digest(metadata)
     return _own.get(digest) or _beyond_limits.get(digest) or _read(metadata)
 
@@ -130,14 +126,7 @@ def maker(field: pa.Field) -> Made | None:
 
 
 def check_made_by(field: pa.Field, mechanism: Mechanism) -> Made | None:
-    """Who made it; raise if a column says that it holds the reports of another mechanism; most columns say nothing.
-
-    Args:
-        field: with the extension type, where pyarrow knows it, or else with its metadata.
-
-    Raises:
-        MechanismMismatchError: it does.
-    """
+    """`maker`; raise `MechanismMismatchError` if it is another mechanism."""
     made = maker(field)
     if made is not None:
         check_same(made[0], mechanism, field.name)

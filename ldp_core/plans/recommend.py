@@ -7,8 +7,6 @@ n reports, a value of true frequency f is estimated with variance (ibid., Theore
 
 the second term where f is the share of a population of which the n people are a random sample. The probability of a
 larger error than a margin is bounded as `ldp_core.estimates.tails` bounds it, which is nearly normal for many people.
-For every n and whatever the frequency is, the error is below sqrt(ln(2 / beta) / (2 n)) / (p - q) with probability
-1 - beta (Hoeffding), of these people and of a population: that takes two to five times the reports.
 Of numbers the error is the mean's, in their own unit, see `Numeric.variance`; of heavy hitters it is
 `HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalog`.
 
@@ -23,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -49,13 +47,9 @@ from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.base import Sketch
-from ldp_core.parameters import check_choice, check_epsilon, check_integer, check_probability, shown
+from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
 from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
-
-Bound: TypeAlias = Literal["normal", "hoeffding"]
-"""``"normal"``: half an interval around a value of the given frequency, nearly normal.
-``"hoeffding"``: `FrequencyOracle.accuracy`, which holds for every n and every frequency, and is wider."""
 
 Values: TypeAlias = int | Domain | Iterable[Label] | Interval | Cells | Prefixes
 """What is asked about: declared values, or how many; the mean of numbers in an `Interval`; the most frequent of
@@ -67,15 +61,12 @@ class Recommendation(Row):
     """One mechanism, and what to expect of it: a row of the table that `recommend` gives.
 
     Attributes:
-        name: the mechanism's, as in TOML.
-        variant: an option of it, where it is not the default.
-        values: what is asked about.
-        epsilon, n: what was asked for; n of all people.
+        name, variant: the mechanism's, as in TOML, and an option of it, where it is not the default.
+        domain, epsilon, n: what was asked for; n of all people.
         frequency: true share of the value that the standard error is for; None of numbers.
         standard_error: of that value's estimated frequency, times ``n`` for a count; of a mean in the numbers' unit.
-        margin: with a probability of 95 % the error is less, see `Bound`; of heavy hitters, the share that is found.
-        bytes_per_report: see `Choice`.
-        server_operations: per report, see `Choice`.
+        margin: with a probability of 95 % the error is less; of heavy hitters, the share that is found.
+        bytes_per_report, server_operations: of a report, see `Choice`.
         influence: what one report moves at most, if clients may lie: `FrequencyOracle.influence`.
         ask: the question whose errors these are; None: a typical value's share, or a mean.
     """
@@ -95,10 +86,7 @@ class Recommendation(Row):
 
     @no_warning_of_epsilon()
     def mechanism(self, domain: Domain | Iterable[Label] | None = None) -> Mechanism:
-        """The mechanism itself.
-
-        Args:
-            domain: the declared values, if only their number was asked for.
+        """The mechanism itself; ``domain`` are the declared values, if only their number was asked for.
 
         Raises:
             ParameterError: the domain is of another size than was asked for, or missing.
@@ -170,17 +158,13 @@ def recommend(
     bytes_per_report: float | None = None,
     frequency: float | None = None,
     group: float = 1.0,
-    bound: Bound = "normal",
     population: Population = "many",
 ) -> Table[Recommendation]:
     r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
     In order of the standard error of a typical value, which is that of noise alone; where it differs by less than 1 %,
     what costs less comes first, in operations per report on the server and then in bytes; by less than 2 %, what costs
-    the server less than a hundredth. The last columns are what a
-    report that lies moves at most: one count, and
-    all of them together (an honest one adds 1 to its value on average), see `FrequencyOracle.influence`; or the sum of
-    the numbers.
+    the server less than a hundredth.
 
     Args:
         values: the declared values, or how many, d >= 2; an `Interval`, to estimate a mean; or `Prefixes`, to find the
@@ -196,7 +180,6 @@ def recommend(
             that has the widest one. Of quantiles see `QuantilesEstimate.expected_error`.
         group: the share of the people who are in the group that is asked about, if the groups are known (a column that
             is kept) and each has estimates of its own.
-        bound: what the margin is.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error; or one of N people.
 
@@ -220,41 +203,28 @@ def recommend(
     any share of a population that these people are a random sample of. lie: by how
     much a made-up report moves one count, or all counts together, at most; an
     honest one moves its count by 1 on average.
-    >>> from ldp_core import Interval
-    >>> recommend(Interval(0, 100), 2.0, 10_000)  # of the mean
-    mechanism     std.error  95% within  bytes/report  ops/report    lie
-    n_output         0.4853       1.366             1           1  136.4
-    hybrid           0.5106       1.401             1           1  157.8
-    piecewise        0.5541       1.463             1           1  157.8
-    one_bit_mean     0.6565       1.617             1           1  115.7
-    std.error: of noise alone, in the worst case. 95% within: the mean of a
-    population that these people are a random sample of. lie: by how much a made-up
-    report moves the sum of the numbers at most.
     >>> [row.key for row in recommend(128, 1.0, 100_000, ask="median")][:2]
     ['hierarchical_histogram:prefixes', 'hierarchical_histogram']
     >>> recommend(16, 1.0, 100_000, bytes_per_report=1)[0].mechanism(range(16)).name
     'randomized_response'
     """
-    check_asked(bound, population)
+    check_population("population", population)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
     people = check_integer("n", n, 1)
     sampled_part(population, people)
     reports = people * check_group(group)
     whom = of_group(population, group)
     if ask is not None:
-        if bound != "normal":
-            raise ParameterError("the answer to a question has its own intervals: leave out bound")
         question, inputs, kinds = asked_of(ask, domain, population)
         answers = answering(question, inputs, kinds, e, reports, frequency)
         made = [replace(_of_mechanism(key, m, domain, e, people, *error), ask=question) for key, m, error in answers]
     elif isinstance(domain, int | Domain):
-        d = domain if isinstance(domain, int) else domain.size
-        f = _check_frequency(frequency, d)
+        f = _check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
 
         def margin(error: Error) -> float:
-            return error.margin(reports, 0.05, bound, None if frequency is None else f, whom)
+            return error.margin(reports, 0.05, None if frequency is None else f, whom)
 
-        made = [_recommendation(choice, domain, d, e, people, reports, f, margin) for choice in CHOICES.values()]
+        made = [_recommendation(choice, domain, e, people, reports, f, margin) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
         if isinstance(domain, Cells):
@@ -262,7 +232,7 @@ def recommend(
         made = []
         for m in (make(name, domain, e) for name in KINDS[type(domain)]):
             known = error_of(m)
-            errors = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, bound, 0.0, whom)
+            errors = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, 0.0, whom)
             made.append(_of_mechanism(m.name, m, domain, e, people, *errors))
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
@@ -389,31 +359,16 @@ _LIE = "lie: by how much a made-up report moves the sum of the numbers at most."
 
 
 def _recommendation(
-    choice: Choice,
-    domain: Domain | int,
-    d: int,
-    epsilon: float,
-    n: int,
-    reports: float,
-    f: float,
-    margin: Callable[[Error], float],
+    choice: Choice, domain: Domain | int, epsilon: float, n: int, reports: float, f: float, margin: Callable[..., float]
 ) -> Recommendation:
+    d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     error = Error.of(p, q, d)
-    return Recommendation(
-        choice.name,
-        choice.variant,
-        domain,
-        epsilon,
-        n,
-        f,
-        math.sqrt(error.n_variance(f) / reports),
-        margin(error),
-        choice.report_bytes(d, epsilon),
-        choice.server_operations(d, epsilon),
-        Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q)),
-    )
+    errors = math.sqrt(error.n_variance(f) / reports), margin(error)
+    costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
+    lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
+    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors, *costs, lies)
 
 
 def _of_mechanism(
@@ -495,11 +450,6 @@ def expected_error(
 
     >>> round(expected_error("randomized_response", 10_000, domain=2, epsilon=1.0), 6)
     0.009595
-    >>> from ldp_core import Hybrid, RandomizedResponse
-    >>> round(expected_error(RandomizedResponse(epsilon=1.0), 10_000), 6)
-    0.009595
-    >>> round(expected_error(Hybrid((0, 100), epsilon=1.0), 10_000), 3)
-    1.036
     """
     error = resolve(mechanism, domain, epsilon)
     return math.sqrt(error.n_variance(error.share(frequency)) / (check_integer("n", n, 1) * check_group(group)))
@@ -509,25 +459,20 @@ def expected_error(
 
 
 class Error(NamedTuple):
-    """What is known of the error of an estimate.
-
-    Attributes:
-        n_variance: n times its variance, of noise alone, from the true frequency.
-        hoeffding: from beta, the alpha sqrt(n) with Pr[|error| >= alpha] <= beta.
-        together: how many estimates there are: d.
-        ends: the least and the greatest that a report adds to an estimated count; None: its error is taken for normal.
-        finds: of heavy hitters, whether so many reports find a value of such a share, but for beta.
-        length: of the interval of numbers, of whose mean it is the error; 0 of a frequency.
-        common: the part of the noise that all reports of a person share.
-    """
+    """What is known of the error of an estimate."""
 
     n_variance: Callable[[float], float]
-    hoeffding: Callable[[float], float]
+    """n times its variance, of noise alone, from the true frequency."""
     together: int
+    """How many estimates there are: d."""
     ends: tuple[float, float] | None = None
+    """The least and the greatest that a report adds to an estimated count; None: its error is taken for normal."""
     finds: Callable[[float, float, float], bool] | None = None
+    """Of heavy hitters, whether so many reports find a value of such a share, but for beta."""
     length: float = 0.0
+    """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
     common: float = 0.0
+    """The part of the noise that all reports of a person share."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
@@ -538,7 +483,7 @@ class Error(NamedTuple):
     def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
         ends = (-q / (p - q), (1 - q) / (p - q))
-        return cls(partial(_n_variance, p, q), lambda beta: _hoeffding(beta) / (p - q), d, ends)
+        return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
 
     def share(self, frequency: float | None) -> float:
         """The frequency, checked; by default that of one value in d."""
@@ -576,26 +521,20 @@ class Error(NamedTuple):
         reach, reports = np.array([greatest - below, above - least]), np.full(2, n)
         return variance, lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
-    def suffices(
-        self, reports: float, margin: float, beta: float, bound: Bound, f: float | None, population: Population
-    ) -> bool:
+    def suffices(self, reports: float, margin: float, beta: float, f: float | None, population: Population) -> bool:
         """Whether so many reports keep the margin."""
         if self.finds is not None:
             return self.finds(reports, margin, beta)
-        if bound == "hoeffding":
-            return self.hoeffding(beta) ** 2 <= reports * margin**2
         return bool(self._score(f, reports, population)[1](margin).min() >= _z(beta))
 
-    def reports(self, margin: float, beta: float, bound: Bound, f: float | None, population: Population) -> float:
+    def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
-        if self.finds is None and bound == "hoeffding":
-            return self.hoeffding(beta) ** 2 / margin**2
         normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
         if self.finds is None and self.ends is None and not isinstance(population, int):
             return normal
-        return least_that(lambda n: self.suffices(n, margin, beta, bound, f, population), max(normal, 1e-3))
+        return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
-    def margin(self, reports: float, beta: float, bound: Bound, f: float | None, population: Population) -> float:
+    def margin(self, reports: float, beta: float, f: float | None, population: Population) -> float:
         """The inverse of `reports`."""
         if self.finds is not None:
             low, high = 0.0, 1.0
@@ -603,8 +542,6 @@ class Error(NamedTuple):
                 middle = (low + high) / 2
                 low, high = (low, middle) if self.finds(reports, middle, beta) else (middle, high)
             return high
-        if bound == "hoeffding":
-            return self.hoeffding(beta) / math.sqrt(reports)
         variance, score = self._score(f, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
         return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
@@ -613,12 +550,6 @@ class Error(NamedTuple):
 def _z(beta: float) -> float:
     """What a normal variable exceeds on either side with a probability of beta."""
     return -NormalDist().inv_cdf(beta / 2)
-
-
-def check_asked(bound: Bound, population: Population) -> None:
-    """Raise `ParameterError` unless there are such a bound and such people."""
-    check_choice("bound", bound, get_args(Bound))
-    check_population("population", population)
 
 
 def part_of(population: Population, n: float) -> float:
@@ -647,21 +578,17 @@ def error_of(m: Mechanism) -> Error:
         ends = (min(low for low, _ in moves), max(high for _, high in moves))
         return Error(
             lambda f: float(m.variance(n, n * f)) / n,
-            lambda beta: m.accuracy(n, beta) * math.sqrt(n),
             m.domain.size,
             ends if m.count_term.variance is None else None,
             common=m.common_noise(keyed=m.memoized),
         )
     if isinstance(m, Numeric):
-        low, high = m.value_bounds()
-        length = m.domain.high - m.domain.low
-        return Error(lambda _: m.variance(1), lambda beta: _hoeffding(beta) * (high - low) * length, 1, length=length)
+        return Error(lambda _: m.variance(1), 1, length=m.domain.high - m.domain.low)
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
         one = Error.of(m.p, chance_of_none(m), 2)
         return Error(
             lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f),
-            lambda beta: math.sqrt(levels) * one.hoeffding(beta),
             m.least_candidates,
             finds=m.finds,
         )
@@ -697,15 +624,6 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
         raise ParameterError(f"{choice.name} is for declared values, got {type(d).__name__}")
     d = d if isinstance(d, int) else d.size
     return Error.of(*choice.probabilities(d, check_epsilon("epsilon", epsilon)), d)
-
-
-def _hoeffding(beta: float) -> float:
-    return math.sqrt(math.log(2 / beta) / 2)
-
-
-def _n_variance(p: float, q: float, f: float) -> float:
-    """``n`` times the variance of an estimated frequency."""
-    return (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2
 
 
 def _values(values: Any) -> int | Domain | Interval | Cells | Prefixes:

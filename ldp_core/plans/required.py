@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.estimates.base import Population, Question, sampled_part
+from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import least_that
 from ldp_core.mechanism import Mechanism
@@ -21,12 +21,10 @@ from ldp_core.parameters import check_epsilon, check_integer, check_open, check_
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     KINDS,
-    Bound,
     Error,
     Values,
     answering,
     asked_of,
-    check_asked,
     check_group,
     error_of_answer,
     of_group,
@@ -77,7 +75,7 @@ class Need(Row):
 
 @dataclass(frozen=True, repr=False)
 class Needs(Table[Need]):
-    """What some mechanisms need; `int` and `float` of it give ``n`` and ``epsilon``.
+    """What some mechanisms need.
 
     Attributes:
         n: the people that it takes: of a plan for all its columns, of several mechanisms for the first.
@@ -86,12 +84,6 @@ class Needs(Table[Need]):
 
     n: int = 0
     epsilon: float = 0.0
-
-    def __int__(self) -> int:
-        return self.n
-
-    def __float__(self) -> float:
-        return self.epsilon
 
 
 def required_n(
@@ -105,7 +97,6 @@ def required_n(
     power: float = 0.8,
     domain: Values | None = None,
     epsilon: float | None = None,
-    bound: Bound = "normal",
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
@@ -138,8 +129,6 @@ def required_n(
         power: with a change: the probability of finding it, in (0, 1).
         domain: the values, or how many declared ones; see `recommend`.
         epsilon: of a report.
-        bound: ``"normal"``, or ``"hoeffding"``, ln(2 / beta) / (2 margin^2 (p - q)^2), which holds for every n and
-            every frequency and takes two to five times the people: the inverse of `FrequencyOracle.accuracy`.
         simultaneous: whether all values are to be as near, together (Bonferroni), and not any one by itself.
         frequency: true share of the value; default: the share that takes the most people.
         group: the share of the people who are in the group that is asked about, see `recommend`.
@@ -152,20 +141,18 @@ def required_n(
             ``epsilon``, see `PrivacyPlan.epsilon_of`.
 
     Returns:
-        A table, `Need` a row; ``.n``, or ``int`` of it, is the number.
+        A table, `Need` a row; ``.n`` is the number.
 
     Raises:
         ParameterError: an argument outside its interval, missing or superfluous.
 
-    >>> from ldp_core import Hybrid, RandomizedResponse, UnaryEncoding
+    >>> from ldp_core import UnaryEncoding
     >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02)
     mechanism       margin  epsilon  people
     unary_encoding    0.02        2  16,819
     Asked for: one share, whatever it is, of a population that the people are a
     random sample of, within the margin with a probability of 95 %. For all shares
     at once: simultaneous.
-    >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, simultaneous=True).n
-    35646
     >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
     1295970
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
@@ -175,36 +162,14 @@ def required_n(
     of 5 % has become one of 6 %, from so many people before and as many after, of a
     population that the people are a random sample of. For any of all shares:
     simultaneous.
-    >>> required_n(UnaryEncoding(range(12), epsilon=2.0), 0.02, bound="hoeffding").n
-    31800
-    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "minutes": Hybrid((0, 60), epsilon=1.0)})
-    >>> required_n(plan, {"crashed": 0.02, "minutes": 0.5}, group=0.1)  # of a tenth of the people
-    all columns: 731,594 people
-    name     mechanism            margin  epsilon   people
-    crashed  randomized_response    0.02        1  114,575
-    minutes  hybrid                  0.5        1  731,594
-    Asked for: of each column the margin holds with a probability of 95 %: of one
-    share, whatever it is, and of a mean where the noise is greatest; of a
-    population that the people are a random sample of. A share of 0.1 of the people
-    is in the group that is asked about.
     """
-    check_asked(bound, population)
-    asked = _Asked(
-        beta,
-        bound,
-        simultaneous,
-        frequency,
-        check_group(group),
-        population,
-        _change(change, base, power, margin),
-        repeats,
-    )
+    check_population("population", population)
+    found = _change(change, base, power, margin)
+    asked = _Asked(beta, simultaneous, frequency, check_group(group), population, found, repeats)
     if ask is not None:
-        other = simultaneous or bound != "normal" or asked.change or isinstance(mechanism, PrivacyPlan)
+        other = simultaneous or asked.change or isinstance(mechanism, PrivacyPlan)
         if other or isinstance(margin, Mapping) or repeats != 1:
-            raise ParameterError(
-                "with ask give a margin of one mechanism: no plan, change, bound, repeats or simultaneous"
-            )
+            raise ParameterError("with ask give a margin of one mechanism: no plan, change, repeats or simultaneous")
         return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
@@ -288,7 +253,6 @@ class _Asked(NamedTuple):
     """What is asked for beside the margin; see `required_n`."""
 
     beta: float
-    bound: Bound
     simultaneous: bool
     frequency: float | None
     group: float
@@ -315,8 +279,8 @@ class _Asked(NamedTuple):
         """How many it takes."""
         if self.change is None:
             return error.reports(*self._of(error, margin))
-        if self.frequency is not None or self.bound != "normal":
-            raise ParameterError("a change has base in place of a frequency, and its test is bound='normal'")
+        if self.frequency is not None:
+            raise ParameterError("a change has base in place of a frequency")
         beta = check_open("beta", self.beta) / (error.together if self.simultaneous else 1)
         return self.change.reports(error, beta, of_group(self.population, self.group))
 
@@ -326,8 +290,8 @@ class _Asked(NamedTuple):
             return self.reports(error, margin) <= reports
         return error.suffices(reports, *self._of(error, margin))
 
-    def _of(self, error: Error, margin: float) -> tuple[float, float, Bound, float | None, Population]:
-        """What one estimate is asked for: margin, beta, bound, share, population."""
+    def _of(self, error: Error, margin: float) -> tuple[float, float, float | None, Population]:
+        """What one estimate is asked for: margin, beta, share, population."""
         together = error.together if self.simultaneous and not error.length else 1
         if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
             raise ParameterError(
@@ -336,7 +300,7 @@ class _Asked(NamedTuple):
             )
         share, beta = None if self.frequency is None else error.share(self.frequency), check_open("beta", self.beta)
         whom = of_group(self.population, self.group)
-        return _check_margin(margin, own_unit=error.length > 0), beta / together, self.bound, share, whom
+        return _check_margin(margin, own_unit=error.length > 0), beta / together, share, whom
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""
@@ -376,8 +340,7 @@ class _Asked(NamedTuple):
             said = f"the shares of all {error.together:,} values at once, {whom}, all within the margin {self.sure}"
             said += "" if self.frequency is None else f"; no value has more than {frequency}"
         else:
-            any_value = self.frequency is None or self.bound == "hoeffding"
-            of = "whatever it is" if any_value else f"that of a value that {frequency} of the people has"
+            of = "whatever it is" if self.frequency is None else f"that of a value that {frequency} of the people has"
             said = f"one share, {of}, {whom}, within the margin {self.sure}. For all shares at once: simultaneous"
         return self.sentence(said)
 
@@ -475,7 +438,6 @@ def required_epsilon(
     base: float | None = None,
     power: float = 0.8,
     domain: Values,
-    bound: Bound = "normal",
     simultaneous: bool = False,
     frequency: float | None = None,
     group: float = 1.0,
@@ -490,14 +452,12 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, change, base, power, bound, simultaneous, frequency, group, population, repeats: see
-            `required_n`.
+        margin, beta, change, base, power, simultaneous, frequency, group, population, repeats: see `required_n`.
         n: number of people; of a change, of those before as of those after.
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
-        A table, `Need` a row; ``.epsilon``, or ``float`` of it, is the least epsilon, to twelve digits and rounded up,
-        in (0, 50].
+        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits and rounded up, in (0, 50].
 
     Raises:
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.
@@ -508,23 +468,12 @@ def required_epsilon(
     Asked for: one share, whatever it is, of a population that the people are a
     random sample of, within the margin with a probability of 95 %. For all shares
     at once: simultaneous.
-    >>> from ldp_core import Hybrid, Interval
-    >>> round(required_epsilon(Hybrid, 1.0, 10_000, domain=Interval(0, 60)).epsilon, 3)
-    1.5
     """
-    check_asked(bound, population)
+    check_population("population", population)
     people = check_integer("n", n, 1)
     sampled_part(population, people)
-    asked = _Asked(
-        beta,
-        bound,
-        simultaneous,
-        frequency,
-        check_group(group),
-        population,
-        _change(change, base, power, margin),
-        repeats,
-    )
+    changed = _change(change, base, power, margin)
+    asked = _Asked(beta, simultaneous, frequency, check_group(group), population, changed, repeats)
     margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):

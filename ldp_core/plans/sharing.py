@@ -116,7 +116,8 @@ def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
         raise PlanError(f"column {name!r}: {column.name} is neither a frequency oracle nor for the mean of a number")
     try:
         if isinstance(column, Interval):
-            return _best_of_numbers(column, epsilon)
+            best: Numeric = recommend(column, epsilon, 1)[0].mechanism()  # type: ignore[assignment]
+            return best
         return choose(Domain.of(column), epsilon)
     except LdpError as error:
         message = f"column {name!r}: {error}"
@@ -131,13 +132,6 @@ def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
         except DomainError:  # it has no report of no value
             continue
     raise ParameterError("no mechanism takes this domain")
-
-
-def _best_of_numbers(interval: Interval, epsilon: float) -> Numeric:
-    best = recommend(interval, epsilon, 1)[0].mechanism()
-    if not isinstance(best, Numeric):
-        raise ParameterError("no mechanism takes this interval")
-    return best
 
 
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:

@@ -32,9 +32,7 @@ to numbers or shares."""
 
 @dataclass(frozen=True)
 class Simulation(Mapping[str, Any]):
-    """What one would see of each column of a plan; see `PrivacyPlan.simulate`.
-
-    A mapping from a column's name to its estimate: a `Histogram`, a `Mean`, a `Distribution`, or what was found.
+    """What one would see of each column of a plan: a mapping from its name to its estimate; see `PrivacyPlan.simulate`.
 
     Attributes:
         estimates: by column.
@@ -74,16 +72,12 @@ class Simulation(Mapping[str, Any]):
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
             if found.view.counts:
-                options |= {"truth": self._truth(name), "top": top, "shares": shares}
+                truth = Counter[Any]()  # how many people have each value, or each item of their lists
+                for value, number in self.people[name]:
+                    truth.update(dict.fromkeys(value if isinstance(value, list) else [value], number))
+                options |= {"truth": dict(truth), "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)
-
-    def _truth(self, name: str) -> dict[Any, int]:
-        """How many people have each value, or each item of their lists."""
-        truth = Counter[Any]()
-        for value, number in self.people[name]:
-            truth.update(dict.fromkeys(value if isinstance(value, list) else [value], number))
-        return dict(truth)
 
     def _repr_html_(self) -> str:
         return "".join(preformatted(name) + estimate._repr_html_() for name, estimate in self.estimates.items())

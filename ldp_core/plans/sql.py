@@ -175,10 +175,9 @@ ORDER BY {say.groups}{", ".join(order)}
 def _checked(mechanism: Mechanism, column: str) -> FrequencyOracle:
     """A mechanism whose support a database can count, with one p and one q."""
     takes = "SQL can count the reports of randomized response and of bit vectors (unary encoding, subset selection)"
-    if not isinstance(mechanism, FrequencyOracle) or isinstance(mechanism, DrawnColumn):
-        raise ParameterError(f"{takes}; column {column!r} has {mechanism.title}: tally it in Python")
-    bits = isinstance(mechanism.reports, Bits) and mechanism.reports.d == mechanism.domain.size
-    if not (bits or isinstance(mechanism.reports, Value)):
+    form, oracle = mechanism.reports, isinstance(mechanism, FrequencyOracle) and not isinstance(mechanism, DrawnColumn)
+    bits = oracle and isinstance(form, Bits) and form.d == mechanism.domain.size
+    if not isinstance(mechanism, FrequencyOracle) or not (bits or (oracle and isinstance(form, Value))):
         raise ParameterError(f"{takes}; column {column!r} has {mechanism.title}: tally it in Python")
     if any(len(np.unique(rate)) > 1 for rate in mechanism.rates[:3]):
         raise ParameterError(f"column {column!r} has p and q of its own for each value: estimate it in Python")

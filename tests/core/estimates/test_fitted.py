@@ -39,14 +39,10 @@ def test_a_chain_is_fitted_exactly_from_its_pairs():
     # others, section 2): a closed form. Only the sampling of 10^6 people is left: errors of 5e-4, six of them allowed.
     shares = shares_of_a_chain()
     frames = tables(shares, 1_000_000, 20.0, 0)
-    for given in (
-        frames,
-        [frame.to_arrow() for frame in frames],
-        [frames[0], frames[2]],
-    ):  # the third pair says nothing more
-        found = fit_tables(given).table(*VALUES)
-        assert found.column_names == [*VALUES, "frequency"]
-        assert np.abs(found["frequency"].to_numpy().reshape(shares.shape) - shares).max() < 3e-3
+    pairs = [frames[0], frames[2].to_arrow()]  # the third one says nothing more
+    found = fit_tables(pairs).table(*VALUES)
+    assert found.column_names == [*VALUES, "frequency"]
+    assert np.abs(found["frequency"].to_numpy().reshape(shares.shape) - shares).max() < 3e-3
     assert found.select([*VALUES]).slice(0, 4).to_pydict() == {
         "os": ["ios"] * 4, "level": [1, 1, 2, 2], "paid": [False, True, False, True],
     }  # fmt: skip
@@ -55,7 +51,7 @@ def test_a_chain_is_fitted_exactly_from_its_pairs():
 def test_tables_agree_and_are_nearer_than_the_pairs_themselves():
     # Shares below 0 go, and so does part of the noise. Of 20 seeds none was further away.
     shares = shares_of_a_chain()
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         frames = tables(shares, 300, 1.0, seed)
         model = fit_tables(frames)
         apart = []

@@ -73,14 +73,14 @@ def drawn(m, x, rng):
 @pytest.mark.parametrize("y_public", [False, slow(True)])
 def test_intervals_hold(y_public):
     """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. The seed is fixed."""
-    for name, share in coverage(Piecewise((0, 1), epsilon=4.0), 5000, 200, y_public).items():
+    for name, share in coverage(Piecewise((0, 1), epsilon=4.0), 2500, 200, y_public).items():
         with case(name, share):
             assert 0.9 <= share <= 0.995
 
 
 def test_without_the_correction_they_do_not():
     """Values of reports taken for numbers: their noise is taken for variance, and the slope is too flat."""
-    held = coverage(Piecewise((0, 1), epsilon=4.0), 5000, 50, squared=False)
+    held = coverage(Piecewise((0, 1), epsilon=4.0), 5000, 20, squared=False)
     assert held["slope"] < 0.1
     assert held["variance x"] < 0.1
 

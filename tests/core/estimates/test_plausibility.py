@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 
 import numpy as np
 import pyarrow as pa
@@ -264,12 +263,6 @@ def test_it_is_said_once_a_call_with_the_place_of_the_call():
     m = OneBitMean((0, 10), epsilon=1.0)
     with pytest.warns(LdpWarning, match="so it is in 30 of 50 estimates"):
         MeanEstimate().rows(m, n, counters)
-
-
-def test_the_warning_is_no_error_of_ours_and_can_be_made_one():
-    assert str(LdpWarning("text")) == "text"
-    with warnings.catch_warnings(action="error", category=LdpWarning), pytest.raises(LdpWarning, match="implausible"):
-        RR.estimate(RR.tally(RAW_FLAGS))
 
 
 def test_of_many_tallies_each_has_a_part_of_the_false_alarms():

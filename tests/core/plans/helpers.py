@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 
 from ldp_core import Domain, FakeDataColumn, Keystream, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.exact import sampling
-from ldp_core.mechanisms import catalog
 from ldp_core.mechanisms.catalog import CHOICES
-from ldp_core.plans import recommend as module
-from ldp_core.plans import required
 
 from ..checks import by_numpy
 from ..enumeration import Branching, Table, worst_ratio
@@ -29,13 +26,6 @@ close = pytest.approx
 names = st.sampled_from(sorted(CHOICES))
 sizes = st.integers(2, 400)
 epsilons = st.floats(0.01, 10)
-
-
-def only(monkeypatch, *some):
-    """Only these rows of the table, until the test ends."""
-    table = {name: CHOICES[name] for name in some}
-    for user in (catalog, module, required):
-        monkeypatch.setattr(user, "CHOICES", table)
 
 
 def exactly(value):

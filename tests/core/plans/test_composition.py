@@ -243,13 +243,10 @@ def test_of_several_columns_two_values_are_guessed():
     assert line.startswith("one record (epsilon 3)")
 
 
-def test_explain_checks_what_it_is_told():
+def test_explain_of_what_is_beyond_all_bounds():
     for options, message in (({"total": -1.0}, "total must be"), ({"delta": 0.0}, "delta must be")):
         with pytest.raises(ParameterError, match=message):
             PrivacyPlan({"x": WORDS_COIN}).explain(N, **options)
-
-
-def test_explain_of_an_epsilon_beyond_all_floats():
     plan = PrivacyPlan({name: UnaryEncoding([1, 2], epsilon=1e308) for name in "ab"})
     assert plan.epsilon == math.inf
     assert "one record (epsilon inf): there is no bound on what it tells" in plan.explain(100)

@@ -160,12 +160,6 @@ def test_noise_that_is_keyed_by_person_is_marked():
     assert maker(plan.perturb(raw).schema.field("x")) == described(json.dumps(SMALL.to_dict())) == (SMALL, False, False)
     assert describe(SMALL, keyed=True) == json.dumps(SMALL.to_dict() | {"keyed": True})
     assert keyed["x"].equals(SMALL.perturb(raw["x"], randomness=Keyed(secret, raw["id"], column="x")))
-    for mark in ("seeded", "keyed"):
-        with pytest.raises(ReportError, match=f"{mark} must be"):
-            described(json.dumps(SMALL.to_dict() | {mark: "no"}))
-
-
-def test_whether_noise_was_seeded_is_no_text():
-    for wrong in ("no", 1, None, []):
-        with pytest.raises(ReportError, match="seeded must be true or false"):
-            described(json.dumps(SMALL.to_dict() | {"seeded": wrong}))
+    for mark, wrong in (("keyed", "no"), *(("seeded", wrong) for wrong in ("no", 1, None, []))):
+        with pytest.raises(ReportError, match=f"{mark} must be true or false"):
+            described(json.dumps(SMALL.to_dict() | {mark: wrong}))

@@ -68,8 +68,9 @@ def plans(draw):
     return PrivacyPlan(columns, keep=keep)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(plans())
+@example(PrivacyPlan({"a": UnaryEncoding(AB, epsilon=1.7976931348623157e308)}))  # "explain" was an OverflowError
 @example(PrivacyPlan.split({"x": AB, "y": range(30)}, epsilon=1.7, keep=["t"]))
 @example(PrivacyPlan.sampled({"x": AB, "y": Domain(LABELS, unmatched="none")}, epsilon=1.7, keep=["t"]))
 @example(PrivacyPlan.fake({"x": Domain(AB, unmatched="other"), "y": range(30)}, epsilon=1.7))
@@ -102,7 +103,7 @@ def test_round_trips(tmp_path_factory, plan):
         assert "total a record" in plan.explain(n)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(plans())
 def test_perturb(plan):
     n = 11
@@ -121,16 +122,6 @@ def test_perturb(plan):
             assert (tally.n, tally.counters.shape) == (n, (m.domain.size,))
         for name in plan.keep:
             assert reports.column(name).equals(batch.column(name))
-
-
-def test_epsilon_adds_up():
-    plan = PrivacyPlan({"a": RandomizedResponse(epsilon=0.25), "b": UnaryEncoding([1, 2], epsilon=2)}, keep=["t"])
-    assert plan.epsilon == 2.25
-    assert [m.epsilon for m in plan.columns.values()] == [0.25, 2.0]
-    assert "unprotected" in repr(plan)
-    beyond_the_largest_float = PrivacyPlan(dict.fromkeys("ab", RandomizedResponse(epsilon=1.7e308)))
-    assert beyond_the_largest_float.epsilon == float("inf")
-    assert "inf" in repr(beyond_the_largest_float)
 
 
 def test_anything_that_differs_shows_in_the_fingerprint():
@@ -211,19 +202,10 @@ def test_data_that_do_not_fit():
     assert plan["a"].epsilon == 1
 
 
-def test_an_empty_batch():
-    plan = PrivacyPlan({"a": UnaryEncoding(["x", "y"], epsilon=1), "b": RandomizedResponse(epsilon=1)}, keep=["t"])
-    batch = pa.record_batch(
-        {"a": pa.array([], pa.string()), "b": pa.array([], pa.bool_()), "t": pa.array([], pa.int8())}
-    )
-    assert plan.perturb(batch).num_rows == 0
-    assert np.array_equal(plan["a"].tally(plan.perturb(batch).column("a")).counters, [0, 0])
-
-
 # ---- seeded plans
 
 
-def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private(tmp_path):
+def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private():
     plan = PrivacyPlan({"x": UnaryEncoding(["a", "b"], epsilon=1.0)}, keep=["t"])
     seeded = plan.seeded(7)
     assert seeded != plan
@@ -233,21 +215,14 @@ def test_a_seeded_plan_says_wherever_it_travels_that_it_is_not_private(tmp_path)
     assert "NOT private" in seeded.explain(1000)
     assert "NOT private" in seeded.to_toml()
     assert "NOT private" not in repr(plan) + plan.explain(1000) + plan.to_toml()
-    for again in (
-        PrivacyPlan.from_toml(seeded.to_toml()),
-        PrivacyPlan.from_dict(seeded.to_dict()),
-        PrivacyPlan.from_metadata({b"ldp.plan": seeded.to_json().encode()}),
-        pickle.loads(pickle.dumps(seeded)),
-    ):
-        assert again == seeded
-        assert again.seed == 7
 
 
 def test_a_seeded_plan_perturbs_by_ids():
     plan = PrivacyPlan({"x": UnaryEncoding(range(9), epsilon=1.0), "y": UnaryEncoding(range(9), epsilon=1.0)}).seeded(7)
     values = pa.array(np.arange(90) % 9)
     batch = pa.record_batch({"x": values, "y": values})
-    first = plan.perturb(batch, id=np.arange(90))
+    with pytest.warns(LdpWarning, match="seeded with 7.*NOT private"):
+        first = plan.perturb(batch, id=np.arange(90))
     order = np.random.default_rng(0).permutation(90)
     assert plan.perturb(batch.take(pa.array(order)), id=order).equals(first.take(pa.array(order)))
     assert not first["x"].equals(first["y"])
@@ -323,9 +298,3 @@ def test_assumed_reports_may_be_plain_text():
         with pytest.warns(LdpWarning, match="nothing proves") as caught:
             PROVED.check_reports(PROVED.assume_reports(rows).schema)
         assert caught[0].filename == __file__
-
-
-def test_perturbing_by_a_seeded_plan_warns():
-    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)
-    with pytest.warns(LdpWarning, match="seeded with 7.*NOT private"):
-        plan.perturb(pa.table({"crashed": [True, False]}), id=[1, 2])

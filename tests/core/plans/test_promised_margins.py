@@ -99,13 +99,11 @@ def test_epsilon_for_so_many_people_keeps_it_too(frequency):
     assert max(missed(m, 600, share, 0.05, "many") for share in (SHARES if frequency is None else [0.3])) <= 0.05
 
 
-@each("asked", [{"population": "people"}, {"bound": "x"}])
-def test_other_promises_are_refused(asked):
-    (name,) = asked
+def test_other_promises_are_refused():
     for plan in (
-        lambda: required_n("randomized_response", 0.1, domain=2, epsilon=1.0, **asked),
-        lambda: required_epsilon("randomized_response", 0.1, 100, domain=2, **asked),
-        lambda: recommend(2, 1.0, 100, **asked),
+        lambda: required_n("randomized_response", 0.1, domain=2, epsilon=1.0, population="people"),
+        lambda: required_epsilon("randomized_response", 0.1, 100, domain=2, population="people"),
+        lambda: recommend(2, 1.0, 100, population="people"),
     ):
-        with pytest.raises(ParameterError, match=f'{name} must be .*"'):
+        with pytest.raises(ParameterError, match="population must be"):
             plan()

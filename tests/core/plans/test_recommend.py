@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -17,7 +17,6 @@ from ldp_core import (
     HeavyHitters,
     Hybrid,
     Interval,
-    Keystream,
     OneBitMean,
     ParameterError,
     Prefixes,
@@ -32,6 +31,7 @@ from ldp_core import (
     required_n,
 )
 from ldp_core.estimates.comparison import Compare
+from ldp_core.mechanisms import catalog
 from ldp_core.mechanisms.catalog import CHOICES, Choice
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
@@ -39,8 +39,7 @@ from ldp_core.plans.compare import compare
 
 from ...cases import each
 from ..acceptance import ACCEPTANCE
-from ..checks import FALSE_ALARM
-from .helpers import AB, NAMES, close, epsilons, exactly, mechanism, names, only, precision, sizes
+from .helpers import AB, NAMES, close, epsilons, exactly, mechanism, names, precision, sizes
 
 # ---- other people's numbers
 
@@ -63,57 +62,19 @@ def test_the_adaptive_rule(epsilon):
         assert (grr < oue) == (d < 3 * math.exp(epsilon) + 2)
 
 
+@settings(max_examples=30)
 @given(names, sizes, epsilons, st.integers(1, 10**9), st.floats(0, 1))
 def test_errors_and_margins_are_the_mechanisms(name, d, epsilon, n, f):
     m = mechanism(name, d, epsilon)
-    (r,) = (r for r in recommend(d, epsilon, n, frequency=f, bound="hoeffding") if r.key == name)
+    (r,) = (r for r in recommend(d, epsilon, n, frequency=f) if r.key == name)
     assert r.standard_error == close(math.sqrt(m.variance(n, f * n)) / n, rel=precision(name))
     assert r.standard_error == close(expected_error(m, n, f), rel=precision(name))
-    assert r.margin == close(m.accuracy(n, 0.05), rel=precision(name))
     typical = expected_error(name, n, domain=d, epsilon=epsilon)
     assert typical == close(math.sqrt(m.variance(n, n / d)) / n, rel=precision(name))
     assert r.mechanism(range(d)) == m
 
 
-@given(names, sizes, epsilons, st.floats(1e-4, 0.5), st.floats(1e-6, 0.5))
-def test_required_n_is_the_inverse_of_accuracy(name, d, epsilon, margin, beta):
-    m = mechanism(name, d, epsilon)
-    n = required_n(m, margin, beta, bound="hoeffding").n
-    assert m.accuracy(n, beta) <= margin * (1 + 1e-9)
-    assert n == 1 or m.accuracy(n - 1, beta) > margin * (1 - 1e-9)
-    of_kind = required_n(name, margin, beta, domain=d, epsilon=epsilon, bound="hoeffding").n
-    assert of_kind == close(n, rel=precision(name), abs=1)
-
-
-@each(("n", "margin"), [(10_000, 0.1), (10**6, 0.01), (10**8, 0.0005)])
-def test_required_epsilon_is_the_closed_form(n, margin):
-    """p - q = delta solved for epsilon by hand."""
-    delta = math.sqrt(math.log(2 / 0.05) / (2 * n)) / margin
-    assert delta < 0.5
-    by_hand = {
-        "GRR": math.log((1 + 15 * delta) / (1 - delta)),
-        "SUE": 2 * math.log((1 + delta) / (1 - delta)),
-        "OUE": math.log((0.5 + delta) / (0.5 - delta)),
-    }
-    for short, expected in by_hand.items():
-        assert float(required_epsilon(NAMES[short], margin, n, domain=16, bound="hoeffding")) == exactly(expected)
-
-
-# ---- simulation and exact distributions
-
-
-@each("name", sorted(CHOICES))
-def test_the_expected_error_is_that_of_perturbed_records(name):
-    """The squared errors of 3000 piles of 500 records; nearly normal, so nearly a chi-square."""
-    m, n, piles, f = mechanism(name, 8, 1.0), 500, 3000, 0.3
-    codes = np.zeros((piles, n), np.uint8)
-    codes[:, : round(f * n)] = 1
-    native = m.perturb_codes(codes.reshape(-1), Keystream())
-    support = m.count_reports(native, np.repeat(np.arange(piles), n), piles)
-    errors = m.debias(n, support)[0][:, 1] / n - f
-    ratio = np.mean(errors**2) / expected_error(name, n, f, domain=8, epsilon=1.0) ** 2
-    # the variance of a square is 2 if normal; a tenth more for what is not
-    assert abs(ratio - 1) <= stats.norm.isf(FALSE_ALARM / 2) * math.sqrt(2.2 / piles)
+# ---- exact distributions
 
 
 def miss_probability(p, q, n, f, margin):
@@ -135,12 +96,8 @@ def test_that_many_reports_keep_the_margin(name, beta):
     p, q = CHOICES[name].probabilities(d, epsilon)
     arguments = {"domain": d, "epsilon": epsilon}
     for f in (1 / d, 0, 0.3):
-        n = int(required_n(name, margin, beta, **arguments, bound="hoeffding"))
-        assert miss_probability(p, q, n, f, margin) <= beta
         n = required_n(name, margin, beta, **arguments, frequency=f, population=None).n
         assert 0.75 * beta <= miss_probability(p, q, n, f, margin) <= beta
-    hoeffding = required_n(name, margin, beta, **arguments, bound="hoeffding")
-    assert required_n(name, margin, beta, **arguments).n < hoeffding.n
 
 
 # ---- the table
@@ -159,33 +116,16 @@ def test_in_order_and_complete():
     assert recommend(3, 5.0, 100)[0].key == NAMES["GRR"]
 
 
-def test_known_order_without_other_mechanisms(monkeypatch):
-    only(monkeypatch, *NAMES.values())
-    assert [r.key for r in recommend(1000, 1.0, 100)] == [NAMES["OUE"], NAMES["SUE"], NAMES["GRR"]]
-    assert [r.key for r in recommend(1000, 1.0, 100, bytes_per_report=2)] == [NAMES["GRR"]]
-    with pytest.raises(ParameterError, match="at least 2"):
-        recommend(1000, 1.0, 100, bytes_per_report=1)
-
-
-def test_rows_are_aligned():
-    lines = repr(recommend(10**6, 1.0, 10**6)).split("\nstd.error: ")[0].splitlines()  # (below are words)
-    assert len({len(line) for line in lines}) == 1
-    assert len(lines) == 1 + len(CHOICES)
-
-
-def joins(monkeypatch, choice):
-    monkeypatch.setitem(module.CHOICES, choice.key, choice)
-
-
 def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
     """OLH with g = 4 has n Var 3.69165 where OUE has 3.68269."""
-    only(monkeypatch, NAMES["OUE"])
 
     def hashing(d, epsilon):
         g = round(math.exp(epsilon)) + 1
         return math.exp(epsilon) / (math.exp(epsilon) + g - 1), 1 / g
 
-    joins(monkeypatch, Choice("local", hashing, "word", CHOICES[NAMES["OUE"]].make))
+    local = Choice("local", hashing, "word", CHOICES[NAMES["OUE"]].make)
+    for user in (catalog, module):
+        monkeypatch.setattr(user, "CHOICES", {NAMES["OUE"]: CHOICES[NAMES["OUE"]], local.key: local})
     error = expected_error("local", 1, 0, domain=128, epsilon=1.0)
     assert error**2 == exactly(3.6916546174566887)
     assert recommend(128, 1.0, 1000)[0].key == "local"  # 8 bytes instead of 16
@@ -198,11 +138,10 @@ PLAN = PrivacyPlan({"os": UnaryEncoding(range(12), epsilon=2.0), "minutes": Hybr
 
 
 def test_the_default_is_the_interval_that_people_see():
-    """A histogram of so many people has intervals of that half width; Hoeffding's bound asks for more."""
+    """A histogram of so many people has intervals of that half width."""
     m, margin = UnaryEncoding(range(12), epsilon=2.0), 0.02
     n = required_n(m, margin, frequency=1 / 12, population=None).n
     assert n == pytest.approx(7754, rel=0.06)  # by normal theory
-    assert required_n(m, margin, bound="hoeffding").n == 31_800
     histogram = m.estimate(m.simulate(np.full(12, n // 12), seed=1))
     half = (histogram.high - histogram.low) / 2 / histogram.n
     assert half == pytest.approx(np.full(12, margin), rel=0.1)
@@ -246,14 +185,11 @@ def test_of_all_choices_the_best_is_first():
     table = required_n(None, 0.01, domain=1000, epsilon=1.0)
     assert len(table) == len(CHOICES)
     assert table.n == table[0].n == min(need.n for need in table)
-    cheapest = required_epsilon(None, 0.01, 10**6, domain=1000)
-    assert [need.epsilon for need in cheapest] == sorted(need.epsilon for need in cheapest)
-    assert cheapest.epsilon == cheapest[0].epsilon
 
 
 @each("name", ["n_output", "hybrid", "one_bit_mean"])
 def test_means(name):
-    """The standard error of a mean of so many numbers, the worst: simulated."""
+    """The standard error of a mean of so many numbers is the mechanism's in the worst case; people follow from it."""
     (r,) = (r for r in recommend(Interval(0, 60), 1.0, 20_000) if r.name == name)
     m = r.mechanism()
     assert (m.domain, m.name) == (Interval(0, 60), name)
@@ -261,9 +197,7 @@ def test_means(name):
     assert n == required_n(m, 3.0).n == pytest.approx(stats.norm.isf(0.025) ** 2 * (m.variance(1) + 30**2) / 9, abs=1)
     noise = required_n(m, 3.0, population=None).n
     assert noise == pytest.approx(stats.norm.isf(0.025) ** 2 * m.variance(1) / 9, abs=1)
-    number = max((0.0, 30.0), key=lambda x: m.variance(1, x))
-    means = np.array([m.mean(m.simulate({number: 20_000}, seed=seed)).mean for seed in range(200)])
-    assert means.std() == pytest.approx(r.standard_error, rel=0.2)  # 4 standard errors
+    assert r.standard_error == pytest.approx(math.sqrt(m.variance(20_000)))
     assert required_epsilon(name, 3.0, n, domain=Interval(0, 60)).epsilon == pytest.approx(1.0, rel=1e-3)
 
 
@@ -314,15 +248,10 @@ COMPLETE = {"domain": 16, "epsilon": 1.0}
     "call",
     [
         lambda: recommend(1, 1.0, 100),
-        lambda: recommend(2.0, 1.0, 100),
-        lambda: recommend(True, 1.0, 100),
         lambda: recommend(2**31, 1.0, 100),
-        lambda: recommend(16, 0, 100),
         lambda: recommend(16, math.nan, 100),
-        lambda: recommend(16, 1.0, 0),
         lambda: recommend(16, 1.0, 10.5),
         lambda: recommend(16, 1.0, 100, frequency=1.1),
-        lambda: recommend(16, 1.0, 100, frequency=math.nan),
         lambda: recommend(16, 1.0, 100, bytes_per_report=0),
         lambda: recommend(16, 1.0, 100)[0].mechanism(range(15)),
         recommend(16, 1.0, 100)[0].mechanism,
@@ -335,15 +264,12 @@ COMPLETE = {"domain": 16, "epsilon": 1.0}
         lambda: required_n(PLAN, {"os": 0.1}),
         lambda: required_n("unary_encoding", {"os": 0.1}, domain=4, epsilon=1.0),
         lambda: required_n("unary encoding, optimized", 0.1, domain=4, epsilon=1.0),
-        lambda: required_n("olh?", 0.01, **COMPLETE),
         lambda: required_n(3, 0.01, **COMPLETE),
         lambda: required_n(NAMES["OUE"], 0.01),
         lambda: required_n(NAMES["OUE"], 0.01, epsilon=1.0),
         lambda: required_n(RandomizedResponse(epsilon=1), 0.01, epsilon=1.0),
-        lambda: required_n(NAMES["OUE"], 0, **COMPLETE),
         lambda: required_n(NAMES["OUE"], "wide", **COMPLETE),
         lambda: required_n(NAMES["OUE"], 0.01, 1.0, **COMPLETE),
-        lambda: required_n(NAMES["OUE"], 0.01, **COMPLETE, bound="exact"),
         lambda: expected_error(NAMES["OUE"], 0, **COMPLETE),
         lambda: expected_error(NAMES["OUE"], 10, -0.1, **COMPLETE),
         lambda: required_epsilon("olh?", 0.01, 10**6, domain=4),
@@ -353,12 +279,6 @@ COMPLETE = {"domain": 16, "epsilon": 1.0}
 def test_refused(call):
     with pytest.raises(ParameterError):
         call()
-
-
-def test_an_impossible_margin_says_how_many_reports_it_takes():
-    with pytest.raises(ParameterError, match="73,778"):  # p - q < 1 / 2: 4 ln(2 / 0.05) / (2 margin^2) reports
-        required_epsilon(NAMES["OUE"], 0.01, 10_000, domain=4, bound="hoeffding")
-    assert math.ceil(2 * math.log(40) / 0.01**2) == 73_778
 
 
 def test_the_first_point_that_suffices_is_found_whatever_the_jumps():
@@ -374,14 +294,12 @@ def test_the_first_point_that_suffices_is_found_whatever_the_jumps():
 
 
 def test_epsilons_are_found_with_few_trials(monkeypatch):
-    """A scan of the grid took 26,554 mechanisms; and what is found is the same."""
+    """A scan of the grid took 26,554 mechanisms."""
     asked, real = [], required.resolve
     monkeypatch.setattr(required, "resolve", lambda *a: (asked.append(a), real(*a))[1])
     found = required_epsilon(None, 0.01, 50_000, domain=16)
     assert len(asked) < 3000
     assert [row.mechanism for row in found][:2] == ["unary_encoding:symmetric", "subset_selection"]
-    monkeypatch.setattr(required, "_JUMP", 1e6)  # all points
-    assert [row.epsilon for row in required_epsilon("subset_selection", 0.01, 50_000, domain=16)] == [found[1].epsilon]
 
 
 @each(
@@ -390,7 +308,6 @@ def test_epsilons_are_found_with_few_trials(monkeypatch):
         ({}, "one share, whatever it is, of a population"),
         ({"frequency": 0.25}, "that of a value that 25 % of the people has"),
         ({"simultaneous": True}, "the shares of all 16 values at once"),
-        ({"bound": "hoeffding"}, "one share, whatever it is"),
         ({"beta": 0.01, "group": 0.5}, "with a probability of 99 %"),
         ({"group": 0.5}, "A share of 0.5 of the people is in the group"),
     ],
@@ -405,6 +322,8 @@ def test_a_need_says_which_question_it_answers(how, says):
 def test_what_no_epsilon_is_enough_for_is_named():
     table = required_epsilon(None, 0.01, 10_000, domain=1000)
     assert "hadamard_response" not in {row.mechanism for row in table}
+    assert [row.epsilon for row in table] == sorted(row.epsilon for row in table)
+    assert table.epsilon == table[0].epsilon
     enough = int(re.search(r"hadamard_response needs at least ([\d,]+) people", table.note)[1].replace(",", ""))
     assert required_epsilon("hadamard_response", 0.01, enough, domain=1000).epsilon <= 50
     with pytest.raises(ParameterError, match="no epsilon suffices"):
@@ -412,12 +331,14 @@ def test_what_no_epsilon_is_enough_for_is_named():
 
 
 def test_all_mechanisms_for_such_values_are_asked_about():
-    numbers = required_n(None, 0.5, domain=Interval(0, 60), epsilon=1.0)
-    assert {row.mechanism for row in numbers} == {"n_output", "hybrid", "piecewise", "one_bit_mean"}
-    assert "within the margin" in numbers.note
-    words = required_n(None, 0.05, domain=Prefixes("abc", 4), epsilon=2.0)
-    assert [row.mechanism for row in words] == ["heavy_hitters"]
-    assert "is found" in words.note
+    means = {"n_output", "hybrid", "piecewise", "one_bit_mean"}
+    for domain, margin, kinds, words in (
+        (Interval(0, 60), 0.5, means, "within the margin"),
+        (Prefixes("abc", 4), 0.05, {"heavy_hitters"}, "is found"),
+    ):
+        found = required_n(None, margin, domain=domain, epsilon=2.0)
+        assert {row.mechanism for row in found} == kinds
+        assert words in found.note
 
 
 # ---- which way of sharing is best
@@ -442,9 +363,6 @@ def test_the_comparison_agrees_with_the_reports():
         found[sharing.way] = math.sqrt(sum(e**2 for e in errors.values()) / 3)
     assert list(found) == sorted(found, key=found.get)
     assert next(iter(found)) == "sampled"
-
-
-def test_a_large_epsilon_is_better_split():
     assert [s.way for s in compare({"x": AB, "y": AB}, 5.0, 1000)] == ["split", "sampled", "fake"]
 
 
@@ -499,16 +417,11 @@ def test_the_power_is_the_planned_one():
         {"change": 0.01, "base": 0.05, "margin": 0.01},
         {"change": 0.01, "base": 0.05, "power": 1.0},
         {"change": 0.01, "base": 0.05, "frequency": 0.1},
-        {"change": 0.01, "base": 0.05, "bound": "hoeffding"},
         {"change": 0.01, "base": 0.05, "domain": Interval(0, 1), "mechanism": "hybrid"},
         {"change": 0.01, "domain": Prefixes("ab", 4), "mechanism": "heavy_hitters"},
+        {"change": 0.01, "base": 0.05, "mechanism": PLAN, "domain": None, "epsilon": None},
     ],
 )
 def test_changes_that_are_refused(how):
     with pytest.raises(ParameterError):
         required_n(**{"mechanism": "unary_encoding", "domain": 4, "epsilon": 1.0, **how})
-
-
-def test_a_plan_has_no_change():
-    with pytest.raises(ParameterError, match="one column"):
-        required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), change=0.01, base=0.05)

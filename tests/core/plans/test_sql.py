@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,7 +21,7 @@ from ldp_core import (
 )
 from ldp_core.plans import sql
 
-from ...cases import each
+from ...cases import case, each
 from ..examples import ORACLES
 
 COUNTED = ("binary RR", "k-ary RR", "OUE", "SUE wide", "SS", "SS wide", "THE", "L-GRR", "L-OSUE", "L-SUE wide")
@@ -94,10 +92,10 @@ def test_duckdb_makes_our_table_of_two_columns():
         "OUE": UnaryEncoding(labels, epsilon=1.0),
         "SS": SubsetSelection(range(70), epsilon=2.0),
     }
-    for first, second in itertools.permutations(kinds, 2):
+    for first, second, packed in (("RR", "SUE", False), ("OUE", "RR", True), ("SUE", "SS", True), ("OUE", "SS", False)):
         columns = {"a a": kinds[first], 'b"b': kinds[second]}
         pair, plan = Pair(columns), PrivacyPlan(columns)
-        for packed in (False, True):
+        with case(first, second):
             reports = {c: m.perturb(drawn_from(m), packed=packed, randomness=keyed(c)) for c, m in columns.items()}
             stored = {c: r.dictionary_decode() if pa.types.is_dictionary(r.type) else r for c, r in reports.items()}
             text = plan.sql(("a a", 'b"b'), "reports", packed=packed, confidence=0.9)
@@ -107,9 +105,9 @@ def test_duckdb_makes_our_table_of_two_columns():
             for column in (*columns, "n"):
                 assert answer[column] == mine[column]
             for column in NUMBERS[:-1]:
-                assert np.abs(np.array(answer[column]) / mine[column] - 1).max() < 1e-9, (first, second, column)
-            if sqlglot := pytest.importorskip("sqlglot"):
-                sqlglot.parse_one(plan.sql(("a a", 'b"b'), "t", dialect="bigquery", packed=packed), dialect="bigquery")
+                assert np.abs(np.array(answer[column]) / mine[column] - 1).max() < 1e-9, column
+    sqlglot = pytest.importorskip("sqlglot")
+    sqlglot.parse_one(plan.sql(("a a", 'b"b'), "t", dialect="bigquery"), dialect="bigquery")
     with pytest.raises(ParameterError, match="tally it in Python"):
         PrivacyPlan({"a": kinds["RR"], "b": LocalHashing(labels, epsilon=1.0)}).sql(("a", "b"), "reports")
 
