@@ -75,6 +75,31 @@ class Tally(Declared):
         return Tally(self.n + other.n, counters, self.fingerprint)
 
     @staticmethod
+    def from_aggregate(n: int, result: Any, mechanism: Summed) -> Tally:
+        """The tally of reports that nobody saw, of what secure aggregation gives: see `Mechanism.vdaf`.
+
+        Args:
+            n: number of reports in the batch.
+            result: the sums, as many as the type's ``length``.
+            mechanism: the one that made the reports.
+
+        Raises:
+            ParameterError: sums of the mechanism's reports are not its counters.
+            ReportError: not so many sums, or not integers; no n reports of this mechanism have these.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+        >>> m.estimate(Tally.from_aggregate(1000, [500, 300, 290], m)).counts.round().tolist()
+        [1000.0, 134.0, 91.0]
+        """
+        sums = np.asarray(result)
+        if sums.dtype.kind not in "iu":
+            raise ReportError("an aggregate must be a row of integers of 64 bits")
+        tally = Tally(n, mechanism.counters_of_sums(n, sums), mechanism.fingerprint)
+        mechanism.check_tally(tally)
+        return tally
+
+    @staticmethod
     def merge(tallies: Iterable[Tally]) -> Tally:
         """The sum of at least one tally; of those from outside see `Mechanism.merge`."""
         return reduce(Tally.__add__, tallies)
@@ -165,6 +190,23 @@ class Counts(Protocol):
     @property
     def counters(self) -> npt.NDArray[np.int64]:
         """What it has counted."""
+        ...
+
+
+class Summed(Protocol):
+    """A mechanism whose counters are sums of its reports."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its tallies."""
+        ...
+
+    def counters_of_sums(self, n: int, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of n reports."""
+        ...
+
+    def check_tally(self, tally: Counts) -> None:
+        """Raise an error if it cannot be."""
         ...
 
 
