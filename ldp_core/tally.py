@@ -80,7 +80,7 @@ class Tally(Declared):
 
         Args:
             n: number of reports in the batch.
-            result: the sums, as many as the type's ``length``.
+            result: the sums, a list or an array of as many integers as the type's ``length``.
             mechanism: the one that made the reports.
 
         Raises:
@@ -92,10 +92,9 @@ class Tally(Declared):
         >>> m.estimate(Tally.from_aggregate(1000, [500, 300, 290], m)).counts.round().tolist()
         [1000.0, 134.0, 91.0]
         """
-        sums = np.asarray(result)
-        if sums.dtype.kind not in "iu":
-            raise ReportError("an aggregate must be a row of integers of 64 bits")
-        tally = Tally(n, mechanism.counters_of_sums(n, sums), mechanism.fingerprint)
+        given = result.tolist() if isinstance(result, np.ndarray) else result
+        sums = Tally.from_dict({"n": n, "counters": given, "fingerprint": mechanism.fingerprint})
+        tally = Tally(sums.n, mechanism.counters_of_sums(sums.n, sums.counters), mechanism.fingerprint)
         mechanism.check_tally(tally)
         return tally
 

@@ -31,6 +31,10 @@ class Vdaf:
         chunk_length: the one of the shortest proof.
         false_alarm: the probability, rounded up, that an honest report has more ones, whatever its value is. Its client
             sends nothing, and does not draw again: what it sends follows from one report, so that epsilon holds.
+
+    >>> from ldp_core import UnaryEncoding
+    >>> UnaryEncoding(range(16), epsilon=4.0).vdaf().to_dict()
+    {'type': 'Prio3MultihotCountVec', 'length': 16, 'max_weight': 8, 'chunk_length': 3}
     """
 
     name: Prio3
@@ -41,12 +45,7 @@ class Vdaf:
     false_alarm: float
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-able form: the type and the parameters that it has in draft-irtf-cfrg-vdaf.
-
-        >>> from ldp_core import UnaryEncoding
-        >>> UnaryEncoding(range(16), epsilon=4.0).vdaf().to_dict()
-        {'type': 'Prio3MultihotCountVec', 'length': 16, 'max_weight': 8, 'chunk_length': 3}
-        """
+        """JSON-able form: the type and the parameters that it has in draft-irtf-cfrg-vdaf."""
         limit = {"max_weight": self.max_weight} if self.name == "Prio3MultihotCountVec" else {}
         bits = {} if self.bits is None else {"bits": self.bits}
         return {"type": self.name, "length": self.length, **limit, **bits, "chunk_length": self.chunk_length}

@@ -158,24 +158,27 @@ def test_a_description_is_that_of_the_draft():
     [
         (10, [1, 2], "3 sums, got 2"),
         (10, [1, 2, 3, 4], "3 sums, got 4"),
-        (10, [[1, 2, 3]], "3 sums"),
-        (10, [], "integers"),
+        (10, [[1, 2, 3]], "integers"),
+        (10, [[1], [2, 3]], "integers"),
+        (10, [], "3 sums, got 0"),
         (10, [1.0, 2.0, 3.0], "integers"),
         (10, ["1", "2", "3"], "integers"),
         (10, [1, 2, 1 << 70], "integers"),
         (10, [1, 2, (1 << 64) - 1], "integers"),
-        (10, None, "integers"),
+        (10, None, "list"),
         (10, [1, 2, 11], "cannot be those of 10 reports"),
         (10, [1, 2, -1], "cannot be those of 10 reports"),
         (-1, [0, 0, 0], "n must be"),
         (True, [0, 0, 0], "n must be"),
         (10.0, [1, 2, 3], "n must be"),
+        (None, [1, 2, 3], "n must be"),
         (0, [0, 0, 1], "counts nothing"),
     ],
 )
 def test_an_aggregate_that_no_reports_have_is_refused(n, result, match):
-    with pytest.raises(ReportError, match=match):
-        Tally.from_aggregate(n, result, UnaryEncoding(range(3), epsilon=1.0))
+    for m in (UnaryEncoding(range(3), epsilon=1.0), SubsetSelection(range(3), epsilon=1.0)):
+        with pytest.raises(ReportError, match=match if m.name == "unary_encoding" else None):
+            Tally.from_aggregate(n, result, m)
 
 
 def test_an_aggregate_of_a_fixed_number_of_ones_has_its_total():
