@@ -82,6 +82,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
         "Clients that lie": ("poisoning", "Influence"),
+        "Only sums leave": ("prio", "Vdaf"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Auditing": ("audit", "audit Audit"),
         "What comes from outside": ("input", "Limits"),

@@ -91,6 +91,7 @@ from ldp_core.plans.required import required_epsilon, required_n
 from ldp_core.plans.sampled import SampledColumn as SampledColumn
 from ldp_core.plans.sampled import SampledNumber as SampledNumber
 from ldp_core.poisoning import Influence
+from ldp_core.randomizer.aggregating import Vdaf
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tally import Tally
 
@@ -176,6 +177,7 @@ __all__ = [
     "ThresholdHistogramEncoding",
     "Total",
     "UnaryEncoding",
+    "Vdaf",
     "WeightedMean",
     "WholeNumbers",
     "audit",

@@ -24,6 +24,7 @@ from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.limits import check_nesting
 from ldp_core.parameters import restored
+from ldp_core.randomizer.aggregating import Aggregating
 from ldp_core.randomizer.crafted import Crafted
 from ldp_core.randomizer.declared import check_same, maker_of
 from ldp_core.randomizer.perturbing import Perturbing
@@ -61,7 +62,7 @@ class ExpectedError(NamedTuple):
         )
 
 
-class Mechanism(Spending, Perturbing, Crafted):
+class Mechanism(Spending, Perturbing, Crafted, Aggregating):
     """A frozen, hashable, picklable description of a local randomizer; holds no state and no randomness.
 
     Subclasses say how codes become reports and how reports are counted; everything else is here.
@@ -218,6 +219,10 @@ class Wrapping(Mechanism):
     def counters(self) -> int:
         """The inner mechanism's."""
         return self.inner.counters
+
+    @override
+    def most_ones(self, false_alarm: float) -> tuple[int, float]:
+        return self.inner.most_ones(false_alarm)
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:

@@ -162,4 +162,4 @@ def check_choice(name: str, value: T, among: Iterable[T]) -> T:
     if isinstance(value, str) and value in allowed:
         return value
     *rest, last = (f'"{one}"' for one in allowed)
-    raise ParameterError(f"{name} must be {', '.join(rest)} or {last}, got {shown(value)}")
+    raise ParameterError(f"{name} must be {', '.join(rest)}{' or ' * bool(rest)}{last}, got {shown(value)}")

@@ -90,6 +90,15 @@ class CountsOnes(ABC):
         flagged: Bools = (few | many)[self.ones(reports)]
         return flagged
 
+    def most_ones(self, false_alarm: float) -> tuple[int, float]:
+        """The least number of ones, from 1 on, that an honest report exceeds with that probability at most.
+
+        And with what probability it does, rounded up.
+        """
+        above = np.append(np.cumsum(self.ones_chances()[-1, :1:-1])[::-1], 0.0) * _ROUNDED  # from 1 on
+        least = int(np.argmax(above <= false_alarm))
+        return 1 + least, float(above[least])
+
     def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
         """Whether some number of ones occurs in so many or so few reports as with that probability at most.
 

@@ -68,6 +68,30 @@ class Tally(Declared):
             raise ReportError("the sum of these tallies is beyond 64 bits: one of them is damaged or forged")
         return Tally(self.n + other.n, counters, self.fingerprint)
 
+    @staticmethod
+    def from_aggregate(n: int, result: Any, mechanism: Summed) -> Tally:
+        """The tally of reports that nobody saw, of what secure aggregation gives: see `Mechanism.vdaf`.
+
+        Args:
+            n: number of reports in the batch.
+            result: the sums, a list or an array of as many integers as the type's ``length``.
+            mechanism: the one that made the reports.
+
+        Raises:
+            ParameterError: sums of the mechanism's reports are not its counters.
+            ReportError: not so many sums, or not integers; no n reports of this mechanism have these.
+
+        >>> from ldp_core import UnaryEncoding
+        >>> m = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+        >>> m.estimate(Tally.from_aggregate(1000, [500, 300, 290], m)).counts.round().tolist()
+        [1000.0, 134.0, 91.0]
+        """
+        given = result.tolist() if isinstance(result, np.ndarray) else result
+        sums = Tally.from_dict({"n": n, "counters": given, "fingerprint": mechanism.fingerprint})
+        tally = Tally(sums.n, mechanism.counters_of_sums(sums.n, sums.counters), mechanism.fingerprint)
+        mechanism.check_tally(tally)
+        return tally
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Tally)
@@ -152,6 +176,20 @@ class Counts(Protocol):
     @property
     def counters(self) -> npt.NDArray[np.int64]:
         """What it has counted."""
+
+
+class Summed(Protocol):
+    """A mechanism whose counters are sums of its reports."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of its tallies."""
+
+    def counters_of_sums(self, n: int, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Of n reports."""
+
+    def check_tally(self, tally: Counts) -> None:
+        """Raise an error if it cannot be."""
 
 
 def check_same_mechanism(one: Counts, other: Counts) -> None:

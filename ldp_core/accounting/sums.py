@@ -55,6 +55,7 @@ def _sum(p: float, q: float, of: int, others: int, rest: float) -> Sum:
     noise = np.convolve(_binomial(of, p, rest), _binomial(others, q, rest))
     at, before = np.append(noise, 0.0), np.insert(noise, 0, 0.0)
     laws = np.array([(1 - x) * at + x * before for x in (p, q)])
+    laws = laws[:, laws.min(axis=0) > 0]  # what is 0 as a float is below 1e-300, and delta is not
     return Sum(laws, laws[0] / laws[1], np.insert(np.cumsum(laws, axis=1), 0, 0.0, axis=1))
 
 

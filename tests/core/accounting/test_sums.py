@@ -73,6 +73,12 @@ def test_it_is_never_above_what_the_reports_reveal_and_falls_with_n_and_delta():
         assert amplified_sums(m.p, m.q, 500, 1e-200, 0.4) == 0.4  # floats end there
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_is_0_as_a_float_is_left_out():
+    # By numbers of 80 bits, where all others have a third value: 4.54967.
+    assert 4.54967 < UnaryEncoding(range(4), epsilon=5.0).shuffled(300, 1e-90, rows=False) < 4.54967 * 1.06
+
+
 def test_others_have_no_bits_that_are_drawn_apart():
     for m in (RandomizedResponse(range(4), epsilon=2.0), LocalHashing(range(4), epsilon=2.0)):
         assert m.shuffled(100, 1e-6, rows=False) == m.shuffled(100, 1e-6)
