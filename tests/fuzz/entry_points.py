@@ -29,7 +29,6 @@ import ldp_polars
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
-from ldp_beam.elements.ipc import write_batch
 from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io import ReadReports
@@ -54,6 +53,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.arrays.ipc import write_batch
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
 from ldp_report import RESULTS, about, read_results, report_page
