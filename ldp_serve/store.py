@@ -115,7 +115,10 @@ class Store:
             OSError: the disk is full, or fails. Open the store anew: who sends the same again is right in any case.
         """
         with self._lock:
-            new = {batch.name: batch for batch in reversed(batches) if batch.name not in self._names}.values()
+            named: dict[bytes, Batch] = {}
+            for batch in batches:
+                named.setdefault(batch.name, batch)
+            new = [batch for batch in named.values() if batch.name not in self._names]
             for batch in new:
                 data = memoryview(batch.reports.serialize())
                 crc = zlib.crc32(data, zlib.crc32(batch.name + batch.digest))
