@@ -81,12 +81,14 @@ def make_app(reader: Reader, store: Store, options: Options) -> Starlette:
     routes += [Route(path, room.answering(one, token)) for path, one in looked_at.items()]
     headers = ["content-type", "idempotency-key", "authorization"]
     cors = Middleware(CORSMiddleware, options.origins, allow_methods=["GET", "POST"], allow_headers=headers)
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[cors] if options.origins else [],
         exception_handlers={HTTPException: room.refuse, LdpError: room.refuse},
         lifespan=room.lifespan,
     )
+    app.router.redirect_slashes = False  # which reads the query as UTF-8
+    return app
 
 
 def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None]) -> None:
@@ -98,6 +100,7 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer waits 40 ms for its second part
     except (OSError, OverflowError):
         raise LdpError(f"port {port} of {host} cannot be had: take another one, or 0 for a free one") from None
     limits: dict[str, Any] = {
@@ -125,20 +128,23 @@ class _Room:
         files = asyncio.create_task(self._make_files())
         yield
         files.cancel()
-        await self._on_disk(self._store.finish)
+        await self._on_disk(finish=True)
         self._store.close()
 
     async def _make_files(self) -> None:
         while True:
             await asyncio.sleep(self._options.every)
-            await self._on_disk(self._store.finish)
+            await self._on_disk(finish=True)
 
-    async def _on_disk(self, work: Callable[[], None]) -> None:
-        """Do what the disk may make fail: then nothing is taken any more until the next start."""
+    async def _on_disk(self, *, finish: bool = False) -> None:
+        """Write what waits, one group at a time. If the disk fails, nothing is taken any more until the next start."""
         async with self._one_group:
+            group, self._waiting = self._waiting, []  # empty, if another one has written ours
             try:
-                if not self._broken:
-                    await run_in_threadpool(work)
+                if group and not self._broken:
+                    await run_in_threadpool(self._store.append, group)
+                if finish and not self._broken:
+                    await run_in_threadpool(self._store.finish)
             except OSError:
                 self._broken = True
 
@@ -194,16 +200,12 @@ class _Room:
         batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
         if not self._store.known(batch):
             self._waiting.append(batch)
-            await self._on_disk(self._append_waiting)  # with all that came while others were written
+            await self._on_disk()  # with all that came while others were written
             if not self._store.known(batch):
                 raise HTTPException(503, "the disk is full, or fails: send again later", {"Retry-After": "60"})
             outcome = "taken"
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
-
-    def _append_waiting(self) -> None:
-        group, self._waiting = self._waiting, []
-        self._store.append(group)
 
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
         """What reads messages of this type."""
@@ -244,7 +246,7 @@ class _Room:
         results = await self._newest()
         lost = sum(letter["count"] for letter in results.letters or ())
         said: dict[str, Any] = {"version": f"{results.counted}-{lost}"}
-        if request.url.query != said["version"]:
+        if request.scope["query_string"] != said["version"].encode():
             said |= {"ended": False, "data": await run_in_threadpool(results.to_json)}
         return JSONResponse(said)
 

@@ -645,3 +645,27 @@ def texts_in_toml(text: str) -> None:
 def large_cases(case: tuple[Callable[[Any], Any], Any]) -> None:
     take, given = case
     take(given)
+
+
+# ---- the server
+
+
+def a_request(rng: random.Random) -> Any:
+    from .http_requests import a_request as made  # the extra may be missing
+
+    return made(rng)
+
+
+@entry_point(a_request)
+def requests_to_the_server(case: tuple[dict[str, Any], list[Any]]) -> None:
+    from .http_requests import answer_to
+
+    status, body = answer_to(folder().name, *case)
+    if not 200 <= status < 500:
+        raise EndedError(f"status {status}")
+    if SECRET.encode() in body:
+        raise LeakError
+    if status >= 400 and case[0]["method"] not in ("HEAD", "OPTIONS"):
+        words = json.loads(body)["error"]
+        if not (isinstance(words, str) and 10 < len(words) < 5000):
+            raise AssertionError("no words of ours")
