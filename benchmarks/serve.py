@@ -7,12 +7,14 @@ connection of its own, and ask again as soon as they are answered.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from ldp_core import PrivacyPlan, RandomizedResponse, UnaryEncoding
@@ -22,7 +24,8 @@ PLAN = PrivacyPlan(
 )
 ROW = b'{"os":"AQ==","crashed":true}\n'
 CLIENTS = (1, 64)
-SIZES = (1, 100, 1000)
+SIZES = (0, 1, 100, 1000)
+HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 async def client(port: int, request: Callable[[], bytes], until: float) -> int:
@@ -40,11 +43,17 @@ async def client(port: int, request: Callable[[], bytes], until: float) -> int:
     return done
 
 
-async def rate(port: int, request: Callable[[], bytes], clients: int, seconds: float) -> float:
-    """Requests a second."""
+async def answered(port: int, request: Callable[[], bytes], clients: int, seconds: float) -> tuple[int, float]:
+    """How many requests, in how many seconds."""
     start = time.monotonic()
     done = await asyncio.gather(*(client(port, request, start + seconds) for _ in range(clients)))
-    return sum(done) / (time.monotonic() - start)
+    return sum(done), time.monotonic() - start
+
+
+def core_seconds(process: int) -> float:
+    """What it has had of the processors: another program may have the rest."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def message(size: int) -> bytes:
@@ -63,15 +72,15 @@ def main(seconds: float) -> None:
             try:
                 assert server.stdout is not None
                 port = int(server.stdout.readline().strip().strip("/").rpartition(":")[2])
-                print("clients  reports a message  messages a second  reports a second")
+                print("clients  reports a message  messages a second  reports a second  reports a second of a core")
                 for clients in CLIENTS:
-                    floor = asyncio.run(
-                        rate(port, lambda: b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n", clients, seconds)
-                    )
-                    print(f"{clients:7}  {'floor':>17}  {floor:17,.0f}")
                     for size in SIZES:
-                        found = asyncio.run(rate(port, lambda size=size: message(size), clients, seconds))
-                        print(f"{clients:7}  {size:17}  {found:17,.0f}  {found * size:16,.0f}")
+                        before = core_seconds(server.pid)
+                        request = partial(message, size) if size else lambda: HEALTH
+                        done, took = asyncio.run(answered(port, request, clients, seconds))
+                        cores, many = core_seconds(server.pid) - before, done * max(size, 1)
+                        numbers = f"{done / took:17,.0f}  {many / took:16,.0f}  {many / cores:26,.0f}"
+                        print(f"{clients:7}  {size or 'floor':>17}  {numbers}")
             finally:
                 server.terminate()
 

@@ -12,7 +12,7 @@ from ldp_cli import files
 from ldp_cli.printing import note, say
 from ldp_cli.values import named, share, whole
 from ldp_core import InputError, Limits, PrivacyPlan
-from ldp_core.engine import need, seconds
+from ldp_core.engine import check_open, need, seconds
 from ldp_report import planner_page, read_results, report_page
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
@@ -80,6 +80,8 @@ def serve(
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
 ) -> None:
     """Take reports over HTTP, keep them as Parquet, and show estimates on a page."""
+    check_open("confidence", confidence)
+    period = seconds(every, name="--every")
     need("starlette", "serve"), need("uvicorn", "serve")
     import ldp_serve  # noqa: PLC0415 (only here)
 
@@ -93,7 +95,7 @@ def serve(
         hosts=(*ldp_serve.LOOPBACK, host, *(host_name or ())),
         most_bytes=most_bytes,
         rate=rate,
-        every=seconds(every, name="--every"),
+        every=period,
         confidence=confidence,
     )
     app = ldp_serve.make_app(reader, ldp_serve.Store(output, reader.plan, reader.schema), options)

@@ -128,23 +128,28 @@ class _Room:
         files = asyncio.create_task(self._make_files())
         yield
         files.cancel()
-        await self._on_disk(finish=True)
+        await self._on_disk(None)
         self._store.close()
 
     async def _make_files(self) -> None:
         while True:
             await asyncio.sleep(self._options.every)
-            await self._on_disk(finish=True)
+            await self._on_disk(None)
 
-    async def _on_disk(self, *, finish: bool = False) -> None:
-        """Write what waits, one group at a time. If the disk fails, nothing is taken any more until the next start."""
+    async def _on_disk(self, batch: Batch | None) -> None:
+        """Write what waits, one group at a time; with None make a file, too.
+
+        If the disk fails, nothing is taken any more until the next start.
+        """
         async with self._one_group:
-            group, self._waiting = self._waiting, []  # empty, if another one has written ours
+            if batch is not None and self._store.known(batch):
+                return  # it was in the group before: not to wait for the next one
+            group, self._waiting = self._waiting, []
             try:
-                if group and not self._broken:
+                if not self._broken:
                     await run_in_threadpool(self._store.append, group)
-                if finish and not self._broken:
-                    await run_in_threadpool(self._store.finish)
+                    if batch is None:
+                        await run_in_threadpool(self._store.finish)
             except OSError:
                 self._broken = True
 
@@ -200,7 +205,7 @@ class _Room:
         batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
         if not self._store.known(batch):
             self._waiting.append(batch)
-            await self._on_disk()  # with all that came while others were written
+            await self._on_disk(batch)  # with all that came while others were written
             if not self._store.known(batch):
                 raise HTTPException(503, "the disk is full, or fails: send again later", {"Retry-After": "60"})
             outcome = "taken"
