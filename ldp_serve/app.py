@@ -100,18 +100,17 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # else an answer waits 40 ms for its second part
+        listening.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # else an answer waits 40 ms for its second part
     except (OSError, OverflowError):
         raise LdpError(f"port {port} of {host} cannot be had: take another one, or 0 for a free one") from None
-    limits: dict[str, Any] = {
-        "limit_concurrency": _MOST_CONNECTIONS,
-        "timeout_keep_alive": 10,
-        "timeout_graceful_shutdown": 10,
-    }
     started(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
     with listening:
-        quiet: dict[str, Any] = {"log_level": "critical", "access_log": False, "server_header": False}
-        uvicorn.Server(uvicorn.Config(app, proxy_headers=False, ws="none", **quiet, **limits)).run([listening])
+        config = uvicorn.Config(app, proxy_headers=False, ws="none", log_level="critical", access_log=False)
+        config.server_header, config.limit_concurrency = False, _MOST_CONNECTIONS
+        config.timeout_keep_alive = config.timeout_graceful_shutdown = 10
+        uvicorn.Server(config).run([listening])
 
 
 class _Room:

@@ -44,7 +44,7 @@ def test_the_commands_are_there():
         "plan new",
         "plan registry",
     ]
-    assert sorted(COMMANDS) == [*there, "planner", "pool", "recommend", "report", "run", "simulate", "size"]
+    assert sorted(COMMANDS) == [*there, "planner", "pool", "recommend", "report", "run", "serve", "simulate", "size"]
 
 
 def test_help_has_an_example(ldp):
