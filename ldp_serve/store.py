@@ -96,6 +96,8 @@ class Store:
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
         self._file = self._begin()
+        for made in (self._folder, self._folder.parent):
+            _sync_folder(made)
 
     def known(self, batch: Batch) -> bool:
         """Whether a batch of this name is here.

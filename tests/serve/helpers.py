@@ -19,10 +19,10 @@ httpx = pytest.importorskip("httpx", reason=_REASON)
 pytest.importorskip("uvicorn", reason=_REASON)
 TestClient = pytest.importorskip("starlette.testclient", reason=_REASON).TestClient
 
-from ldp_serve import Batch, Options, Reader, Store, make_app  # noqa: E402 (which needs these)
+from ldp_serve import Batch, Options, Reader, Store, make_app, run  # noqa: E402 (which needs these)
 from ldp_serve import store as store_module  # noqa: E402
 
-__all__ = ["Batch", "Options", "Reader", "Store", "httpx", "store_module"]  # and what is below
+__all__ = ["Batch", "Options", "Reader", "Store", "httpx", "run", "store_module"]  # and what is below
 ROOT = Path(__file__).parents[2]
 OS = ["ios", "android", "web"]
 PLAN = PrivacyPlan(

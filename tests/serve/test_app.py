@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from ldp_beam.io.messages import encode
-from ldp_core import ParameterError, PlanError, PrivacyPlan, RandomizedResponse, ReportError, SummationHistogramEncoding
+from ldp_core import (
+    LdpError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    SummationHistogramEncoding,
+)
 from ldp_core.arrays.arrow import plain
 from ldp_core.arrays.ipc import write_batch
 
 from ..cases import case, each
 from ..vectors.make import files, mechanisms
-from .helpers import ARROW, LIMITS, NDJSON, PLAN, ROW, SECRET, Batch, Reader, Served, Store, httpx, lines
+from .helpers import ARROW, LIMITS, NDJSON, PLAN, ROW, SECRET, Batch, Reader, Served, Store, httpx, lines, run
 
 
 @pytest.fixture
@@ -302,6 +311,11 @@ def _fresh(app):
             return found
         app.client.portal.call(asyncio.sleep, 0.01)
     raise AssertionError("never")
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(LdpError, match="another one"):
+        run(None, host="127.0.0.1", port=taken.getsockname()[1], started=print)
 
 
 @each(
