@@ -92,13 +92,15 @@ def serve(
         token=token,
         read_token=read_token,
         origins=tuple(origin or ()),
-        hosts=(*ldp_serve.LOOPBACK, host, *(host_name or ())),
+        hosts=(*ldp_serve.LOOPBACK, host, *map(str.lower, host_name or ())),
         most_bytes=most_bytes,
         rate=rate,
-        every=period,
+        every=max(period, 1.0),
         confidence=confidence,
     )
     app = ldp_serve.make_app(reader, ldp_serve.Store(output, reader.plan, reader.schema), options)
+    if host not in ldp_serve.LOOPBACK:
+        note("others can reach this address, without TLS: see docs/serve.md, and --read-token", style="yellow")
     ldp_serve.run(app, host=host, port=port, started=say)
 
 

@@ -174,7 +174,7 @@ class _Room:
                 raise HTTPException(421, "this server does not have this name: --host-name NAME gives it one")
             if request.method == "POST":
                 self._check_rate("" if request.client is None else request.client.host)
-            if token is not None and not secrets.compare_digest(_given(request), token.encode()):
+            if token is not None and not (token and secrets.compare_digest(_given(request), token.encode())):
                 raise HTTPException(401, "a token is needed", {"WWW-Authenticate": 'Basic realm="ldp"'})
             response = await answer(request)
             response.headers.update(_HEADERS)

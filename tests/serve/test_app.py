@@ -191,6 +191,9 @@ def test_tokens(served):
             assert app.client.get(path, auth=("anybody", "s3cret")).status_code == 401
         for path in ("/plan", "/health"):
             assert app.get(path).status_code == 200
+    with served(token="") as app:  # an empty one opens nothing
+        for given in ("", "Bearer ", "Basic Og=="):
+            assert app.post(lines(ROW), authorization=given).status_code == 401
 
 
 def test_names_of_the_server(served):
