@@ -18,6 +18,7 @@ from ldp_beam.io import ReadReports
 
 from ..beam.helpers import Collector
 from ..report.conftest import browser  # noqa: F401 (the fixture)
+from ..report.test_pages import cells
 from .helpers import PLAN, ROOT, httpx, server, wait_for
 
 CLIENT = ROOT / "clients" / "js"
@@ -79,8 +80,11 @@ def test_from_a_page_to_intervals(browser, client, tmp_path):  # noqa: F811
         assert page.complaints == []
         assert "ldp_reports 10000" in httpx.get(url + "metrics").text
         live.wait("document.getElementById('tiles').textContent.includes('10,000')")
-        rows = live.run("[...document.querySelectorAll('.column:not(.off) tbody tr')].map(r => r.innerText)")
-        assert len(rows) >= 3, rows
+        rows = cells(live)
+        assert [row[0] for row in rows] == list(PEOPLE)
+        for value, *_, interval in rows:  # as people read them
+            low, high = (float(end.replace(",", "")) for end in interval.split(" \N{EN DASH} "))
+            assert low <= PEOPLE[value] <= high
         assert live.complaints == []
         shown = httpx.get(url + "data.json").json()["data"]
         for column, truth in zip(shown["columns"], (PEOPLE, {"low": 8000, "high": 2000}), strict=True):
