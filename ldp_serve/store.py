@@ -128,9 +128,9 @@ class Store:
             if new:
                 _sync(self._file)
                 self.groups += 1
-                self._count([batch.reports for batch in new])
-                for batch in new:
+                for batch in new:  # first: from here on, who sends it again must not add it again
                     self._know(batch.name, batch.digest)
+                self._count([batch.reports for batch in new])
             if self._file.tell() > JOURNAL_BYTES:
                 self.finish()
 
