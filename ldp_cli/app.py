@@ -190,6 +190,14 @@ _add(
     rich_help_panel=_RUNS,
     context_settings=jobs.PASSED_ON,
 )
+_add(
+    app,
+    "serve",
+    pages.serve,
+    "ldp serve --plan plan.toml --output reports",
+    "ldp serve --plan plan.toml -o reports --origin https://example.org --host-name reports.example.org",
+    rich_help_panel=_RUNS,
+)
 app.command(
     "live",
     rich_help_panel=_RUNS,
@@ -204,9 +212,10 @@ app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add
 _NEEDS = {
     **dict.fromkeys(("perturb", "estimate", "compare", "pool"), "polars"),
     "audit": "scipy",
+    "serve": "starlette",
     **dict.fromkeys(("run", "live"), "apache_beam"),
 }
-_EXTRAS = {"polars": "polars", "scipy": "audit", "apache_beam": "beam"}
+_EXTRAS = {"polars": "polars", "scipy": "audit", "starlette": "serve", "apache_beam": "beam"}
 
 
 def _lacks(name: str) -> str:

@@ -10,7 +10,9 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import note, say
-from ldp_core import InputError, PrivacyPlan
+from ldp_cli.values import named, share, whole
+from ldp_core import InputError, Limits, PrivacyPlan
+from ldp_core.engine import check_open, need, seconds
 from ldp_report import planner_page, read_results, report_page
 
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
@@ -47,6 +49,59 @@ def planner(
     there = output.is_file() and output.read_bytes() == page.encode()  # the same, from before
     _check(output, overwrite=overwrite or there)
     _write(output, page, show)
+
+
+def serve(
+    *,
+    plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Gets the reports, as Parquet.")],
+    host: Annotated[str, typer.Option(help="The address to listen on; the default is for this machine only.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 8000,
+    host_name: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Also answer who asks for this name, as a proxy does.")
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="LDP_SERVE_TOKEN", help="Who sends reports must have it.", show_envvar=True)
+    ] = None,
+    read_token: Annotated[
+        str | None, typer.Option(envvar="LDP_SERVE_READ_TOKEN", help="Who looks must have it.", show_envvar=True)
+    ] = None,
+    origin: Annotated[
+        list[str] | None, typer.Option(metavar="ORIGIN", help="Pages of it may send: https://example.org")
+    ] = None,
+    kept: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column holds: day=date. Else text.")
+    ] = None,
+    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of one message.")] = 1 << 20,
+    rate: Annotated[float, typer.Option(min=0.001, help="Messages a second from one address.")] = 100.0,
+    every: Annotated[str, typer.Option(metavar="LENGTH", help="How often there is a new Parquet file.")] = "10m",
+    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+) -> None:
+    """Take reports over HTTP, keep them as Parquet, and show estimates on a page."""
+    check_open("confidence", confidence)
+    period = seconds(every, name="--every")
+    need("starlette", "serve"), need("uvicorn", "serve")
+    import ldp_serve  # noqa: PLC0415 (only here)
+
+    pairs = dict(named(pair, example="day=date") for pair in kept or [])
+    limits = Limits(rows=1 << 16, bytes=16 * most_bytes, plan_bytes=max(most_bytes, 1 << 16))
+    reader = ldp_serve.Reader(PrivacyPlan.from_toml(plan), pairs, limits)
+    options = ldp_serve.Options(
+        token=token,
+        read_token=read_token,
+        origins=tuple(origin or ()),
+        hosts=(*ldp_serve.LOOPBACK, host, *map(str.lower, host_name or ())),
+        most_bytes=most_bytes,
+        rate=rate,
+        every=max(period, 1.0),
+        confidence=confidence,
+    )
+    app = ldp_serve.make_app(reader, ldp_serve.Store(output, reader.plan, reader.schema), options)
+    if host not in ldp_serve.LOOPBACK:
+        note("others can reach this address, without TLS: see docs/serve.md, and --read-token", style="yellow")
+    ldp_serve.run(app, host=host, port=port, started=say)
 
 
 def _check(output: Path, *, overwrite: bool) -> None:

@@ -1,6 +1,7 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
 from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
+from ldp_core.arrays.ipc import read_batch, write_batch
 from ldp_core.arrays.types import F64, I64, U64, Bools
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
@@ -180,6 +181,7 @@ __all__ = [
     "questions_of",
     "ratio_of",
     "ratio_sums",
+    "read_batch",
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
@@ -204,5 +206,6 @@ __all__ = [
     "visible",
     "warn_assumed",
     "warn_of_seed",
+    "write_batch",
     "z_score",
 ]

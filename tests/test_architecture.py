@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "pipelines", "ldp_cli")
+PACKAGES = ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_serve", "pipelines", "ldp_cli")
 
 PAGE = ROOT / "docs" / "architecture.md"
 
@@ -41,8 +41,9 @@ BELOW = {
     "ldp_beam": ("ldp_core",),
     "ldp_plots": ("ldp_core",),
     "ldp_report": ("ldp_core",),
+    "ldp_serve": ("ldp_core", "ldp_report"),
     "pipelines": ("ldp_beam",),
-    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report"),
+    "ldp_cli": ("ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_serve"),
 }
 
 BESIDE: tuple[str, ...] = PACKAGES[1:]
@@ -166,7 +167,8 @@ def test_the_core_knows_no_engine():
         "ldp_beam": {"polars", "altair"},
         "ldp_plots": {"polars", "apache_beam", "altair"},
         "ldp_report": {"polars", "apache_beam", "altair"},
-        "ldp_cli": {"polars", "apache_beam", "altair", "ldp_polars", "ldp_plots"},
+        "ldp_serve": {"polars", "apache_beam", "altair"},
+        "ldp_cli": {"polars", "apache_beam", "altair", "ldp_polars", "ldp_plots", "ldp_serve", "starlette"},
     }.items():
         for module, path in FILES.items():
             if module.split(".")[0] != package:

@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 SUFFIXES = {".py", ".pyi", ".typed", ".toml", ".yaml", ".json", ".xml", ".html", ".css", ".js", ""}
-PACKAGES = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_cli"]
+PACKAGES = ["ldp_core", "ldp_polars", "ldp_beam", "ldp_plots", "ldp_report", "ldp_serve", "ldp_cli"]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Extra -> the engines among what it brings. "" is the project without any.
 ENGINES = {
@@ -41,6 +41,7 @@ ENGINES = {
     "test": set(),
     "plot": {"altair"},
     "cli": set(),
+    "serve": set(),
     "docs": set(),
     "peers": set(),
     "all": {"polars", "apache-beam", "altair", "numba"},

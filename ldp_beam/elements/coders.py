@@ -9,8 +9,8 @@ import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from typing_extensions import override
 
-from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_core import Tally
+from ldp_core.engine import read_batch, write_batch
 
 
 class RecordBatchCoder(beam.coders.Coder):

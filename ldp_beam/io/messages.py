@@ -18,7 +18,6 @@ from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE, Fault
-from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_estimate_row
 from ldp_beam.io._positions import check_position, positions, rows_of, with_positions
@@ -26,7 +25,7 @@ from ldp_beam.io.estimates import estimate_line
 from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, LimitError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import plan_of
+from ldp_core.engine import plan_of, read_batch, write_batch
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
 

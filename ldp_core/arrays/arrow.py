@@ -213,7 +213,7 @@ def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> n
     indices, nulls = array.indices, array.indices.null_count
     if nulls:
         indices = pc.fill_null(indices.cast(pa.int64()), entries)
-    out = stored(indices, len(indices), indices.type.to_pandas_dtype())
+    out = stored(indices, len(indices), str(indices.type))  # (pyarrow's to_pandas_dtype imports pandas)
     bound = entries + bool(nulls)
     unsigned = out.view(f"u{out.dtype.itemsize}")  # a negative index is a huge one then
     if len(out) and unsigned.max() >= bound:

@@ -56,5 +56,5 @@ def _row(line: str | bytes, number: int, names: Sequence[str], limits: Limits) -
 def _kept(values: Sequence[Any], column: str) -> pa.Array:
     try:
         return pa.array(values)
-    except (pa.ArrowException, OverflowError):
-        raise ReportError(f"column {column!r}: kept values must be of one type") from None
+    except (pa.ArrowException, OverflowError, UnicodeError):  # half of a surrogate pair is no text
+        raise ReportError(f"column {column!r}: kept values must be of one type, and text in UTF-8") from None

@@ -70,8 +70,8 @@ class ReportFormat(Declared, ABC):
         plain = kind.value_type if pa.types.is_dictionary(kind) else kind
         try:
             array = pa.array(reports, plain)
-        except (pa.ArrowException, OverflowError):
-            raise ReportError(f"column {column!r}: reports must be integers that fit {plain}") from None
+        except (pa.ArrowException, OverflowError, UnicodeError):  # half of a surrogate pair is no text
+            raise ReportError(f"column {column!r}: reports must be of type {plain}") from None
         self.from_arrow(array, column=column)
         return array
 

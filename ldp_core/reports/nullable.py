@@ -91,7 +91,7 @@ def _taken(array: pa.Array, at: I64) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(_taken(array.indices, at), array.dictionary, safe=False)
     if pa.types.is_integer(kind):
-        values = stored(array, len(array), kind.to_pandas_dtype())
+        values = stored(array, len(array), str(kind))
         return pa.array(values.take(at), kind)
     return array.take(pa.array(at))
 

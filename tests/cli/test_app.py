@@ -44,7 +44,7 @@ def test_the_commands_are_there():
         "plan new",
         "plan registry",
     ]
-    assert sorted(COMMANDS) == [*there, "planner", "pool", "recommend", "report", "run", "simulate", "size"]
+    assert sorted(COMMANDS) == [*there, "planner", "pool", "recommend", "report", "run", "serve", "simulate", "size"]
 
 
 def test_help_has_an_example(ldp):
@@ -102,6 +102,7 @@ GOOD = {
     "planner": "planner",
     "audit": "audit plan.toml --trials 1e3 --quiet",
     "run": "run --plan plan.toml --input people.parquet --event-time day --output out",
+    "serve": "serve --plan plan.toml --output out --port 0",
     "live": "live --for 1s",
     "flink": "flink status",
 }
@@ -119,6 +120,8 @@ BY_NAME = {
     "--other": ["nothing"],
     "--plot": ["a.gif", "a"],
     "--trials": ["many", "0"],
+    "--most-bytes": ["many", "0"],
+    "--every": ["7x"],
     "--candidates": ["os"],
     "--top": ["0"],
     "--engine": ["nothing"],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -204,3 +207,23 @@ def test_a_frame_in_the_place_of_a_number_is_not_quoted():
             with pytest.raises((ParameterError, ValueError)) as error:
                 call(data)
             assert "secret" not in str(error.value)
+
+
+def test_reports_in_dictionaries_are_read_where_there_is_no_pandas():
+    """pyarrow's ``to_pandas_dtype`` imports it (seen in 25.0.1)."""
+    code = """if True:
+        import sys
+        class NoPandas:
+            def find_spec(self, name, *_):
+                if name == "pandas":
+                    raise ModuleNotFoundError(name)
+        sys.meta_path.insert(0, NoPandas())
+        import pyarrow as pa
+        from ldp_core import RandomizedResponse, SampledColumn
+        m = RandomizedResponse(["a", "b"], epsilon=1.0)
+        print(m.tally(pa.array(["a", "b"]).dictionary_encode()).n)
+        answer = SampledColumn(RandomizedResponse(range(5), epsilon=1.0), columns=3)
+        print(answer.tally(pa.array([1, None, 2])).n)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["2", "3"], done.stderr

@@ -29,7 +29,6 @@ import ldp_polars
 from ldp_beam.elements.batches import Batch
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder, TallyCoder
 from ldp_beam.elements.ids import IdHash, NoiseKey
-from ldp_beam.elements.ipc import write_batch
 from ldp_beam.estimates._partials import PerturbAndTally, TallyReports
 from ldp_beam.estimates.combine import AccumulatorCoder, TallyCombineFn
 from ldp_beam.io import ReadReports
@@ -54,6 +53,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
 )
+from ldp_core.arrays.ipc import write_batch
 from ldp_core.plans.plan import METADATA_KEY, plan_of
 from ldp_core.plans.provenance import NAME, check_made_by, describe, described
 from ldp_report import RESULTS, about, read_results, report_page
@@ -645,3 +645,27 @@ def texts_in_toml(text: str) -> None:
 def large_cases(case: tuple[Callable[[Any], Any], Any]) -> None:
     take, given = case
     take(given)
+
+
+# ---- the server
+
+
+def a_request(rng: random.Random) -> Any:
+    from .http_requests import a_request as made  # the extra may be missing
+
+    return made(rng)
+
+
+@entry_point(a_request)
+def requests_to_the_server(case: tuple[dict[str, Any], list[Any]]) -> None:
+    from .http_requests import answer_to
+
+    status, body = answer_to(folder().name, *case)
+    if not 200 <= status < 500:
+        raise EndedError(f"status {status}")
+    if SECRET.encode() in body:
+        raise LeakError
+    if status >= 400 and case[0]["method"] not in ("HEAD", "OPTIONS"):
+        words = json.loads(body)["error"]
+        if not (isinstance(words, str) and 10 < len(words) < 5000):
+            raise AssertionError("no words of ours")

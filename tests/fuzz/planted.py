@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ldp_beam.elements import ipc
 from ldp_core import InputError
+from ldp_core.arrays import ipc
 
 from . import run
 from .entry_points import quiet

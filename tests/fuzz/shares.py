@@ -23,4 +23,5 @@ SHARES = {
     "columns_of_any_type": 20,
     "batches_of_any_type": 15,
     "large_cases": 10,
+    "requests_to_the_server": 80,
 }

@@ -87,6 +87,9 @@ def test_lines_that_are_no_rows():
                 plan.read_reports(text)
     with pytest.raises(ReportError, match="day"):
         plan.read_reports(good + '\n{"os": "a", "day": {"x": "y"}}')
+    for column, half in (("os", '{"os": "\\ud800", "day": 1}'), ("day", '{"os": "a", "day": ["\\ud800"]}')):
+        with pytest.raises(ReportError, match=column):  # half of a surrogate pair
+            plan.read_reports(half)
     with pytest.raises(ReportError, match="rows"):
         plan.read_reports(f"{good}\n" * 3, limits=Limits(rows=2))
     assert plan.read_reports("").num_rows == 0

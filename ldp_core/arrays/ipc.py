@@ -17,8 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import InputError, LimitError, Limits
-from ldp_core.engine import DEPTH, over, stored
+from ldp_core.arrays.arrow import stored
+from ldp_core.errors import InputError, LimitError
+from ldp_core.limits import DEPTH, Limits, over
 
 # What Arrow and numpy raise for bytes that are no stream. Messages of these errors may quote the bytes.
 _FAULTS = (

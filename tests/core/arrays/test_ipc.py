@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder
-from ldp_beam.elements.ipc import read_batch, write_batch
 from ldp_core import InputError, LimitError, Limits
+from ldp_core.arrays.ipc import read_batch, write_batch
 from ldp_core.limits import DEPTH
 
+from ...beam.raw_values import SECRET, assert_clean, everything_about
 from ...memory import needs_peak
-from ..raw_values import SECRET, assert_clean, everything_about
 
 MANY = 2**31 - 1
 SMALL = Limits(rows=1000, bytes=100_000)
@@ -157,7 +157,7 @@ def test_a_stream_without_a_batch_is_no_end_of_iteration():
 @needs_peak
 def test_little_memory_is_enough_to_refuse_them():
     code = (
-        "from tests.beam.elements.test_ipc import BOMBS, read_batch, Limits, LimitError\n"
+        "from tests.core.arrays.test_ipc import BOMBS, read_batch, Limits, LimitError\n"
         "from tests.memory import forget_peak, peak\n"
         "forget_peak()\n"
         "before = peak()\n"

@@ -1,0 +1,96 @@
+"""A message as reports of the plan, made anew: what is kept has no byte that only its sender knows of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+
+import pyarrow as pa
+
+from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan, ReportError
+from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
+from ldp_core.engine import plain, plan_of, read_batch
+
+KINDS: dict[str, pa.DataType] = {
+    "text": pa.string(),
+    "integer": pa.int64(),
+    "number": pa.float64(),
+    "boolean": pa.bool_(),
+    "date": pa.date32(),
+    "time": pa.timestamp("us", "UTC"),
+}
+"""What a kept column may hold. In JSON dates and times are text in ISO 8601, times with their offset from UTC."""
+
+
+class Reader:
+    """Reads messages as reports of one schema, with the plan in it and who made each column.
+
+    Args:
+        plan: of the reports.
+        kept: kept column to a name of `KINDS`; the others are text.
+        limits: for one message.
+
+    Raises:
+        PlanError: the plan has no form for clients (`PrivacyPlan.compile`), or keeps no such column.
+        ParameterError: no such kind.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+    >>> Reader(plan, {"day": "date"}).ndjson(b'{"crashed": true, "day": "2026-11-24"}').num_rows
+    1
+    """
+
+    def __init__(self, plan: PrivacyPlan, kept: Mapping[str, str] | None = None, limits: Limits = DEFAULT) -> None:
+        self.plan, self.limits, self.compiled = plan, limits, plan.compile()
+        kinds = dict.fromkeys(plan.keep, "text") | dict(kept or {})
+        if unknown := sorted(kinds.keys() - set(plan.keep)):
+            raise PlanError(f"the plan does not keep the columns {unknown}; it keeps {list(plan.keep)}")
+        if wrong := sorted(set(kinds.values()) - KINDS.keys()):
+            raise ParameterError(f"kept columns are of the kinds {', '.join(KINDS)}; got {wrong}")
+        plan.check_readable()
+        types = {name: m.reports.arrow_type(packed=True) for name, m in plan.columns.items()}
+        # Of a dictionary Polars could not tell that it holds reports.
+        types = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
+        types |= {name: KINDS[kind] for name, kind in kinds.items()}
+        self.schema: pa.Schema = plan.with_proof(pa.schema(types), seeded=False)
+
+    def ndjson(self, message: bytes) -> pa.RecordBatch:
+        """The reports in lines of JSON.
+
+        Raises:
+            LdpError: they are no reports of the plan, or over the limits.
+        """
+        return self._anew(self.plan.read_reports(message, limits=self.limits))
+
+    def arrow(self, message: bytes) -> pa.RecordBatch:
+        """The reports in an Arrow stream of one batch, whose schema says who made each column; raises as `ndjson`."""
+        batch = read_batch(message, self.limits)
+        told = plan_of(batch.schema)
+        if told is None or told.fingerprint != self.plan.fingerprint:
+            raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
+        self.plan.check_reports(batch.schema)
+        if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
+            raise ReportError(f"the batch lacks the columns {missing}")
+        return self._anew(batch)
+
+    def _anew(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same in our schema: nothing is left under nulls, in padding, in a dictionary's entries of no report."""
+        if not batch.num_rows:
+            raise InputError("there are no reports in the message")
+        arrays = []
+        for name, m in self.plan.columns.items():
+            native = m.reports.from_arrow(plain(batch.column(name)), column=name)
+            arrays.append(m.reports.to_arrow(native, packed=True).cast(self.schema.field(name).type))
+        arrays += [self._kept(plain(batch.column(name)), name) for name in self.plan.keep]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _kept(self, array: pa.Array, name: str) -> pa.Array:
+        kind, values = self.schema.field(name).type, None
+        with suppress(pa.ArrowException, OverflowError, ValueError, TypeError):  # what they say quotes the value
+            values = array.cast(kind).to_pylist()
+        if values is None:
+            raise ReportError(f"column {name!r}: kept values must be {kind} (ldp serve --kept {name}=KIND)")
+        most = self.limits.label_length
+        if kind == pa.string() and any(value is not None and len(value) > most for value in values):
+            raise ReportError(f"column {name!r}: a kept text has more than label_length={most} characters")
+        return pa.array(values, kind)

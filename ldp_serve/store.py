@@ -1,0 +1,213 @@
+"""Reports on disk: a journal, which is on the disk before a request is answered, and then Parquet.
+
+A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
+data, an Arrow record batch. What follows the last whole record was never acknowledged. A journal that is full becomes a
+Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from secrets import token_hex
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ldp_core import InputError, PrivacyPlan
+from ldp_core.engine import open_parquet, plain
+
+MOST_NAMES = 1 << 18
+"""Batches that are known when they come again: the newest. They take 50 MB."""
+JOURNAL_BYTES = 1 << 26
+"""Of a journal that becomes a Parquet file; it may be one group of requests longer."""
+_HEAD = struct.Struct("<II16s8s")
+
+
+@dataclass
+class Batch:
+    """Reports that a client has sent: of the schema of a `Reader`, with a name, and a digest of what was sent."""
+
+    reports: pa.RecordBatch
+    name: bytes
+    digest: bytes
+
+    @classmethod
+    def sent(cls, reports: pa.RecordBatch, key: bytes, body: bytes) -> Batch:
+        """What came in ``body`` with an idempotency key. Without the key the digest says nothing."""
+        secret = blake2b(key, digest_size=32).digest()
+        return cls(reports, blake2b(key, digest_size=16).digest(), blake2b(body, digest_size=8, key=secret).digest())
+
+
+class Store:
+    """A folder of reports, of one plan, for one process at a time. Thread-safe.
+
+    Args:
+        folder: gets the Parquet files, and a folder ``journal`` for what is not yet in one.
+        plan: of the reports.
+        schema: of the reports, as `Reader` has it.
+
+    Attributes:
+        tallies: of each column, with all reports in the folder.
+        groups: how often something was made durable since the start.
+
+    Raises:
+        InputError: the folder has reports of another plan, or another process uses it.
+    """
+
+    def __init__(self, folder: Path, plan: PrivacyPlan, schema: pa.Schema) -> None:
+        self._folder, self._journal, self._plan, self._schema = folder, folder / "journal", plan, schema
+        self._lock, self._names, self.groups = threading.RLock(), dict[bytes, bytes](), 0
+        self.tallies = {name: m.empty_tally() for name, m in plan.columns.items()}
+        self._journal.mkdir(parents=True, exist_ok=True)
+        self._own = os.open(self._journal / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+        try:
+            self._start()
+        except BaseException:
+            os.close(self._own)
+            raise
+
+    def _start(self) -> None:
+        try:
+            fcntl.flock(self._own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another process uses {str(self._folder)!r}: take another folder, or end it") from None
+        schema, ours = self._journal / "schema", self._schema.serialize().to_pybytes()
+        if not schema.exists():
+            _write(schema, ours)
+        elif schema.read_bytes() != ours:
+            raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")
+        with suppress(FileNotFoundError):
+            data = (self._journal / "names").read_bytes()
+            self._names = {data[at : at + 16]: data[at + 16 : at + 24] for at in range(0, len(data), 24)}
+        for path in self._journal.glob("*.journal"):
+            self._to_parquet(path)
+        for path in self._folder.glob("reports-*.parquet"):
+            with open_parquet(path) as file:
+                for batch in file.iter_batches(columns=list(self.tallies)):
+                    self._count([batch])
+        self._file = self._begin()
+        for made in (self._folder, self._folder.parent):
+            _sync_folder(made)
+
+    def known(self, batch: Batch) -> bool:
+        """Whether a batch of this name is here.
+
+        Raises:
+            InputError: and it has other reports.
+        """
+        digest = self._names.get(batch.name, b"")
+        if digest and digest != batch.digest:
+            raise InputError("this Idempotency-Key came with other reports: each message has a key of its own")
+        return bool(digest)
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Add the batches that are not `known`. When it returns, they are on the disk, and known.
+
+        Raises:
+            OSError: the disk is full, or fails. Open the store anew: who sends the same again is right in any case.
+        """
+        with self._lock:
+            named: dict[bytes, Batch] = {}
+            for batch in batches:
+                named.setdefault(batch.name, batch)
+            new = [batch for batch in named.values() if batch.name not in self._names]
+            for batch in new:
+                data = memoryview(batch.reports.serialize())
+                crc = zlib.crc32(data, zlib.crc32(batch.name + batch.digest))
+                self._file.write(_HEAD.pack(len(data), crc, batch.name, batch.digest) + data)
+            if new:
+                _sync(self._file)
+                self.groups += 1
+                for batch in new:  # first: from here on, who sends it again must not add it again
+                    self._know(batch.name, batch.digest)
+                self._count([batch.reports for batch in new])
+            if self._file.tell() > JOURNAL_BYTES:
+                self.finish()
+
+    def finish(self) -> None:
+        """Make a Parquet file of the journal.
+
+        Raises:
+            OSError: the disk is full, or fails. Nothing is lost: the next start does it.
+        """
+        with self._lock:
+            if self._file.tell():
+                self._file.close()
+                self._to_parquet(Path(self._file.name))
+                self._file = self._begin()
+
+    def close(self) -> None:
+        """Let go of the folder; what is in the journal becomes a file at the next start."""
+        with self._lock:
+            os.close(self._own)
+            self._file.close()
+
+    def _begin(self) -> BinaryIO:
+        file = (self._journal / f"{token_hex(8)}.journal").open("wb")
+        _sync_folder(self._journal)
+        return file
+
+    def _to_parquet(self, path: Path) -> None:
+        batches = []
+        for name, digest, data in _records(path):
+            self._know(name, digest)
+            batches.append(pa.ipc.read_record_batch(pa.py_buffer(data), self._schema))
+        if batches:
+            sink = pa.BufferOutputStream()
+            pq.write_table(pa.Table.from_batches(batches), sink)
+            _write(self._folder / f"reports-{path.stem}.parquet", sink.getvalue())
+        _write(self._journal / "names", b"".join(name + digest for name, digest in self._names.items()))
+        path.unlink()
+
+    def _know(self, name: bytes, digest: bytes) -> None:
+        self._names[name] = digest
+        if len(self._names) > MOST_NAMES:
+            del self._names[next(iter(self._names))]
+
+    def _count(self, batches: Sequence[pa.RecordBatch]) -> None:
+        joined = pa.concat_batches(batches)
+        for name, tally in self.tallies.items():
+            self.tallies[name] = tally + self._plan[name].tally(plain(joined.column(name)), column=name)
+
+
+def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Name, digest and data of each whole record of a journal."""
+    with path.open("rb") as file:
+        while len(head := file.read(_HEAD.size)) == _HEAD.size:
+            length, crc, name, digest = _HEAD.unpack(head)
+            data = file.read(length)
+            if len(data) < length or zlib.crc32(data, zlib.crc32(name + digest)) != crc:
+                return
+            yield name, digest, data
+
+
+def _write(path: Path, data: bytes | pa.Buffer) -> None:
+    """A file with these data, on the disk, or no change."""
+    beside = path.with_suffix(".part")
+    with beside.open("wb") as file:
+        file.write(data)
+        _sync(file)
+    beside.replace(path)
+    _sync_folder(path.parent)
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that the names of the files in it are on the disk too."""
+    opened = os.open(folder, os.O_RDONLY)
+    os.fsync(opened)
+    os.close(opened)

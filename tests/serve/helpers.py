@@ -1,0 +1,102 @@
+"""An application and its client, without a network; and servers in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ldp_core import Limits, PrivacyPlan, RandomizedResponse, UnaryEncoding
+
+_REASON = "needs the extra serve: pip install 'ldp-telemetry[serve,test]'"
+httpx = pytest.importorskip("httpx", reason=_REASON)
+pytest.importorskip("uvicorn", reason=_REASON)
+TestClient = pytest.importorskip("starlette.testclient", reason=_REASON).TestClient
+
+from ldp_serve import Batch, Options, Reader, Store, make_app, run  # noqa: E402 (which needs these)
+from ldp_serve import store as store_module  # noqa: E402
+
+__all__ = ["Batch", "Options", "Reader", "Store", "httpx", "run", "store_module"]  # and what is below
+ROOT = Path(__file__).parents[2]
+OS = ["ios", "android", "web"]
+PLAN = PrivacyPlan(
+    {"os": UnaryEncoding(OS, epsilon=2.0), "level": RandomizedResponse(["low", "high"], epsilon=2.0)}, keep=["day"]
+)
+KEPT = {"day": "date"}
+NDJSON = f"application/vnd.ldp.reports+ndjson; version=1; plan={PLAN.fingerprint}"
+ARROW = "application/vnd.apache.arrow.stream"
+LIMITS = Limits(rows=1000, bytes=1 << 20, plan_bytes=1 << 16)
+ROW = {"os": "AQ==", "level": "low", "day": "2026-11-24"}
+SECRET = "qq-raw-value-qq"
+
+
+def lines(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
+
+
+class Served:
+    """The application while the ``with`` block runs."""
+
+    def __init__(self, folder, plan=PLAN, kept=KEPT, address="testclient", **options):
+        self.folder = folder
+        self.reader = Reader(plan, kept, LIMITS)
+        self.store = Store(folder, plan, self.reader.schema)
+        options = Options(**{"hosts": ("testserver",), "rate": 1e6, **options})
+        self.app = make_app(self.reader, self.store, options)
+        self.client = TestClient(self.app, client=(address, 1))
+
+    def __enter__(self):
+        self.client.__enter__()
+        return self
+
+    def __exit__(self, *_):
+        self.client.__exit__(None, None, None)
+
+    def post(self, body, key="k1", kind=NDJSON, **headers):
+        given = {"content-type": kind, "idempotency-key": key, **headers}
+        return self.client.post("/reports", content=body, headers={k: v for k, v in given.items() if v is not None})
+
+    def get(self, path, **headers):
+        return self.client.get(path, headers=headers)
+
+    @property
+    def n(self):
+        return max(tally.n for tally in self.store.tallies.values())
+
+    def outcomes(self):
+        """From the metrics."""
+        found = (line.split("}") for line in self.get("/metrics").text.splitlines() if "outcome" in line)
+        return {name.split('"')[1]: int(n) for name, n in found}
+
+
+@contextlib.contextmanager
+def server(folder, plan_file, *more, planted=False):
+    """`ldp serve` in a process of its own; gives the process and its address, and ends it by SIGTERM.
+
+    With ``planted`` it acknowledges what is in its own memory only.
+    """
+    fault = "import ldp_serve.store as store; store._sync = lambda file: None; " if planted else ""
+    command = [sys.executable, "-c", f"{fault}from ldp_cli import main; main()", "serve", "--plan", plan_file]
+    command += ["--output", folder, "--port", "0", "--rate", "1e6", *more]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(map(str, command), stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            url = process.stdout.readline().strip()
+            assert url.startswith("http://127.0.0.1:"), url
+            yield process, url
+        finally:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                process.wait(30)
+
+
+def wait_for(url):
+    """Until the server answers."""
+    with httpx.Client(transport=httpx.HTTPTransport(retries=20)) as client:
+        assert client.get(url + "health").status_code == 200

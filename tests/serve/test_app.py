@@ -1,0 +1,380 @@
+"""What the server takes, what it refuses, and in which words."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ldp_beam.io.messages import encode
+from ldp_core import (
+    LdpError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    ReportError,
+    SummationHistogramEncoding,
+)
+from ldp_core.arrays.arrow import plain
+from ldp_core.arrays.ipc import write_batch
+
+from ..cases import case, each
+from ..vectors.make import files, mechanisms
+from .helpers import ARROW, LIMITS, NDJSON, PLAN, ROW, SECRET, Batch, Reader, Served, Store, httpx, lines, run
+
+
+@pytest.fixture
+def served(tmp_path):
+    """``with served(token="t") as app``: its folder is the same each time."""
+    return lambda **options: Served(tmp_path / "reports", **options)
+
+
+def stored(folder):
+    """All reports in files; nobody reads what is not one."""
+    return pa.concat_tables([pq.read_table(path) for path in folder.glob("*.parquet")])
+
+
+def raw_bytes(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def arrow(rows=None, plan=PLAN, **columns):
+    rows = rows or {"os": ["ios"] * 5, "level": ["low"] * 5, "day": ["2026-11-24"] * 5}
+    batch = plan.perturb(pa.record_batch(rows | columns))
+    return batch, encode(batch)
+
+
+def test_ndjson_and_arrow_become_the_same_files(served):
+    batch, message = arrow()
+    json_lines = lines(
+        *(
+            {"os": os, "level": level, "day": day}
+            for os, level, day in zip(
+                PLAN["os"].reports.to_json(PLAN["os"].reports.from_arrow(batch["os"])),
+                batch["level"].to_pylist(),
+                batch["day"].to_pylist(),
+                strict=True,
+            )
+        )
+    )
+    with served() as app:
+        assert app.post(message, key="a", kind=ARROW).json() == {"taken": 5}
+        assert app.post(json_lines, key="b").json() == {"taken": 5}
+        assert app.n == 10
+        assert app.store.tallies["os"] == PLAN["os"].tally(batch["os"]) + PLAN["os"].tally(batch["os"])
+        assert app.store.tallies["level"].n == 10
+    table = stored(app.folder)
+    PLAN.check_reports(table.schema)
+    assert PrivacyPlan.from_metadata(table.schema.metadata) == PLAN
+    assert table.schema.field("day").type == pa.date32()
+    assert table.slice(0, 5).to_pylist() == table.slice(5).to_pylist()
+    assert table["os"].combine_chunks().slice(0, 5) == PLAN["os"].reports.to_arrow(
+        PLAN["os"].reports.from_arrow(batch["os"]), packed=True
+    )
+
+
+def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):
+    good = lines(ROW)
+    raw = pa.record_batch({"os": ["ios"], "level": ["low"], "day": ["2026-11-24"]})
+    hidden = PLAN.perturb(raw)
+    values = pa.DictionaryArray.from_arrays(pa.array([0], pa.uint8()), ["low", "high", SECRET])
+    hidden = hidden.set_column(1, hidden.schema.field("level"), values)
+    cases = {
+        "raw Arrow": (encode(raw), ARROW, 400),
+        "raw Arrow that names the plan": (write_batch(raw.replace_schema_metadata(PLAN.metadata)), ARROW, 400),
+        "another plan": (arrow(plan=PrivacyPlan(PLAN.columns))[1], ARROW, 400),
+        "no Arrow": (SECRET.encode(), ARROW, 400),
+        "Arrow with bytes after it": (arrow()[1] + SECRET.encode(), ARROW, None),
+        "a raw value": (lines({**ROW, "os": SECRET}), NDJSON, 400),
+        "a label that is none": (lines({**ROW, "level": SECRET}), NDJSON, 400),
+        "another column": (lines({**ROW, "user": SECRET}), NDJSON, 400),
+        "a column too few": (lines({"os": "AQ=="}), NDJSON, 400),
+        "bits beyond the last": (lines({**ROW, "os": "CA=="}), NDJSON, 400),
+        "a good line before": (good + lines({**ROW, "level": SECRET}), NDJSON, 400),
+        "another kind of day": (lines({**ROW, "day": SECRET}), NDJSON, 400),
+        "half of a pair": (good.replace(b"low", b"\\ud800"), NDJSON, 400),
+        "half of a pair, kept": (good.replace(b"2026-11-24", b"\\ud800"), NDJSON, 400),
+        "no UTF-8": (good.replace(b"low", b"\xff"), NDJSON, 400),
+        "nothing": (b"", NDJSON, 400),
+        "no rows in Arrow": (encode(arrow()[0].slice(0, 0)), ARROW, 400),
+        "an entry of no report": (encode(hidden), ARROW, None),
+        "a value before the report": (good.replace(b'"os"', f'"os": "{SECRET}", "os"'.encode()), NDJSON, None),
+        "too many rows": (good * 1001, NDJSON, 400),
+        "too many bytes": (b" " * ((1 << 20) + 1), NDJSON, 413),
+    }
+    with served() as app:
+        for number, (name, (body, kind, status)) in enumerate(cases.items()):
+            with case(name):
+                answer = app.post(body, key=f"k{number}", kind=kind)
+                assert answer.status_code == status or (status is None and answer.status_code in (200, 400))
+                assert answer.status_code == 200 or answer.json().keys() == {"error"}
+                assert SECRET not in answer.text
+        page = app.get("/data.json").json()["data"]
+        assert SECRET not in json.dumps(page)
+        assert page["dead"] == sum(n for name, n in app.outcomes().items() if name != "taken")
+    assert SECRET.encode() not in raw_bytes(app.folder)
+
+
+def test_types_plans_and_keys(served):
+    body = lines(ROW)
+    with served() as app:
+        for kind, status in (
+            (None, 415),
+            ("text/plain", 415),
+            (NDJSON.replace("version=1", "version=2"), 415),
+            (NDJSON.replace(PLAN.fingerprint, "0" * 16), 409),
+            (NDJSON.rpartition(";")[0], 409),
+            (NDJSON.upper().replace("VERSION", "version").replace("PLAN", "plan").replace(
+                PLAN.fingerprint.upper(), f'"{PLAN.fingerprint}"'), 200),
+        ):  # fmt: skip
+            assert app.post(body, key=str(kind), kind=kind).status_code == status, kind
+        for key, status in ((None, 400), ("", 400), ("x" * 201, 400), ("a\tb", 400), (b"\xff", 400), ("x" * 200, 200)):
+            assert app.post(body, key=key).status_code == status, key
+        assert app.get("/reports").status_code == 405
+        assert app.get("/nothing").json() == {"error": "there is no such page"}
+        plan = app.get("/plan")
+        assert plan.headers["content-type"] == "application/vnd.ldp.plan+json; version=1"
+        assert plan.json() == PLAN.compile()
+        assert app.n == 2
+
+
+def test_the_same_again_does_not_count_again(served):
+    with served() as app:
+        assert [next(iter(app.post(lines(ROW), key=key).json())) for key in "aaba"] == [
+            "taken", "repeated", "taken", "repeated",
+        ]  # fmt: skip
+        other = app.post(lines(ROW, ROW), key="a")
+        assert (other.status_code, app.n) == (400, 2)
+        assert "Idempotency-Key" in other.json()["error"]
+    with served() as app:  # a stop and a start later
+        assert app.post(lines(ROW), key="a").json() == {"repeated": 1}
+        assert app.n == 2
+
+
+def test_requests_that_wait_share_a_write(served):
+    async def all_at_once(app):
+        transport = httpx.ASGITransport(app.app, client=("testclient", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            headers = [{"content-type": NDJSON, "idempotency-key": f"k{k // 2}"} for k in range(100)]
+            sent = [client.post("/reports", content=lines(ROW), headers=one) for one in headers]
+            return [answer.status_code for answer in await asyncio.gather(*sent)]
+
+    with served() as app:
+        assert set(app.client.portal.call(all_at_once, app)) == {200}  # each of 50 batches twice, at the same time
+        assert app.n == 50
+        assert app.store.groups < 50
+
+
+def test_tokens(served):
+    with served(token="s3cret", read_token="eyes") as app:
+        assert app.post(lines(ROW)).status_code == 401
+        for given in (
+            "Bearer eyes",
+            "Bearer ",
+            "Basic czNjcmV0",
+            "Digest s3cret",
+            "s3cret",
+            "Basic ÿ".encode("latin1"),
+        ):
+            assert app.post(lines(ROW), authorization=given).status_code == 401
+        assert app.post(lines(ROW), authorization="Bearer s3cret").status_code == 200
+        for path in ("/", "/data.json", "/metrics"):
+            found = app.get(path)
+            assert (found.status_code, found.headers["www-authenticate"]) == (401, 'Basic realm="ldp"')
+            assert app.get(path, authorization="Bearer eyes").status_code == 200
+            assert app.client.get(path, auth=("anybody", "eyes")).status_code == 200  # as a browser does
+            assert app.client.get(path, auth=("anybody", "s3cret")).status_code == 401
+        for path in ("/plan", "/health"):
+            assert app.get(path).status_code == 200
+    with served(token="") as app:  # an empty one opens nothing
+        for given in ("", "Bearer ", "Basic Og=="):
+            assert app.post(lines(ROW), authorization=given).status_code == 401
+
+
+def test_names_of_the_server(served):
+    with served(hosts=("127.0.0.1", "[::1]", "reports.example.org")) as app:
+        for host, status in (
+            ("127.0.0.1", 200),
+            ("127.0.0.1:80", 200),
+            ("[::1]", 200),
+            ("[::1]:80", 200),
+            ("REPORTS.example.org:443", 200),
+            ("evil.example", 421),
+            ("", 421),
+        ):
+            for path in ("/", "/plan", "/data.json", "/metrics", "/health"):
+                assert app.get(path, host=host).status_code == status, (host, path)
+        assert app.post(lines(ROW), host="evil.example").status_code == 421
+
+
+def test_pages_of_other_sites(served):
+    wanted = {"access-control-request-method": "POST", "access-control-request-headers": "content-type,idempotency-key"}
+    with served(origins=("https://good.example",)) as app:
+        for origin, status in (("https://good.example", 200), ("https://evil.example", 400)):
+            found = app.client.options("/reports", headers={"origin": origin, **wanted})
+            assert found.status_code == status
+            assert found.headers.get("access-control-allow-origin") == (origin if status == 200 else None)
+        refused = app.post(b"", origin="https://good.example")  # the page learns that it was refused
+        assert refused.headers["access-control-allow-origin"] == "https://good.example"
+    with served() as app:
+        assert app.client.options("/reports", headers={"origin": "https://good.example", **wanted}).status_code == 405
+
+
+def test_too_many_from_one_address(served, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("ldp_serve.app.time.monotonic", lambda: now[0])
+    with served(rate=5.0) as app:
+        status = [app.post(lines(ROW), key=str(k)).status_code for k in range(12)]
+        assert status == [200] * 10 + [429] * 2
+        now[0] += 1
+        assert [app.post(lines(ROW), key=f"b{k}").status_code for k in range(6)] == [200] * 5 + [429]
+        app.client._transport.client = ("another", 1)
+        assert app.post(lines(ROW), key="c").status_code == 200
+        monkeypatch.setattr("ldp_serve.app._MOST_ADDRESSES", 2)
+        app.client._transport.client = ("a third", 1)
+        assert app.post(lines(ROW), key="d").status_code == 200  # the oldest is forgotten, and memory is bounded
+        assert app.outcomes()["too many"] == 3
+
+
+def test_a_message_that_does_not_come(served):
+    async def never(app):
+        async def receive():
+            await asyncio.sleep(30)
+
+        said = []
+
+        async def send(message):
+            said.append(message)
+
+        headers = [(b"host", b"testserver"), (b"content-type", NDJSON.encode()), (b"idempotency-key", b"k")]
+        scope = {"type": "http", "method": "POST", "path": "/reports", "query_string": b"", "headers": headers}
+        await app.app({**scope, "client": ("a", 1), "http_version": "1.1"}, receive, send)
+        return said[0]["status"]
+
+    with served(patience=0.05) as app:
+        assert app.client.portal.call(never, app) == 408
+
+
+def test_a_disk_that_fails(served, monkeypatch):
+    with served() as app:
+        assert app.post(lines(ROW), key="a").status_code == 200
+        with monkeypatch.context() as patch:
+
+            def full(_):
+                raise OSError(28, "No space left on device")
+
+            patch.setattr("ldp_serve.store.os.fsync", full)
+            answer = app.post(lines(ROW), key="b")
+            assert (answer.status_code, answer.headers["retry-after"]) == (503, "60")
+        assert app.post(lines(ROW), key="c").status_code == 503  # until somebody looks at it
+        assert app.post(lines(ROW), key="a").json() == {"repeated": 1}
+        assert app.get("/health").status_code == 503
+        assert "ldp_disk_works 0" in app.get("/metrics").text
+    with served() as app:
+        answers = [app.post(lines(ROW), key=key).status_code for key in "abc"]
+        assert (answers, app.n) == ([200] * 3, 3)
+
+
+def test_files_as_time_goes_by(served):
+    with served(every=0.01) as app:
+        app.post(lines(ROW))
+        for _ in range(500):
+            if list(app.folder.glob("*.parquet")):
+                break
+            app.client.portal.call(asyncio.sleep, 0.01)
+        assert len(stored(app.folder)) == 1
+
+
+def test_the_page_shows_what_has_come(served):
+    with served() as app:
+        assert "<!doctype html>" in app.get("/").text
+        assert app.get("/data.json").json()["data"]["counted"] == 0
+        app.post(arrow({"os": ["ios"] * 500, "level": ["low"] * 500, "day": ["2026-11-24"] * 500})[1], kind=ARROW)
+        found = _fresh(app)["data"]
+        first = found["columns"][0]["groups"][0]
+        assert (found["counted"], first["n"]) == (500, 500)
+        (label, count, low, high), *_ = first["rows"]
+        expected = PLAN["os"].estimate(app.store.tallies["os"])
+        assert (label, count) == ("ios", pytest.approx(float(expected.counts[0])))
+        assert low <= 500 <= high
+        again = app.client.get(f"/data.json?{_fresh(app)['version']}").json()
+        assert again.keys() == {"version"}
+
+
+def _fresh(app):
+    """The data, after the second in which they are not made anew."""
+    for _ in range(300):
+        found = app.get("/data.json").json()
+        if found["data"]["counted"] == app.n:
+            return found
+        app.client.portal.call(asyncio.sleep, 0.01)
+    raise AssertionError("never")
+
+
+def test_a_port_that_is_taken():
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(LdpError, match="another one"):
+        run(None, host="127.0.0.1", port=taken.getsockname()[1], started=print)
+
+
+@each(
+    ("plan", "kept", "error", "words"),
+    [
+        (PLAN, {"level": "text"}, PlanError, "does not keep"),
+        (PLAN, {"day": "duration"}, ParameterError, "kinds text"),
+        (PLAN.seeded(1), None, PlanError, "seed"),
+        (PrivacyPlan({"w": SummationHistogramEncoding(["a", "b"], epsilon=1.0)}), None, PlanError, "w"),
+    ],
+)
+def test_plans_that_are_not_served(plan, kept, error, words):
+    with pytest.raises(error, match=words):
+        Reader(plan, kept, LIMITS)
+
+
+def test_kept_columns():
+    plan = PrivacyPlan({"level": RandomizedResponse(["low", "high"], epsilon=2.0)}, keep=["x"])
+    for kind, given, found in (
+        ("text", "a", "a"),
+        ("text", None, None),
+        ("integer", 7, 7),
+        ("number", 0.5, 0.5),
+        ("boolean", True, True),
+        ("time", "2026-11-24T10:00:00Z", "2026-11-24 10:00:00+00:00"),
+    ):
+        batch = Reader(plan, {"x": kind}, LIMITS).ndjson(lines({"level": "low", "x": given}))
+        got = batch["x"].to_pylist()[0]
+        assert (str(got) if kind == "time" else got) == found
+    for kind, given in (
+        ("integer", 0.5),
+        ("date", "24 Nov"),
+        ("text", [SECRET]),
+        ("number", SECRET),
+        ("text", "x" * 5000),
+    ):
+        with pytest.raises(ReportError) as caught:
+            Reader(plan, {"x": kind}, LIMITS).ndjson(lines({"level": "low", "x": given}))
+        assert SECRET not in str(caught.value)
+
+
+def test_every_mechanism_of_clients(tmp_path):
+    """Reports of the vectors come back as they were, from the journal, and then from the file."""
+    vectors = [json.loads(text) for name, text in files().items() if name != "bad.json"]
+    for number, (mechanism, vector) in enumerate(zip(mechanisms(), vectors, strict=True)):
+        with case(mechanism.name, number):
+            plan = PrivacyPlan({"x": mechanism})
+            reader = Reader(plan, None, LIMITS)
+            body = lines(*({"x": report} for report in vector["reports"]))
+            store = Store(tmp_path / str(number), plan, reader.schema)
+            store.append([Batch.sent(reader.ndjson(body), b"k", body)])
+            store.close()
+            for _ in range(2):  # the first start makes the file of the journal
+                store = Store(tmp_path / str(number), plan, reader.schema)
+                store.close()
+                [path] = (tmp_path / str(number)).glob("*.parquet")
+                column = plain(pq.read_table(path)["x"].combine_chunks())
+                assert mechanism.reports.to_json(mechanism.reports.from_arrow(column)) == vector["reports"]
+                assert store.tallies["x"] == mechanism.tally(column)

@@ -1,0 +1,196 @@
+"""What was acknowledged is there after any end: of a process, of a write in the middle, of the step to Parquet."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from ldp_core import InputError, PrivacyPlan
+
+from ..cases import case
+from .helpers import KEPT, LIMITS, PLAN, ROW, Batch, Reader, Store, httpx, lines, server, wait_for
+from .helpers import NDJSON as KIND
+from .helpers import store_module as module
+
+READER = Reader(PLAN, KEPT, LIMITS)
+
+
+def batch(key, rows=1):
+    body = lines(*[ROW] * rows)
+    return Batch.sent(READER.ndjson(body), key.encode(), body)
+
+
+def opened(folder):
+    return Store(folder, PLAN, READER.schema)
+
+
+def n(store):
+    return store.tallies["os"].n
+
+
+def in_files(folder):
+    return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def test_a_journal_that_ends_anywhere(tmp_path):
+    """Cut at each byte: whole records are there, of the torn one nothing, and all can be sent again."""
+    store = opened(tmp_path / "whole")
+    ends = []
+    for key in "abc":
+        store.append([batch(key, 3)])
+        ends.append(store._file.tell())
+    store.close()
+    [journal] = (tmp_path / "whole" / "journal").glob("*.journal")
+    data, schema = journal.read_bytes(), (tmp_path / "whole" / "journal" / "schema").read_bytes()
+    for cut in [*range(0, len(data), 41), *ends, *(end - 1 for end in ends)]:
+        for torn in (data[:cut], data[:cut] + b"\0" * 64, data[:cut] + b"\xff" * 64):
+            with case(cut, len(torn)):
+                folder = tmp_path / f"{cut}-{len(torn)}-{torn[-1:].hex()}"
+                (folder / "journal").mkdir(parents=True, exist_ok=True)
+                (folder / "journal" / "schema").write_bytes(schema)
+                (folder / "journal" / journal.name).write_bytes(torn)
+                store = opened(folder)
+                whole = sum(torn[:end] == data[:end] for end in ends)
+                assert n(store) == in_files(folder) == 3 * whole
+                store.append([batch(key, 3) for key in "abc"])
+                assert n(store) == 9
+                store.close()
+
+
+def test_a_step_to_parquet_that_ends_anywhere(tmp_path, monkeypatch):
+    """The process ends at the k-th call that changes the disk, for all k; the next start counts each report once."""
+
+    class EndedError(BaseException):
+        pass
+
+    for last in range(100):
+        folder, left = tmp_path / str(last), [last]
+        store = opened(folder)
+        store.append([batch("a", 2), batch("b")])
+        with monkeypatch.context() as patch:
+
+            def dying(real, left=left):
+                def call(*given, **named):
+                    if not left[0]:
+                        raise EndedError
+                    left[0] -= 1
+                    return real(*given, **named)
+
+                return call
+
+            for owner, name in (
+                (module, "_sync"),
+                (module, "_sync_folder"),
+                (module.pq, "write_table"),
+                (Path, "replace"),
+                (Path, "unlink"),
+                (Path, "open"),
+            ):
+                patch.setattr(owner, name, dying(getattr(owner, name)))
+            try:
+                store.finish()
+                ended = False
+            except EndedError:
+                ended = True
+        store.close()
+        store = opened(folder)
+        with case(last):
+            assert n(store) == in_files(folder) == 3
+            store.append([batch("a", 2), batch("b")])
+            assert n(store) == 3
+        store.close()
+        if not ended:
+            break
+    assert last >= 8
+
+
+def test_a_full_journal_becomes_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("ldp_serve.store.JOURNAL_BYTES", 1000)
+    store = opened(tmp_path)
+    for k in range(10):
+        store.append([batch(str(k), 2)])
+    files = list(tmp_path.glob("*.parquet"))
+    assert len(files) >= 2
+    assert in_files(tmp_path) < n(store) == 20
+    store.finish()
+    store.close()
+    assert in_files(tmp_path) == 20
+    assert n(opened(tmp_path)) == 20
+
+
+def test_names_are_forgotten_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("ldp_serve.store.MOST_NAMES", 3)
+    store = opened(tmp_path)
+    store.append([batch(key) for key in "abcd"])
+    assert [store.known(batch(key)) for key in "abcd"] == [False, True, True, True]
+    store.finish()
+    store.close()
+    store = opened(tmp_path)
+    assert [store.known(batch(key)) for key in "abcd"] == [False, True, True, True]
+
+
+def test_a_folder_is_of_one_plan_and_one_process(tmp_path):
+    store = opened(tmp_path)
+    store.append([batch("a")])
+    with pytest.raises(InputError, match="another process"):
+        opened(tmp_path)
+    store.close()
+    for plan, kept in ((PrivacyPlan(PLAN.columns), None), (PLAN, {"day": "text"})):
+        with pytest.raises(InputError, match="another plan"):
+            Store(tmp_path, plan, Reader(plan, kept, LIMITS).schema)
+    assert n(opened(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_kill(tmp_path, planted):
+    """SIGKILL while clients send: what was acknowledged is there, and what they send again does not count twice."""
+    plan_file, folder, acknowledged, lock = tmp_path / "plan.toml", tmp_path / "out", [], threading.Lock()
+    plan_file.write_text(PLAN.to_toml())
+    body = lines(*[ROW] * 7)
+
+    def send(url, name):
+        with httpx.Client() as client:
+            for k in range(10_000):
+                key = f"{name}-{k}"
+                try:
+                    answer = client.post(
+                        url + "reports", content=body, headers={"content-type": KIND, "idempotency-key": key}
+                    )
+                except httpx.HTTPError:
+                    return
+                assert answer.status_code == 200
+                with lock:
+                    acknowledged.append(key)
+
+    with server(folder, plan_file, "--kept", "day=date", planted=planted) as (process, url):
+        wait_for(url)
+        threads = [threading.Thread(target=send, args=(url, name)) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        while len(acknowledged) < 100:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        for thread in threads:
+            thread.join()
+    store = opened(folder)
+    known = [store.known(Batch.sent(batch("x").reports, key.encode(), body)) for key in acknowledged]
+    lost, extra = known.count(False), n(store) - 7 * len(acknowledged)
+    store.close()
+    if planted:
+        assert lost  # the test can fail
+        return
+    assert lost == 0
+    assert 0 <= extra <= 4 * 7  # one request of each client may be there that was not answered
+    assert in_files(folder) == n(store)
+    with server(folder, plan_file, "--kept", "day=date") as (_, url):
+        wait_for(url)
+        for key in acknowledged[-20:]:
+            headers = {"content-type": KIND, "idempotency-key": key}
+            assert httpx.post(url + "reports", content=body, headers=headers).json() == {"repeated": 7}
+    assert in_files(folder) == n(store)
