@@ -182,10 +182,13 @@ def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], 
         What to call with a number of records that are done.
     """
     console = Console(stderr=True)
+    if not console.is_terminal:  # (rich before 15 prints an empty line where progress is disabled)
+        yield lambda records: None
+        return
     columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description}")]
     if total is not None:
         columns += [BarColumn(bar_width=24), TaskProgressColumn()]
     columns.append(TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=total)
         yield lambda records: progress.advance(task, records)

@@ -1,6 +1,6 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
-from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, taken
+from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, structs, taken
 from ldp_core.arrays.ipc import read_batch, write_batch
 from ldp_core.arrays.types import F64, I64, U64, Bools
 from ldp_core.auditing.result import table
@@ -194,6 +194,7 @@ __all__ = [
     "some_groups",
     "stacked_charts",
     "stored",
+    "structs",
     "table",
     "taken",
     "text_of",

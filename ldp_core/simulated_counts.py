@@ -146,6 +146,7 @@ def subset_sums(size: int, people: I64, generator: Generator) -> I64:
 
 
 _MOST_DRAWN = 1 << 29  # numpy draws from fewer than 10^9
+_LEAST = 2.0**-40
 
 
 def _taken(people: I64, n: int, generator: Generator) -> I64:
@@ -160,7 +161,10 @@ def _taken(people: I64, n: int, generator: Generator) -> I64:
         return np.zeros_like(people)
     if total <= _MOST_DRAWN:
         return generator.multivariate_hypergeometric(people, n, method="marginals")
-    taken: I64 = generator.binomial(people, n / total)
+    if n / total < _LEAST:  # numpy before 2.4 draws 0 of a binomial whose probability is below 2^-53
+        taken: I64 = np.minimum(generator.multinomial(n, people / total), people)
+    else:
+        taken = generator.binomial(people, n / total)
     missing = n - int(taken.sum())
     if missing < 0:
         return taken - _taken(taken, -missing, generator)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import COMPARISON, I64, Compare, Population
+from ldp_core.engine import COMPARISON, I64, Compare, Population, structs
 from ldp_polars.columns import dtype_of
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
@@ -151,7 +151,7 @@ def _answered(
     n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
     table, lengths = asked.rows(mechanism, n, counters)
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
-    rows = pa.LargeListArray.from_arrays(offsets, table.to_struct_array().combine_chunks())
+    rows = pa.LargeListArray.from_arrays(offsets, structs(table))
     return pl.Series(inputs[0].name, rows).cast(return_dtype)
 
 

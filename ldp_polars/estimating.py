@@ -30,7 +30,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, unsaid_repeats
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs, unsaid_repeats
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
 from ldp_polars.tallying import counts, is_tally, tally_for
@@ -462,7 +462,7 @@ def _of_persons(
         arrow = to_arrow(untyped(reports, mechanism))
         found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)
     _warn(reports.name, implausible)
-    rows = found.to_arrow().to_struct_array().combine_chunks()
+    rows = structs(found.to_arrow())
     if not question.single:
         rows = pa.LargeListArray.from_arrays(pa.array([0, len(rows)]), rows)
     return pl.Series(reports.name, rows).cast(return_dtype)
@@ -483,7 +483,7 @@ def _answered(
         known = unnamed(tallies).drop_nulls().alias(tallies.name)
         table, lengths = question.rows(mechanism, *counts(known, question.tallier(mechanism)))
     _warn(tallies.name, implausible)
-    rows = table.to_struct_array().combine_chunks()
+    rows = structs(table)
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
         rows = pa.LargeListArray.from_arrays(offsets, rows)

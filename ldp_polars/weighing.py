@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open, refuse_keys_in
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
 
@@ -250,7 +250,7 @@ def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
 
 
 def _one(name: str, found: Result, dtype: Any) -> pl.Series:
-    return pl.Series(name, found.to_arrow().to_struct_array().combine_chunks()).cast(dtype)
+    return pl.Series(name, structs(found.to_arrow())).cast(dtype)
 
 
 def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:

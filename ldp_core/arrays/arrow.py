@@ -102,6 +102,13 @@ def combine(chunks: pa.ChunkedArray) -> pa.Array:
     return chunks.cast(chunks.type.value_type).combine_chunks()
 
 
+def structs(table: pa.Table) -> pa.StructArray:
+    """The rows of a table as one array of structs (``pa.Table.to_struct_array`` of pyarrow 20 refuses no rows)."""
+    whole = table.combine_chunks()
+    columns = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in whole.columns]
+    return pa.StructArray.from_arrays(columns, fields=list(table.schema))
+
+
 def plain(array: pa.Array) -> pa.Array:
     """The array itself, or what an extension type stores; views as text or binary that Arrow can select from."""
     if isinstance(array, pa.ExtensionArray):

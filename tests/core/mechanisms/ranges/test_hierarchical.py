@@ -65,7 +65,7 @@ def test_reports_are_as_frequent_as_their_probabilities(d):
     m, n = HierarchicalHistogram(range(d), epsilon=1.5), 200_000
     for value in (0, d - 1):
         noise = Keyed(Secret.from_seed(3), np.arange(n), column="x")
-        found = np.bincount(m.perturb(np.full(n, value), randomness=noise), minlength=m.reports.limit)
+        found = np.bincount(m.perturb(np.full(n, value), randomness=noise).astype(np.int64), minlength=m.reports.limit)
         first = 0
         for level, share in zip(m.levels, m.shares, strict=True):
             node = value >> len(m.levels) - level.bits
