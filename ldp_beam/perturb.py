@@ -134,16 +134,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
 
 def row_of_reports(plan: PrivacyPlan, fields: Mapping[str, Any], *, packed: bool) -> Any:
-    """The type of a plan's single reports.
-
-    Args:
-        plan: that makes them.
-        fields: types of the records' columns.
-        packed: see `Perturb`.
-
-    Raises:
-        PlanError: the records lack a column of the plan.
-    """
+    """The type of a plan's single reports."""
     plan.check_columns(fields)
     made = []
     for name, mechanism in plan.columns.items():
@@ -245,11 +236,7 @@ class UnaryEncode(Perturb):
 
 
 def _mechanism(cls: type[Mechanism], mechanism: Mechanism | None, **parameters: Any) -> Mechanism:
-    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which defaults are left out.
-
-    Raises:
-        ParameterError: both, or not enough.
-    """
+    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which defaults are left out."""
     defaults = {"unmatched": "error", "variant": "optimized"}
     given = {k: v for k, v in parameters.items() if v is not None and (k not in defaults or v != defaults[k])}
     if mechanism is not None:

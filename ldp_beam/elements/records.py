@@ -89,18 +89,10 @@ class RecordsDoFn(BatchDoFn):
 
     @abstractmethod
     def work(self, part: AnyBatch) -> list[WindowedValue]:
-        """What becomes of the records of one batch.
-
-        Raises:
-            LdpError: some of them cannot be used.
-        """
+        """What becomes of the records of one batch."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise if a batch's metadata say that it is not for this step.
-
-        Raises:
-            LdpError: the plan in the metadata is another one, or cannot be read.
-        """
+        """Raise if a batch's metadata say that it is not for this step."""
 
     @abstractmethod
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
@@ -181,21 +173,13 @@ _HOUR = 3_600_000_000  # microseconds
 
 
 def _end_of_hour(timestamp: Any) -> Timestamp:
-    """The last microsecond of the hour; of those after all windows, the time itself.
-
-    >>> _end_of_hour(Timestamp(3600.5))
-    Timestamp(7199.999999)
-    """
+    """The last microsecond of the hour; of those after all windows, the time itself."""
     time = Timestamp.of(timestamp)
     return max(time, min(Timestamp(micros=(time.micros // _HOUR + 1) * _HOUR - 1), GlobalWindow().max_timestamp()))
 
 
 def refuse_sliding(pcoll: PCollection[Any]) -> None:
-    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own.
-
-    Raises:
-        ParameterError: the input is in sliding windows.
-    """
+    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own."""
     if isinstance(pcoll.windowing.windowfn, SlidingWindows):
         raise ParameterError(
             "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
@@ -254,15 +238,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
     def _outputs(
         self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
     ) -> tuple[Any, Any]:
-        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None.
-
-        Args:
-            pcoll: what it is applied to.
-            label: of the step.
-            fn: the step.
-            output_type: of the main output.
-            windowing: that ``fn`` puts its elements into; None: it is that of the input.
-        """
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
         pardo: Any = _InWindows(fn, windowing or pcoll.windowing).with_output_types(output_type)  # type: ignore[no-untyped-call]
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None

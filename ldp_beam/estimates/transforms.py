@@ -276,9 +276,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
-
-        Raises:
-            ParameterError: noise is keyed, and nothing says how often.
         """
         if not self._asks_repeats:
             return None

@@ -31,12 +31,7 @@ def check_plan(plan: Any) -> None:
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
-    """The applied transforms that collections come from; of composite ones each that a step is a part of.
-
-    Args:
-        pcolls: what is no `PCollection` comes from nothing.
-        until: do not look at what is before a transform of this class.
-    """
+    """The applied transforms that collections come from; of composite ones each that a step is a part of."""
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
     while ahead:
@@ -54,32 +49,20 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
-    """Raise if the pipeline perturbs this column with another mechanism than this one.
-
-    Raises:
-        MechanismMismatchError: it does, or it leaves the column as it is.
-    """
+    """Raise if the pipeline perturbs this column with another mechanism than this one."""
     for plan in _plans_before(pcoll):
         check_reports_of(plan, column, mechanism, "the Perturb before this step")
 
 
 def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of these columns before.
-
-    Raises:
-        MechanismMismatchError: perturbing reports again makes estimates wrong.
-    """
+    """Raise if the pipeline has perturbed one of these columns before."""
     names = set(columns)
     for plan in _plans_before(pcoll):
         refuse_reports_in(plan.columns.keys() & names, "the Perturb before this step")
 
 
 def refuse_perturbed_keys(pcoll: PCollection[Any], by: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of the columns to group by before.
-
-    Raises:
-        MechanismMismatchError: a group of equal reports has records of all values.
-    """
+    """Raise if the pipeline has perturbed one of the columns to group by before."""
     names = set(by)
     for plan in _plans_before(pcoll):
         refuse_keys_in(plan.columns.keys() & names, "the Perturb before this step")
@@ -99,9 +82,6 @@ def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 
     A plan without the column says nothing: the column may have had another name.
-
-    Raises:
-        MechanismMismatchError: it names another mechanism, or keeps the column.
     """
     if plan is None:
         return
@@ -173,16 +153,7 @@ class BudgetsNoise:
 
 
 def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> None:
-    """Raise if the records that are to be limited have been perturbed.
-
-    Args:
-        pcoll: of the records.
-        name: of the transform that limits.
-        stored: whether reports that the pipeline only reads are refused, too.
-
-    Raises:
-        ParameterError: what reports spend they have spent, and dropping some protects nobody.
-    """
+    """Raise if the records that are to be limited have been perturbed."""
     for step in steps_before([pcoll], until=EndsValues):
         one = step.transform
         if isinstance(one, EndsValues) and one.made is not None and (stored or isinstance(one, DrawsNoise)):
@@ -200,14 +171,6 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
 
     All steps behind a ledger that perturb spend together, also those of other branches that were added before this one.
     (Branches that share no record are added up all the same: the graph does not tell.)
-
-    Args:
-        pcoll: the input of a step that perturbs.
-        keyed: whether it draws keyed noise.
-        spends: its `DrawsNoise.spends`.
-
-    Raises:
-        ParameterError: a ledger charges for the other kind of noise, or less.
     """
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:

@@ -104,13 +104,7 @@ def _is_single(element_type: Any) -> bool:
 
 
 class _Checked(BatchDoFn):
-    """Reports as tables of the file's schema.
-
-    Args:
-        plan: that made them.
-        schema: of the file.
-        made: whether the elements come straight from the plan's `Perturb`.
-    """
+    """Reports as tables of the file's schema."""
 
     def __init__(self, plan: PrivacyPlan, schema: pa.Schema, made: bool) -> None:
         super().__init__()
@@ -148,11 +142,7 @@ class _Checked(BatchDoFn):
 
 
 def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
-    """A batch as a table of the file's schema.
-
-    Raises:
-        LdpError: it may not be written under the plan.
-    """
+    """A batch as a table of the file's schema."""
     plan.check_columns(reports.schema.names)
     plan.check_reports(reports.schema)
     table = reports if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])

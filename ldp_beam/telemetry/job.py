@@ -191,14 +191,7 @@ class TelemetryJob:
         )
 
     def claim_output(self, *, overwrite: bool) -> None:
-        """Make sure that there are no results in the output yet.
-
-        Args:
-            overwrite: delete what is there of an earlier run, and nothing else.
-
-        Raises:
-            InputError: there are results, and they may not be deleted.
-        """
+        """Make sure that there are no results in the output yet."""
         files = {HISTOGRAMS, *(_file_of(name) for name in question_names())}
         outputs = (*(f"{file}.*" for file in files), f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
         matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
@@ -220,11 +213,7 @@ class TelemetryJob:
         return found
 
     def _row_of(self, names: Sequence[str]) -> Any:
-        """The type of the rows of a table of these columns: values are text where they are of several types.
-
-        Raises:
-            ParameterError: the rows of the columns have different fields.
-        """
+        """The type of the rows of a table of these columns: values are text where they are of several types."""
         first, *others = (self.questions[name].schema(self.plan[name]) for name in names)
         if any(other.names != first.names for other in others):
             raise ParameterError(f"answers on columns {list(names)} have different fields, which one table cannot have")

@@ -123,12 +123,7 @@ _SCALARS = (bool, int, float, str, bytes, np.generic)
 
 
 def _check_columns(names: Sequence[str | None], perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
-    """Refuse rows that lack a column, or have values of another type; types that do not tell pass.
-
-    Raises:
-        PlanError: there is no such column.
-        DtypeError: its values cannot be the mechanism's.
-    """
+    """Refuse rows that lack a column, or have values of another type; types that do not tell pass."""
     missing = [name for name in [*names, *perturbed] if name is not None and name not in fields]
     if missing:
         raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")

@@ -32,15 +32,7 @@ _MAX_WAITING = _WORKERS // 2  # publishers that wait for room; the other threads
 
 @dataclass
 class Counters:
-    """What happened so far, in messages.
-
-    Attributes:
-        published: accepted from publishers.
-        delivered: handed to subscribers, redeliveries included.
-        redelivered: handed out again, after a deadline or after being given back.
-        acknowledged: done.
-        refused: publish requests that found no room in time.
-    """
+    """What happened so far, in messages."""
 
     published: int = 0
     delivered: int = 0
@@ -130,11 +122,7 @@ class PubSub:
             return replace(self._counters)
 
     def backlog(self, subscription: str) -> int:
-        """Messages that the subscription has not acknowledged.
-
-        Raises:
-            RpcError: NOT_FOUND.
-        """
+        """Messages that the subscription has not acknowledged."""
         with self._changed:
             return self._subscription(subscription).backlog
 
@@ -170,11 +158,7 @@ class PubSub:
         return self.types["Empty"]()
 
     def publish(self, request: Any, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """``Publish``: to all subscriptions of the topic; waits until each has room.
-
-        Args:
-            is_wanted: false once the caller has gone; its messages are not taken then.
-        """
+        """``Publish``: to all subscriptions of the topic; waits until each has room."""
         if not request.messages:
             raise RpcError("INVALID_ARGUMENT", "there are no messages")
         for message in request.messages:
@@ -286,14 +270,7 @@ class PubSub:
 
 
 class PubSubServer:
-    """Serves a `PubSub` on a free port of this machine while the ``with`` block runs; clients find it by environment.
-
-    Args:
-        service: to serve.
-
-    Raises:
-        InputError: no port can be had.
-    """
+    """Serves a `PubSub` on a free port of this machine while the ``with`` block runs; clients find it by environment."""
 
     def __init__(self, service: PubSub) -> None:
         self.service = service
@@ -329,11 +306,7 @@ class PubSubServer:
 
 
 def google_types() -> dict[str, Any]:
-    """The API's plain protobuf classes by name.
-
-    Raises:
-        MissingExtraError: the package is absent.
-    """
+    """The API's plain protobuf classes by name."""
     types: Any = need("google.pubsub_v1.types", "gcp")
     empty: Any = need("google.protobuf.empty_pb2", "gcp")
     names = (
