@@ -106,6 +106,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self.keyed)
         self._plan = self.made = plan
+        self.values = plan.columns
         self.spends = plan if plan.seed is None else None
         self._packed = packed
         self._stabilize = stabilize

@@ -204,7 +204,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) or not isinstance(by, Iterable) else tuple(by)
-        self._names = tuple(mechanism.by_column(column))
+        of_columns = mechanism.by_column(column)
+        self._names = tuple(of_columns)
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)
         lateness = seconds(allowed_lateness, name="allowed_lateness")
@@ -235,7 +236,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._mechanism = mechanism
         self._question = asked
         self._private = private
-        self.spends = mechanism if private else None
+        self.spends, self.values = (mechanism, of_columns) if private else (None, {})
         self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -103,10 +103,12 @@ class DrawsNoise:
     Attributes:
         spends: what knows what its reports spend; None if they spend nothing, or their noise protects nothing anyway.
         keyed: whether the noise is keyed.
+        values: the columns that it perturbs, and what perturbs each.
     """
 
     spends: PrivacyPlan | Mechanism | None
     keyed: bool
+    values: Mapping[str, Mechanism]
 
 
 class BoundsPersons:
