@@ -28,7 +28,7 @@ from ldp_beam.elements.records import (
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
-from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core import Domain, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
 
@@ -106,7 +106,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self.keyed)
         self._plan = self.made = plan
-        self.values = plan.columns
+        self.values = dict(plan.columns)
         self.spends = plan if plan.seed is None else None
         self._packed = packed
         self._stabilize = stabilize
@@ -160,15 +160,14 @@ class RandomizedResponse(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a `ldp_core.RandomizedResponse`, or instead of it
-        epsilon: what one report spends,
-        domain: the declared values; default the Booleans, and
+        epsilon: what one report spends.
+        domain: the declared values; default the Booleans.
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
         packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
-        ParameterError: neither a mechanism nor epsilon, or both; or bad parameters.
+        ParameterError: bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -180,18 +179,14 @@ class RandomizedResponse(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: ldp_core.RandomizedResponse | None = None,
         *,
-        epsilon: float | None = None,
-        domain: Domain | Iterable[Label] | None = None,
+        epsilon: float,
+        domain: Domain | Iterable[Label] = (False, True),
         unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
         **options: Unpack[PerturbOptions],
     ) -> None:
-        if mechanism is None and domain is None:
-            domain = (False, True)
-        given = {"epsilon": epsilon, "domain": domain, "unmatched": unmatched}
-        made = _mechanism(ldp_core.RandomizedResponse, mechanism, **given)
+        made = ldp_core.RandomizedResponse(Domain.of(domain, unmatched), epsilon=epsilon)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
@@ -200,16 +195,12 @@ class UnaryEncode(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a `ldp_core.UnaryEncoding`, or instead of it
-        epsilon: what one report spends,
-        domain: the declared values,
-        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
-        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
-        keep: columns that pass through unchanged and unprotected.
+        epsilon, domain, unmatched, keep: as of `RandomizedResponse`.
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
         packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
-        ParameterError: neither a mechanism nor epsilon and domain, or both; or bad parameters.
+        ParameterError: bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -222,39 +213,16 @@ class UnaryEncode(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: ldp_core.UnaryEncoding | None = None,
         *,
-        epsilon: float | None = None,
-        domain: Domain | Iterable[Label] | None = None,
+        epsilon: float,
+        domain: Domain | Iterable[Label],
         variant: Variant = "optimized",
         unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
         **options: Unpack[PerturbOptions],
     ) -> None:
-        given = {"epsilon": epsilon, "variant": variant, "domain": domain, "unmatched": unmatched}
-        made = _mechanism(ldp_core.UnaryEncoding, mechanism, **given)
+        made = ldp_core.UnaryEncoding(Domain.of(domain, unmatched), epsilon=epsilon, variant=variant)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
-
-
-def _mechanism(cls: type[Mechanism], mechanism: Mechanism | None, **parameters: Any) -> Mechanism:
-    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which defaults are left out."""
-    defaults = {"unmatched": "error", "variant": "optimized"}
-    given = {k: v for k, v in parameters.items() if v is not None and (k not in defaults or v != defaults[k])}
-    if mechanism is not None:
-        if not isinstance(mechanism, cls):
-            raise ParameterError(
-                f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}; the column comes first, and "
-                "labels and epsilon go by keyword: domain=[...], epsilon=1.0"
-            )
-        if given:
-            raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
-        return mechanism
-    missing = [text for name, text in (("domain", "domain=[...]"), ("epsilon", "epsilon=1.0")) if name not in given]
-    if missing:
-        raise ParameterError(f"pass {' and '.join(missing)}, or a mechanism")
-    make: Any = cls  # both take their domain, and then their parameters by name
-    made: Mechanism = make(Domain.of(given.pop("domain"), given.pop("unmatched", "error")), **given)
-    return made
 
 
 def _single(reports: Any) -> list[Any]:

@@ -39,18 +39,22 @@ ROW_BATCH = 4096
 _DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
 
 
-class BatchDoFn(beam.DoFn):
-    """Calls `handle` with Arrow batches as they come, and with the single records of a bundle, many at a time."""
+class RecordsDoFn(beam.DoFn):
+    """Calls `work` with Arrow batches as they come, and with the single records of a bundle, many at a time.
 
-    def __init__(self) -> None:
+    With a ``dead_letter_tag`` only with their usable records. Metrics: counters ``records_read`` and ``dead_lettered``,
+    distribution ``batch_rows``.
+    """
+
+    def __init__(self, dead_letter_tag: str | None) -> None:
         self._waiting: list[Record] = []
+        self._dead_letter_tag = dead_letter_tag
+        self._read = Metrics.counter(NAMESPACE, "records_read")
+        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+        self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_waiting": []}  # raw records never travel with the code
-
-    @abstractmethod
-    def handle(self, batch: AnyBatch) -> Iterable[Any]:
-        """What becomes of a batch."""
 
     @override
     def start_bundle(self) -> None:
@@ -63,7 +67,7 @@ class BatchDoFn(beam.DoFn):
     ) -> Iterable[Any]:
         """Handle a batch now, a single record with others."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return self.handle(Batch(element, timestamp, window))
+            return self._handle(Batch(element, timestamp, window))
         self._waiting.append(Record(element, timestamp, window))
         return self.finish_bundle() if len(self._waiting) >= ROW_BATCH else ()
 
@@ -71,21 +75,7 @@ class BatchDoFn(beam.DoFn):
     def finish_bundle(self) -> Iterable[Any]:
         """Handle the single records that wait."""
         records, self._waiting = self._waiting, []
-        return self.handle(RowBatch(records)) if records else ()
-
-
-class RecordsDoFn(BatchDoFn):
-    """Calls `work` with batches; with a ``dead_letter_tag``, only with their usable records.
-
-    Metrics: counters ``records_read`` and ``dead_lettered``, distribution ``batch_rows``.
-    """
-
-    def __init__(self, dead_letter_tag: str | None) -> None:
-        super().__init__()
-        self._dead_letter_tag = dead_letter_tag
-        self._read = Metrics.counter(NAMESPACE, "records_read")
-        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
-        self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
+        return self._handle(RowBatch(records)) if records else ()
 
     @abstractmethod
     def work(self, part: AnyBatch) -> list[WindowedValue]:
@@ -98,8 +88,7 @@ class RecordsDoFn(BatchDoFn):
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records that `work` cannot use."""
 
-    @override
-    def handle(self, batch: AnyBatch) -> Iterable[Any]:
+    def _handle(self, batch: AnyBatch) -> Iterable[Any]:
         self._read.inc(len(batch))
         self._rows.update(len(batch))
         if self._dead_letter_tag is None:

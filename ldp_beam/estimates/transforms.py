@@ -204,7 +204,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) or not isinstance(by, Iterable) else tuple(by)
-        of_columns = mechanism.by_column(column)
+        of_columns = dict(mechanism.by_column(column))
         self._names = tuple(of_columns)
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)

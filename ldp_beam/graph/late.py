@@ -47,7 +47,7 @@ def with_late(
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
 ) -> PCollection[Any] | None:
-    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions nobody knows."""
+    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions none knows."""
     if like.is_bounded or not isinstance(windows, (FixedWindows, SlidingWindows)):
         return dead_letters
     late = parts | "Late" >> LateRecords(windows, lateness, column)

@@ -68,16 +68,6 @@ def refuse_perturbed_keys(pcoll: PCollection[Any], by: Iterable[str]) -> None:
         refuse_keys_in(plan.columns.keys() & names, "the Perturb before this step")
 
 
-def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
-    """The plan of the transform whose output this is, with no step in between that may have changed the records."""
-    step = pcoll.producer
-    while step is not None:
-        if isinstance(step.transform, EndsValues):
-            return step.transform.made
-        step = step.parent
-    return None
-
-
 def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 

@@ -270,7 +270,7 @@ class PubSub:
 
 
 class PubSubServer:
-    """Serves a `PubSub` on a free port of this machine while the ``with`` block runs; clients find it by environment."""
+    """Serves a `PubSub` on a free port of this machine for a ``with`` block; clients find it by environment."""
 
     def __init__(self, service: PubSub) -> None:
         self.service = service

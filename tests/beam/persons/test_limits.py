@@ -381,14 +381,6 @@ def test_without_lateness_a_late_record_may_be_lost_but_never_passes_uncounted()
     assert 1 <= len(run(bound, source.advance_watermark_to_infinity(), **IN_A_STREAM)) <= 2
 
 
-def test_allowed_lateness_is_beams():
-    """Beam's local runner does not drop what comes later; others do."""
-    p = beam.Pipeline("FnApiRunner")
-    _ = p | beam.Create(RECORDS) | BoundContributions("user", 3, window=10, event_time="time", allowed_lateness="1h")
-    lateness = {windowing.allowed_lateness for windowing in p.to_runner_api().components.windowing_strategies.values()}
-    assert lateness == {0, 3_600_000}
-
-
 # ---- what is refused at construction
 
 

@@ -76,12 +76,6 @@ def test_delivered_again():
             assert total(bad) == {("id", "duplicate"): len(delivered) - 120}
 
 
-def test_duplicates_are_counted_in_a_pipeline():
-    out, result = run_with_result(Deduplicate("id", within="1h", event_time="time"), batches(DELIVERED * 2))
-    assert numbers(out[0].elements) == list(range(120))
-    assert counters(result) == {"records_read": 240, "duplicates_dropped": 120}
-
-
 @settings(max_examples=50)
 @given(
     picks=st.lists(st.integers(0, 119), min_size=1, max_size=60),

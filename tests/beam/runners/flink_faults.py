@@ -30,7 +30,7 @@ PATIENCE = 180.0  # seconds: of a machine that others use too
 
 
 class Numbers:
-    """Arrow messages of `MESSAGE` records: ``id`` (0, 1, ...), ``value`` (the id modulo ``values``), ``t``, their time."""
+    """Arrow messages of `MESSAGE` records: ``id`` (0, 1, ...), ``value`` (id modulo ``values``), ``t``, their time."""
 
     size = MESSAGE
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import yaml as pyyaml
 from apache_beam.internal.cloudpickle import cloudpickle
@@ -17,19 +16,15 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.yaml.yaml_provider import load_providers, merge_providers
 from apache_beam.yaml.yaml_transform import YamlTransform
 
-import ldp_beam
 from ldp_beam.yaml import (
     PROVIDERS,
     LdpDeduplicate,
-    LdpEstimate,
     LdpPerturb,
-    LdpPrivateHistogram,
-    LdpReadParquet,
 )
 from ldp_core import Mechanism, PrivacyPlan, Secret
 
 from ..helpers import Collector, table
-from .spec import BITS, COIN, NUMBER, OS, TWICE, WIDE, WORD, create, expand, lines
+from .spec import COIN, NUMBER, OS, TWICE, WIDE, create, expand, lines
 
 SECRET_ENV = "LDP_TEST_YAML_SECRET"
 
@@ -78,42 +73,6 @@ def test_reports_are_rows_that_histograms_read(packed):
         (64 * 10**6, True, 0.5),
     ]
     assert ns_and_counts(found["c"]) == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
-
-
-def test_reports_have_the_schema_of_the_plan():
-    domain = ["a", "b"]
-    plan = PrivacyPlan.from_dict(
-        {
-            "keep": ["t"],
-            "columns": {
-                "bits": {**BITS, "domain": domain},
-                "text": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": domain},
-                "number": {"mechanism": "randomized_response", "epsilon": 1.0, "domain": [1, 2]},
-                "coin": COIN,
-                "mean": {"mechanism": "piecewise", "epsilon": 1.0, "domain": {"low": 0, "high": 1}},
-                "word": WORD,
-            },
-        }
-    )
-    p = beam.Pipeline("FnApiRunner")
-    rows = p | beam.Create([beam.Row(bits="a", text="a", number=1, coin=True, mean=0.5, word="rome", t=1.0)])
-    for packed, word in ((True, np.int64), (False, bool)):
-        out = rows | f"{packed}" >> LdpPerturb(plan=plan.to_dict(), packed=packed)
-        assert isinstance(out.element_type, RowTypeConstraint)
-        fields = dict(named_fields_from_element_type(out.element_type))
-        assert list(fields) == ["bits", "text", "number", "coin", "mean", "word", "t"]
-        assert fields["mean"] == fields["word"] == np.int64
-        assert fields["bits"].__args__ == (word,)
-        assert [fields[name] for name in ("text", "number", "coin", "t")] == [str, np.int64, bool, np.float64]
-    out = rows | LdpPrivateHistogram(column="coin", mechanism=COIN)
-    assert out.element_type is ldp_beam.BooleanHistogramRow
-    for mechanism, question, kind in (
-        ({"mechanism": WORD}, None, ldp_beam.HistogramRow),
-        ({"plan": plan.to_dict()}, "mean", ldp_beam.MeanRow),
-    ):
-        column = "mean" if question else "word"
-        out = rows | f"Of {column}" >> LdpEstimate(column=column, ask=question, private=True, **mechanism)
-        assert out.element_type is kind
 
 
 WINDOWS = {
@@ -290,13 +249,6 @@ def test_keyed_noise_is_that_of_the_secret_which_does_not_travel(tmp_path, monke
         travels = cloudpickle.dumps(LdpPerturb(**config))
         assert bytes(range(32)) not in travels
         assert text.encode() not in travels
-
-
-def test_reports_of_batches_stay_batches(tmp_path):
-    pq.write_table(pa.table({"os": ["ios"]}), tmp_path / "e.parquet")
-    p = beam.Pipeline("FnApiRunner")
-    tables = p | LdpReadParquet(path=str(tmp_path / "*.parquet"), columns=["os"])
-    assert (tables | LdpPerturb(plan={"columns": {"os": OS}})).element_type is pa.RecordBatch
 
 
 # ---- streaming
