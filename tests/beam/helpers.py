@@ -89,8 +89,6 @@ def run(transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flag
 def run_with_result(
     transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()
 ) -> Any:
-    transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()
-) -> Any:
     p = beam.Pipeline(runner, options=PipelineOptions(list(flags)))
     if source is not None:
         p = p | "Source" >> (source if isinstance(source, beam.PTransform) else given(source))
