@@ -77,8 +77,6 @@ def test_an_acknowledged_message_is_delivered_once(queue):
     queue.clock.now = 1e6
     assert queue.pull() == {}
     assert queue.service.backlog(SUBSCRIPTION) == 0
-    counters = queue.service.counters
-    assert (counters.published, counters.delivered, counters.redelivered, counters.acknowledged) == (2, 2, 0, 2)
 
 
 def test_an_unacknowledged_message_comes_again_after_its_deadline_and_before_others(queue):
@@ -92,7 +90,6 @@ def test_an_unacknowledged_message_comes_again_after_its_deadline_and_before_oth
     second = queue.pull()
     assert list(second) == [b"a", b"c"]
     assert first[b"a"] != second[b"a"]
-    assert queue.service.counters.redelivered == 1
     queue.ack(first[b"a"])  # of a delivery that has expired: says nothing about the second
     queue.clock.now = 20.0
     queue.ack(second[b"c"])  # at the deadline: too late
@@ -115,7 +112,6 @@ def test_publishers_wait_for_room():
     taken = pull()
     with pytest.raises(RpcError, match="RESOURCE_EXHAUSTED"):  # what is not acknowledged may come back
         publish(b"c")
-    assert service.counters.refused == 1
     service._publish_wait = 60.0
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(publish, b"c")

@@ -38,7 +38,7 @@ from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError
 
 from ..helpers import Collector, counters, run, run_with_result, stamped
 from ..raw_values import NUMBER, SECRET, assert_clean, everything_about
-from .driven import EVENTS, FORMS, RECORDS, Cell, Event, N, first, limited, numbers, placed, rows_of, total
+from .driven import EVENTS, FORMS, RECORDS, Cell, Event, N, first, limited, numbers, rows_of, total
 
 BOUND = BoundContributions("user", 3, window=10, event_time="time")
 FEW_SHARDS = BoundContributions("user", 3, window=10, event_time="time", shards=2)  # (a runner has work with each)
@@ -131,13 +131,6 @@ def test_element_timestamps_and_the_windows_of_the_elements():
         # without windows it is for ever; elements without a time of their own are at the beginning of time
         for bound in (here, in_windows):
             assert numbers(limited(bound, elements)[0]) == first(1, records, None)
-
-
-def test_times_and_windows_stay():
-    for single in (False, True):
-        elements = [At(r if single else pa.RecordBatch.from_pylist([r]), r["n"]) for r in RECORDS[:300]]
-        bound = BoundContributions("user", 1, window=10, event_time="time").with_exception_handling()
-        check_places(*placed(bound, elements, windows=FixedWindows(7)))
 
 
 def check_places(good, bad):
