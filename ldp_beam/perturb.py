@@ -47,23 +47,20 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             Beam schema or a database has them) rather than as Booleans (``FixedSizeList<bool>``; a list of bool), which
             is the default as in Polars: what to store when they are long.
         stabilize: end with ``beam.Reshuffle``, and on Flink wait for the checkpoint that has the reports. A runner may
-            repeat a stage, and every repetition draws new noise: without it, a consumer with side effects in the same
-            stage (a write to a file or a service) sees several reports of one record, and the record spends epsilon
-            several times. Leave it out only if all that follows before the next shuffle is an aggregation, or with
-            ``record``, or ``key`` and ``id``. See ``docs/guarantees.md`` for what holds on which runner.
+            repeat a stage, and draws new noise: without it a sink in the same stage sees several reports of one record,
+            which spends epsilon several times. Leave it out only if all that follows before the next shuffle is an
+            aggregation, or with ``record``, or ``key`` and ``id``. What holds on which runner: ``docs/guarantees.md``.
         key: for keyed noise, with ``id`` or ``record``: a `Secret`, which then travels with the job, or a function that
             gets it on the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret,
             mechanism, column name, id and value: the same after every replay, on every runner, and in Polars.
         id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it. With
             a seeded plan, the column that tells the records apart.
         record: instead of ``id``: the column that tells the records apart, as the ``position=`` of `ReadKafka` and
-            `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A report is then
-            a function of secret, mechanism, column name, record and value: a replay draws the same one, and another
-            record has noise of its own, so that reports spend what they do under fresh noise. No two records may have
-            one ``record`` under one secret: see ``docs/guarantees.md``. (Where more than half of a batch's records have
-            an earlier one's, the column is refused with an `InputError`.) Without ``key`` a secret is made here, and
-            travels with the job. With mechanisms that remember it goes with ``id``, and makes their second round
-            repeatable.
+            `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A replay draws
+            the same report, and another record has noise of its own, so that reports spend what they do under fresh
+            noise. No two records may have one ``record`` under one secret: see ``docs/guarantees.md``. Without ``key``
+            a secret is made here, and travels with the job. With mechanisms that remember it goes with ``id``, and
+            makes their second round repeatable.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.

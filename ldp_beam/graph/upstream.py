@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_keys_in, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
 
 
 class EndsValues:
@@ -54,18 +54,12 @@ def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechan
         check_reports_of(plan, column, mechanism, "the Perturb before this step")
 
 
-def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of these columns before."""
-    names = set(columns)
+def refuse_perturbed(
+    pcoll: PCollection[Any], columns: Iterable[str], refuse: Callable[[set[str], str], None] = refuse_reports_in
+) -> None:
+    """Raise if the pipeline has perturbed one of these columns before, which are values or (`refuse_keys_in`) keys."""
     for plan in _plans_before(pcoll):
-        refuse_reports_in(plan.columns.keys() & names, "the Perturb before this step")
-
-
-def refuse_perturbed_keys(pcoll: PCollection[Any], by: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of the columns to group by before."""
-    names = set(by)
-    for plan in _plans_before(pcoll):
-        refuse_keys_in(plan.columns.keys() & names, "the Perturb before this step")
+        refuse(plan.columns.keys() & set(columns), "the Perturb before this step")
 
 
 def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:

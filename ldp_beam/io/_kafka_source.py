@@ -81,13 +81,8 @@ class Topic:
 
     Args:
         config: of ``confluent_kafka.Consumer``, complete; it may hold a password, so it is in no repr.
-        name: of the topic.
-        partitions: which of its partitions; None: all that there are when the pipeline starts.
-        start: where to begin without a checkpoint.
         stop_at: ``"latest"``: end at what was the end of each partition when reading began; or the offset to
             stop before, by partition; None: never.
-        max_batch: messages in one poll, at most.
-        max_delay: seconds; see `ReadKafka`.
         named: whether each message comes with bytes that name it: topic, partition, offset and time. (Not the
             brokers: they move. The time, since a topic that is made anew begins again with offset 0.)
     """
