@@ -472,7 +472,7 @@ def test_neither_pieces_nor_state_hold_the_id():
 # ---- the table of who has been seen: the first k of each, however what it is asked is cut
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     ids=st.lists(st.integers(0, 6), max_size=60),
     cuts=st.lists(st.integers(0, 60), max_size=6),

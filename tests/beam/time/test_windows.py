@@ -264,17 +264,20 @@ def test_other_units_are_refused():
 
 
 def test_a_missing_column_is_called_missing():
-    for make, kind in ((dict, ldp_beam.Histogram), (beam.Row, ldp_beam.PrivateHistogram)):
+    for make, transform, column in (
+        (dict, ldp_beam.Histogram("w", SURE_BOOL), "w"),
+        (beam.Row, ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="time"), "time"),
+        (
+            dict,
+            ldp_beam.PrivateHistogram("v", SURE_BOOL, key=partial(Secret.from_seed, 1), id="user", repeats=1),
+            "user",
+        ),
+        (beam.Row, ldp_beam.BoundContributions("user", 1), "user"),
+    ):
         records = [make(v=True, t=SECONDS) for _ in range(3)]
-        for transform, column in (
-            (kind("w", SURE_BOOL), "w"),
-            (kind("v", SURE_BOOL, window="1h", event_time="time"), "time"),
-            (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=partial(Secret.from_seed, 1), id="user", repeats=1), "user"),
-            (ldp_beam.BoundContributions("user", 1), "user"),
-        ):
-            with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
-                starts(transform, records)
-            assert run(transform.with_exception_handling(), records)[1] == [(column, "no such column", 3)]
+        with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
+            run(transform, records)
+        assert run(transform.with_exception_handling(), records)[1] == [(column, "no such column", 3)]
 
 
 def test_a_record_without_the_column_among_others_has_no_such_column():
