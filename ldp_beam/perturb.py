@@ -28,7 +28,7 @@ from ldp_beam.elements.records import (
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
-from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_core import Domain, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
 
@@ -47,23 +47,20 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             Beam schema or a database has them) rather than as Booleans (``FixedSizeList<bool>``; a list of bool), which
             is the default as in Polars: what to store when they are long.
         stabilize: end with ``beam.Reshuffle``, and on Flink wait for the checkpoint that has the reports. A runner may
-            repeat a stage, and every repetition draws new noise: without it, a consumer with side effects in the same
-            stage (a write to a file or a service) sees several reports of one record, and the record spends epsilon
-            several times. Leave it out only if all that follows before the next shuffle is an aggregation, or with
-            ``record``, or ``key`` and ``id``. See ``docs/guarantees.md`` for what holds on which runner.
+            repeat a stage, and draws new noise: without it a sink in the same stage sees several reports of one record,
+            which spends epsilon several times. Leave it out only if all that follows before the next shuffle is an
+            aggregation, or with ``record``, or ``key`` and ``id``. What holds on which runner: ``docs/guarantees.md``.
         key: for keyed noise, with ``id`` or ``record``: a `Secret`, which then travels with the job, or a function that
             gets it on the worker, as ``partial(Secret.from_env, "NAME")``. A report is then a function of secret,
             mechanism, column name, id and value: the same after every replay, on every runner, and in Polars.
         id: with ``key``: the column that says whose record it is; it is not passed on unless the plan keeps it. With
             a seeded plan, the column that tells the records apart.
         record: instead of ``id``: the column that tells the records apart, as the ``position=`` of `ReadKafka` and
-            `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A report is then
-            a function of secret, mechanism, column name, record and value: a replay draws the same one, and another
-            record has noise of its own, so that reports spend what they do under fresh noise. No two records may have
-            one ``record`` under one secret: see ``docs/guarantees.md``. (Where more than half of a batch's records have
-            an earlier one's, the column is refused with an `InputError`.) Without ``key`` a secret is made here, and
-            travels with the job. With mechanisms that remember it goes with ``id``, and makes their second round
-            repeatable.
+            `WatchFolder`, or an id of each record's own; it is not passed on unless the plan keeps it. A replay draws
+            the same report, and another record has noise of its own, so that reports spend what they do under fresh
+            noise. No two records may have one ``record`` under one secret: see ``docs/guarantees.md``. Without ``key``
+            a secret is made here, and travels with the job. With mechanisms that remember it goes with ``id``, and
+            makes their second round repeatable.
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `DomainError`, `DtypeError`,
     `PlanError`; see `PrivacyPlan.perturb`. They name column and count, never a value.
@@ -106,6 +103,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self.keyed)
         self._plan = self.made = plan
+        self.values = dict(plan.columns)
         self.spends = plan if plan.seed is None else None
         self._packed = packed
         self._stabilize = stabilize
@@ -134,16 +132,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
 
 def row_of_reports(plan: PrivacyPlan, fields: Mapping[str, Any], *, packed: bool) -> Any:
-    """The type of a plan's single reports.
-
-    Args:
-        plan: that makes them.
-        fields: types of the records' columns.
-        packed: see `Perturb`.
-
-    Raises:
-        PlanError: the records lack a column of the plan.
-    """
+    """The type of a plan's single reports."""
     plan.check_columns(fields)
     made = []
     for name, mechanism in plan.columns.items():
@@ -168,15 +157,14 @@ class RandomizedResponse(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a `ldp_core.RandomizedResponse`, or instead of it
-        epsilon: what one report spends,
-        domain: the declared values; default the Booleans, and
+        epsilon: what one report spends.
+        domain: the declared values; default the Booleans.
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
         keep: columns that pass through unchanged and unprotected.
         packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
-        ParameterError: neither a mechanism nor epsilon, or both; or bad parameters.
+        ParameterError: bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -188,18 +176,14 @@ class RandomizedResponse(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: ldp_core.RandomizedResponse | None = None,
         *,
-        epsilon: float | None = None,
-        domain: Domain | Iterable[Label] | None = None,
+        epsilon: float,
+        domain: Domain | Iterable[Label] = (False, True),
         unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
         **options: Unpack[PerturbOptions],
     ) -> None:
-        if mechanism is None and domain is None:
-            domain = (False, True)
-        given = {"epsilon": epsilon, "domain": domain, "unmatched": unmatched}
-        made = _mechanism(ldp_core.RandomizedResponse, mechanism, **given)
+        made = ldp_core.RandomizedResponse(Domain.of(domain, unmatched), epsilon=epsilon)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
 
 
@@ -208,16 +192,12 @@ class UnaryEncode(Perturb):
 
     Args:
         column: to perturb.
-        mechanism: a `ldp_core.UnaryEncoding`, or instead of it
-        epsilon: what one report spends,
-        domain: the declared values,
-        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
-        unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
-        keep: columns that pass through unchanged and unprotected.
+        epsilon, domain, unmatched, keep: as of `RandomizedResponse`.
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
         packed, stabilize, key, id, record: see `Perturb`.
 
     Raises:
-        ParameterError: neither a mechanism nor epsilon and domain, or both; or bad parameters.
+        ParameterError: bad parameters.
 
     >>> import apache_beam as beam
     >>> with beam.Pipeline("FnApiRunner") as p:
@@ -230,43 +210,16 @@ class UnaryEncode(Perturb):
     def __init__(
         self,
         column: str,
-        mechanism: ldp_core.UnaryEncoding | None = None,
         *,
-        epsilon: float | None = None,
-        domain: Domain | Iterable[Label] | None = None,
+        epsilon: float,
+        domain: Domain | Iterable[Label],
         variant: Variant = "optimized",
         unmatched: Unmatched = "error",
         keep: Iterable[str] = (),
         **options: Unpack[PerturbOptions],
     ) -> None:
-        given = {"epsilon": epsilon, "variant": variant, "domain": domain, "unmatched": unmatched}
-        made = _mechanism(ldp_core.UnaryEncoding, mechanism, **given)
+        made = ldp_core.UnaryEncoding(Domain.of(domain, unmatched), epsilon=epsilon, variant=variant)
         super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
-
-
-def _mechanism(cls: type[Mechanism], mechanism: Mechanism | None, **parameters: Any) -> Mechanism:
-    """``mechanism``, of class ``cls``; or instead of it one with these parameters, of which defaults are left out.
-
-    Raises:
-        ParameterError: both, or not enough.
-    """
-    defaults = {"unmatched": "error", "variant": "optimized"}
-    given = {k: v for k, v in parameters.items() if v is not None and (k not in defaults or v != defaults[k])}
-    if mechanism is not None:
-        if not isinstance(mechanism, cls):
-            raise ParameterError(
-                f"mechanism must be a {cls.__name__}, got {type(mechanism).__name__}; the column comes first, and "
-                "labels and epsilon go by keyword: domain=[...], epsilon=1.0"
-            )
-        if given:
-            raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
-        return mechanism
-    missing = [text for name, text in (("domain", "domain=[...]"), ("epsilon", "epsilon=1.0")) if name not in given]
-    if missing:
-        raise ParameterError(f"pass {' and '.join(missing)}, or a mechanism")
-    make: Any = cls  # both take their domain, and then their parameters by name
-    made: Mechanism = make(Domain.of(given.pop("domain"), given.pop("unmatched", "error")), **given)
-    return made
 
 
 def _single(reports: Any) -> list[Any]:

@@ -55,11 +55,7 @@ class Batch:
         return column
 
     def select(self, names: Iterable[str]) -> pa.RecordBatch:
-        """The columns of these names as one record batch, metadata kept.
-
-        Raises:
-            PlanError: there is no such column.
-        """
+        """The columns of these names as one record batch, metadata kept."""
         arrays = {name: self.required(name) for name in names}
         fields = [self.schema.field(name) for name in arrays]
         return pa.RecordBatch.from_arrays(list(arrays.values()), schema=pa.schema(fields, self.schema.metadata))
@@ -324,13 +320,7 @@ def _micros(value: Any, per_second: int) -> int | None:
 
 
 def times_of(part: AnyBatch, time: EventTime) -> I64:
-    """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp.
-
-    Raises:
-        DtypeError: the column holds no times.
-        InputError: records have no event time.
-        PlanError: there is no such column.
-    """
+    """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp."""
     if time.column is None:
         return part.stamps()
     times, missing = part.event_times(time.column, time.unit)
@@ -361,14 +351,7 @@ def find_lacking(part: AnyBatch, name: str, faults: Faults) -> None:
 
 
 def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
-    """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type.
-
-    Args:
-        values: n reports: a bool, an integer or a text each; or a sequence of d bits; or of packed words.
-
-    Raises:
-        ReportError: they are not of the format's type or width.
-    """
+    """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type."""
     array = None
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
         array = _converted(values, form)

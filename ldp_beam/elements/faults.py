@@ -39,11 +39,7 @@ UNREADABLE = "not a readable file"
 
 
 def not_of(kind: object) -> str:
-    """The reason where something is of another type than ``kind``.
-
-    >>> not_of(pa.int64())
-    'not of type int64'
-    """
+    """The reason where something is of another type than ``kind``."""
     return f"not of type {kind}"
 
 
@@ -97,11 +93,7 @@ DeadLetter(column_name='app', reason='not in the domain', count=1)])
 
 
 def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> None:
-    """Note which values a mechanism with these ``inputs`` would refuse.
-
-    Args:
-        values: n values, an Arrow array or a list; None if there is no such column.
-    """
+    """Note which values a mechanism with these ``inputs`` would refuse."""
     if values is None:
         faults.add(column, NO_COLUMN)
         return

@@ -29,10 +29,7 @@ class IdHash:
     The same after every restart, on every worker and runner; it must be, or a restored pipeline would not
     recognize whom it has seen. Which ids are equal `ldp_core.Keyed` says: text and binary of the same bytes, and
     integers of any width that are equal; the integer 5 and the text ``"5"`` are two ids.
-
-    Attributes:
-        column: that holds the ids.
-        key: without a secret, anybody can compute the hash of a guessed id, though not the id of a hash.
+    Without a key anybody can compute the hash of a guessed id, though not the id of a hash.
     """
 
     column: str
@@ -45,13 +42,7 @@ class IdHash:
             raise ParameterError("key must be a Secret, or a function that gets one")
 
     def of(self, part: AnyBatch) -> U64:
-        """uint64[n], one per record.
-
-        Raises:
-            DtypeError: ids that are not integers, text or binary.
-            InputError: null ids.
-            PlanError: a batch has no such column.
-        """
+        """uint64[n], one per record."""
         ids, missing, wrong = self._read(part)
         if wrong.any():
             raise DtypeError(
@@ -92,13 +83,7 @@ class IdHash:
 
 @dataclass(frozen=True)
 class NoiseKey:
-    """A secret, or a function that gets it on the worker, and the columns that keyed noise is a function of.
-
-    Attributes:
-        source: of the secret.
-        id: the column that says whose record it is; None: the noise is that of records.
-        record: the column that tells the records apart; None: there is none.
-    """
+    """A secret, or a function that gets it on the worker, and the columns that keyed noise is a function of."""
 
     source: KeyLike
     id: str | None
@@ -119,12 +104,7 @@ class NoiseKey:
         return self.source if isinstance(self.source, Secret) else self.source()
 
     def columns(self, part: AnyBatch) -> tuple[Any, Any]:
-        """What tells the noise of the records apart, one each; and the same for a second round, or None.
-
-        Raises:
-            PlanError: a batch has no such column.
-            InputError: the column does not tell the records apart.
-        """
+        """What tells the noise of the records apart, one each; and the same for a second round, or None."""
         names = (self.record, None) if self.id is None else (self.id, self.record)
         first, second = (None if name is None else part.required(name) for name in names)
         if self.record is not None:
@@ -164,9 +144,6 @@ def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
     """Raise if of the first records more than half have what an earlier one has: that is no redelivery.
 
     Records that share it share their noise: their reports are not independent, and no interval holds.
-
-    Raises:
-        InputError: so it is, of 32 records at least.
     """
     some = records[:_LOOKED_AT]
     if isinstance(some, list):
@@ -188,17 +165,7 @@ def _kind(value: object) -> str:
 def noise_key(
     key: KeyLike | None, id_column: str | None, record: str | None = None, *, remembers: bool = False
 ) -> NoiseKey | None:
-    """What ``key=``, ``id=`` and ``record=`` of a transform ask for; None for fresh noise.
-
-    Args:
-        key: None with a record and no id: a new secret, which travels with the job.
-        id_column: whose record it is.
-        record: what tells the records apart.
-        remembers: whether a mechanism does: then whose record it is must be told, and a record has a second round.
-
-    Raises:
-        ParameterError: one without the other, or a key that is none.
-    """
+    """What ``key=``, ``id=`` and ``record=`` of a transform ask for; None for fresh noise."""
     if key is None and id_column is None and record is None:
         return None
     if record is not None:
@@ -236,12 +203,7 @@ _INTEGERS, _BEYOND = pa.decimal128(38), 10**38
 
 
 def _typed(batch: Batch, name: str) -> pa.Array:
-    """A column of ids; without its dictionary if an entry of that is null, and as integers if there are only nulls.
-
-    Raises:
-        DtypeError: ids are not integers, text or binary.
-        PlanError: there is no such column.
-    """
+    """A column of ids; without its dictionary if an entry of that is null, and as integers if there are only nulls."""
     ids = batch.required(name)
     if pa.types.is_dictionary(ids.type) and ids.dictionary.null_count:
         ids = ids.dictionary_decode()

@@ -39,18 +39,22 @@ ROW_BATCH = 4096
 _DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
 
 
-class BatchDoFn(beam.DoFn):
-    """Calls `handle` with Arrow batches as they come, and with the single records of a bundle, many at a time."""
+class RecordsDoFn(beam.DoFn):
+    """Calls `work` with Arrow batches as they come, and with the single records of a bundle, many at a time.
 
-    def __init__(self) -> None:
+    With a ``dead_letter_tag`` only with their usable records. Metrics: counters ``records_read`` and ``dead_lettered``,
+    distribution ``batch_rows``.
+    """
+
+    def __init__(self, dead_letter_tag: str | None) -> None:
         self._waiting: list[Record] = []
+        self._dead_letter_tag = dead_letter_tag
+        self._read = Metrics.counter(NAMESPACE, "records_read")
+        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
+        self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_waiting": []}  # raw records never travel with the code
-
-    @abstractmethod
-    def handle(self, batch: AnyBatch) -> Iterable[Any]:
-        """What becomes of a batch."""
 
     @override
     def start_bundle(self) -> None:
@@ -63,7 +67,7 @@ class BatchDoFn(beam.DoFn):
     ) -> Iterable[Any]:
         """Handle a batch now, a single record with others."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return self.handle(Batch(element, timestamp, window))
+            return self._handle(Batch(element, timestamp, window))
         self._waiting.append(Record(element, timestamp, window))
         return self.finish_bundle() if len(self._waiting) >= ROW_BATCH else ()
 
@@ -71,43 +75,20 @@ class BatchDoFn(beam.DoFn):
     def finish_bundle(self) -> Iterable[Any]:
         """Handle the single records that wait."""
         records, self._waiting = self._waiting, []
-        return self.handle(RowBatch(records)) if records else ()
-
-
-class RecordsDoFn(BatchDoFn):
-    """Calls `work` with batches; with a ``dead_letter_tag``, only with their usable records.
-
-    Metrics: counters ``records_read`` and ``dead_lettered``, distribution ``batch_rows``.
-    """
-
-    def __init__(self, dead_letter_tag: str | None) -> None:
-        super().__init__()
-        self._dead_letter_tag = dead_letter_tag
-        self._read = Metrics.counter(NAMESPACE, "records_read")
-        self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
-        self._rows = Metrics.distribution(NAMESPACE, "batch_rows")
+        return self._handle(RowBatch(records)) if records else ()
 
     @abstractmethod
     def work(self, part: AnyBatch) -> list[WindowedValue]:
-        """What becomes of the records of one batch.
-
-        Raises:
-            LdpError: some of them cannot be used.
-        """
+        """What becomes of the records of one batch."""
 
     def check_schema(self, schema: pa.Schema) -> None:
-        """Raise if a batch's metadata say that it is not for this step.
-
-        Raises:
-            LdpError: the plan in the metadata is another one, or cannot be read.
-        """
+        """Raise if a batch's metadata say that it is not for this step."""
 
     @abstractmethod
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records that `work` cannot use."""
 
-    @override
-    def handle(self, batch: AnyBatch) -> Iterable[Any]:
+    def _handle(self, batch: AnyBatch) -> Iterable[Any]:
         self._read.inc(len(batch))
         self._rows.update(len(batch))
         if self._dead_letter_tag is None:
@@ -181,21 +162,13 @@ _HOUR = 3_600_000_000  # microseconds
 
 
 def _end_of_hour(timestamp: Any) -> Timestamp:
-    """The last microsecond of the hour; of those after all windows, the time itself.
-
-    >>> _end_of_hour(Timestamp(3600.5))
-    Timestamp(7199.999999)
-    """
+    """The last microsecond of the hour; of those after all windows, the time itself."""
     time = Timestamp.of(timestamp)
     return max(time, min(Timestamp(micros=(time.micros // _HOUR + 1) * _HOUR - 1), GlobalWindow().max_timestamp()))
 
 
 def refuse_sliding(pcoll: PCollection[Any]) -> None:
-    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own.
-
-    Raises:
-        ParameterError: the input is in sliding windows.
-    """
+    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own."""
     if isinstance(pcoll.windowing.windowfn, SlidingWindows):
         raise ParameterError(
             "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
@@ -254,15 +227,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
     def _outputs(
         self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
     ) -> tuple[Any, Any]:
-        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None.
-
-        Args:
-            pcoll: what it is applied to.
-            label: of the step.
-            fn: the step.
-            output_type: of the main output.
-            windowing: that ``fn`` puts its elements into; None: it is that of the input.
-        """
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
         pardo: Any = _InWindows(fn, windowing or pcoll.windowing).with_output_types(output_type)  # type: ignore[no-untyped-call]
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo, None

@@ -22,11 +22,7 @@ from ldp_core.engine import text_of
 
 
 def fields_of(element_type: Any) -> dict[str, Any] | None:
-    """Names and types of the fields of elements of this type; None where no schema tells.
-
-    >>> fields_of(DeadLetter)["reason"], fields_of(dict)
-    (<class 'str'>, None)
-    """
+    """Names and types of the fields of elements of this type; None where no schema tells."""
     try:
         return dict(named_fields_from_element_type(element_type))
     except (TypeError, ValueError, AttributeError):
@@ -65,11 +61,7 @@ class Tail:
 
 
 class EstimateRow(Head, Tail):
-    """The answer to a question in one pane of one window, for one key: a row of any question. A Beam schema type.
-
-    Attributes:
-        window_start to key, and n to fingerprint: see `HistogramRow`; between them come the columns of the answer.
-    """
+    """The answer to a question in one pane of one window, for one key: a row of any question. A Beam schema type."""
 
 
 class Counts:
@@ -188,17 +180,7 @@ class DistributionRow(EstimateRow):
 
 
 def row_type(schema: pa.Schema) -> Any:
-    """Type of the rows of an answer with these columns: one NamedTuple for each schema, and a Beam schema type.
-
-    Args:
-        schema: `Question.schema`. Its ``n`` is the row's own; no value may be null.
-
-    Raises:
-        ParameterError: a type that Beam's schemas do not have, or a name that all rows have.
-
-    >>> row_type(pa.schema([("mode", pa.string()), ("n", pa.int64())]))._fields[7:10]
-    ('key', 'mode', 'n')
-    """
+    """Type of the rows of an answer with these columns: one NamedTuple for each schema, and a Beam schema type."""
     columns = tuple((field.name, python_type(field.type)) for field in schema if field.name not in _TAIL)
     taken = sorted((_HEAD.keys() | _TAIL.keys() - {"n"}) & set(schema.names))
     if taken:
@@ -224,14 +206,7 @@ _PYTHON_TYPES = (
 
 
 def python_type(arrow_type: pa.DataType) -> Any:
-    """What a Beam schema calls an Arrow type.
-
-    Raises:
-        ParameterError: it has no name for it.
-
-    >>> python_type(pa.list_(pa.uint64(), 2))
-    typing.Sequence[int]
-    """
+    """What a Beam schema calls an Arrow type."""
     if pa.types.is_fixed_size_list(arrow_type) or pa.types.is_list(arrow_type):
         return typing.Sequence[python_type(arrow_type.value_type)]  # type: ignore[misc]
     if pa.types.is_dictionary(arrow_type):
@@ -251,11 +226,7 @@ _ARROW_TYPES = {
 
 
 def arrow_type(declared: Any) -> pa.DataType:
-    """The type in Arrow of a field of rows; text if it does not say, or says several.
-
-    >>> arrow_type(int), arrow_type(Any)
-    (DataType(int64), DataType(string))
-    """
+    """The type in Arrow of a field of rows; text if it does not say, or says several."""
     of = typing.get_args(declared)
     if typing.get_origin(declared) is Sequence:
         return pa.list_(arrow_type(of[0]))

@@ -32,18 +32,7 @@ Fill: TypeAlias = tuple[Time, Time | None]
 
 
 class EmptyTallies(beam.PTransform[Any, Any]):
-    """An empty tally for each window in a stretch of time, and each key; of the input only the watermark is read.
-
-    Args:
-        windows: fixed or sliding.
-        fill: the stretch.
-        keys: the keys.
-        empty: a tally of no reports.
-
-    Raises:
-        ParameterError: other windows, a stretch that ends before it begins, one without end for bounded input, or too
-            many windows.
-    """
+    """An empty tally for each window in a stretch of time, and each key; of the input only the watermark is read."""
 
     def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
         super().__init__()

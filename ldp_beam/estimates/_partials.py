@@ -158,11 +158,7 @@ class PartialTallies(RecordsDoFn):
 
 
 class TallyReports(PartialTallies):
-    """Partial tallies of reports.
-
-    Args:
-        unsaid: whether nobody says how often a person reports, so that reports with keyed noise are refused.
-    """
+    """Partial tallies of reports."""
 
     _checked: pa.Schema | None = None
 

@@ -37,12 +37,7 @@ def person_of(column: str | None, question: Question[Any], mechanism: Any) -> Id
 
 
 def refuse_panes(windows: WindowFn | None, trigger: TriggerFn | None, lateness: float, before: Any) -> None:
-    """Raise `ParameterError` for windows that may be answered more than once, or are not the same for all persons.
-
-    Args:
-        windows, trigger, lateness: see `Estimate`; None: those of the input.
-        before: windowing of the input.
-    """
+    """Raise `ParameterError` for windows that may be answered more than once, or are not the same for all persons."""
     if windows is None:
         windows, trigger, lateness = before.windowfn, before.triggerfn, before.allowed_lateness.micros
     is_once = isinstance(trigger or DefaultTrigger(), DefaultTrigger) and not lateness

@@ -43,11 +43,7 @@ class Accumulator:
         self.fingerprint = fingerprint
 
     def add(self, other: Tally | Accumulator) -> None:
-        """Add another tally, in place.
-
-        Raises:
-            MechanismMismatchError: it is of another mechanism.
-        """
+        """Add another tally, in place."""
         check_same_mechanism(self, other)
         self.n += other.n
         self.counters += other.counters

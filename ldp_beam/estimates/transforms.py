@@ -36,7 +36,6 @@ from ldp_beam.graph.upstream import (
     persons_before,
     refuse_other_reports,
     refuse_perturbed,
-    refuse_perturbed_keys,
     refuse_unbudgeted,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -55,7 +54,17 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, seconds, unsaid_repeats
+from ldp_core.engine import (
+    I64,
+    Ask,
+    Consistency,
+    Persons,
+    Population,
+    check_open,
+    refuse_keys_in,
+    seconds,
+    unsaid_repeats,
+)
 
 
 class StreamOptions(TypedDict, total=False):
@@ -97,24 +106,20 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     types go through `text_row` before they go into one table. Intervals are about the people who reported, and not
     about a larger population; see `ldp_core.Histogram`.
 
-    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way: windows are assigned
-    to all rows of a batch at once), dictionaries, ``beam.Row`` or NamedTuples, with the report column, in
-    either layout, as this library's Beam or Polars code or ``ldp_core`` made it. What flows between workers are
-    tallies; the answer is made once per pane and key.
+    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way), dictionaries, ``beam.Row`` or
+    NamedTuples, with the report column in either layout. What flows between workers are tallies; the answer is made
+    once per pane and key.
 
     Args:
         column: of the reports, or of the values.
         mechanism: that made the reports, or is to. Another one is refused if a `Perturb` before this step made them, or
             if a batch's metadata say so; single records that were stored in between do not tell.
-        question: a `ldp_core.Question`, as `ldp_core.MeanEstimate`, or what stands for one
-            (`ldp_core.question_of`). Default: what tells the most (`ldp_core.usual_question`).
+        question: a `ldp_core.Question`, or what stands for one (`ldp_core.question_of`). Default: what tells the most
+            (`ldp_core.usual_question`).
         confidence: of the intervals, where the question does not say it.
-        private: whether the column holds values, which are perturbed and tallied at once: the fast way when nobody
-            stores the reports, which never leave memory. Each record is perturbed once, also where ``window`` is
-            sliding.
-        key: with ``private``, of keyed noise; see `Perturb`.
-        id: with ``private``, of keyed noise; see `Perturb`.
-        record: with ``private``, the column that tells the records apart; see `Perturb`.
+        private: whether the column holds values, each perturbed once and tallied at once: the fast way when nobody
+            stores the reports, which never leave memory.
+        key, id, record: with ``private``; see `Perturb`.
         stabilize: with ``private``: on Flink hold rows back until they are in a checkpoint, unless a repeated bundle
             makes the same ones again (``record``, or ``key`` and ``id``). Without it a restart may tell a pane twice,
             with two noises of the same records, which then spend epsilon twice.
@@ -144,10 +149,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             then all persons; so each window has one pane, without ``trigger`` and ``allowed_lateness``, and none are
             sessions. Where that does not fit, the question has ``repeats=``.
 
-    A window without reports gives no row otherwise. Records carry their own time, so those in one batch may be older
-    than the batch's timestamp: in a streaming pipeline Beam drops records of windows whose end the watermark has
-    passed by more than ``allowed_lateness``. Give batches the timestamp of their oldest record, or allow lateness.
-    What is dropped from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
+    Records of one batch may be older than its timestamp: give batches that of their oldest record, or allow lateness.
+    What a stream drops from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
     with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
     not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
 
@@ -204,7 +207,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         row_type(asked.schema(mechanism))  # which says now whether it fits into rows
         self._tallier = asked.tallier(mechanism)
         by = (by,) if isinstance(by, str) or not isinstance(by, Iterable) else tuple(by)
-        self._names = tuple(mechanism.by_column(column))
+        of_columns = dict(mechanism.by_column(column))
+        self._names = tuple(of_columns)
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)
         lateness = seconds(allowed_lateness, name="allowed_lateness")
@@ -235,7 +239,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._mechanism = mechanism
         self._question = asked
         self._private = private
-        self.spends = mechanism if private else None
+        self.spends, self.values = (mechanism, of_columns) if private else (None, {})
         self._time = EventTime(event_time, time_unit)
         self._by = by
         self._windows = windows
@@ -276,9 +280,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
-
-        Raises:
-            ParameterError: noise is keyed, and nothing says how often.
         """
         if not self._asks_repeats:
             return None
@@ -309,7 +310,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
-        refuse_perturbed_keys(pcoll, self._by)
+        refuse_perturbed(pcoll, self._by, refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)

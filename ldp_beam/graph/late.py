@@ -47,13 +47,7 @@ def with_late(
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
 ) -> PCollection[Any] | None:
-    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions nobody knows.
-
-    Args:
-        parts, windows, lateness, column: see `LateRecords`.
-        like: the input, in whose windows the dead letters are.
-        dead_letters: of which the late ones become a part; None: they are only counted.
-    """
+    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions none knows."""
     if like.is_bounded or not isinstance(windows, (FixedWindows, SlidingWindows)):
         return dead_letters
     late = parts | "Late" >> LateRecords(windows, lateness, column)
@@ -68,11 +62,6 @@ class LateRecords(beam.PTransform[Any, Any]):
     """Parts to dead letters that count the records which their windows no longer take.
 
     Elements are (key, part) at a time in the windows of the part's records, of which ``part.n`` is the number.
-
-    Args:
-        windows: fixed or sliding. (In sliding windows a record counts once for every window that it missed.)
-        lateness: allowed, in seconds.
-        column: to name in the dead letters.
     """
 
     def __init__(self, windows: FixedWindows | SlidingWindows, lateness: float, column: str) -> None:

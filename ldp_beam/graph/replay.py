@@ -21,15 +21,6 @@ class ReplaySafe(beam.PTransform[Any, Any]):
 
     On Flink a Reshuffle alone fixes nothing: after a failure all since the last checkpoint is done again. There a step
     follows that requires stable input, see `StableInputParDo`.
-
-    Args:
-        keep_windows: put the elements into their windows again. (Not possible for sessions, which are merged already:
-            these go through the Reshuffle as they are.)
-        repeatable: whether a repeated bundle makes the same elements again anyway: then nothing need wait.
-
-    >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     _ = p | beam.Create(["a message"]) | ReplaySafe() | beam.Map(print)
-    a message
     """
 
     def __init__(self, *, keep_windows: bool = False, repeatable: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +11,7 @@ from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_keys_in, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
 
 
 class EndsValues:
@@ -31,12 +31,7 @@ def check_plan(plan: Any) -> None:
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
-    """The applied transforms that collections come from; of composite ones each that a step is a part of.
-
-    Args:
-        pcolls: what is no `PCollection` comes from nothing.
-        until: do not look at what is before a transform of this class.
-    """
+    """The applied transforms that collections come from; of composite ones each that a step is a part of."""
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
     while ahead:
@@ -54,54 +49,23 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
-    """Raise if the pipeline perturbs this column with another mechanism than this one.
-
-    Raises:
-        MechanismMismatchError: it does, or it leaves the column as it is.
-    """
+    """Raise if the pipeline perturbs this column with another mechanism than this one."""
     for plan in _plans_before(pcoll):
         check_reports_of(plan, column, mechanism, "the Perturb before this step")
 
 
-def refuse_perturbed(pcoll: PCollection[Any], columns: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of these columns before.
-
-    Raises:
-        MechanismMismatchError: perturbing reports again makes estimates wrong.
-    """
-    names = set(columns)
+def refuse_perturbed(
+    pcoll: PCollection[Any], columns: Iterable[str], refuse: Callable[[set[str], str], None] = refuse_reports_in
+) -> None:
+    """Raise if the pipeline has perturbed one of these columns before, which are values or (`refuse_keys_in`) keys."""
     for plan in _plans_before(pcoll):
-        refuse_reports_in(plan.columns.keys() & names, "the Perturb before this step")
-
-
-def refuse_perturbed_keys(pcoll: PCollection[Any], by: Iterable[str]) -> None:
-    """Raise if the pipeline has perturbed one of the columns to group by before.
-
-    Raises:
-        MechanismMismatchError: a group of equal reports has records of all values.
-    """
-    names = set(by)
-    for plan in _plans_before(pcoll):
-        refuse_keys_in(plan.columns.keys() & names, "the Perturb before this step")
-
-
-def made_by(pcoll: PCollection[Any]) -> PrivacyPlan | None:
-    """The plan of the transform whose output this is, with no step in between that may have changed the records."""
-    step = pcoll.producer
-    while step is not None:
-        if isinstance(step.transform, EndsValues):
-            return step.transform.made
-        step = step.parent
-    return None
+        refuse(plan.columns.keys() & set(columns), "the Perturb before this step")
 
 
 def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
     """Raise if ``plan``, which made the data, did not make reports of this column with this mechanism.
 
     A plan without the column says nothing: the column may have had another name.
-
-    Raises:
-        MechanismMismatchError: it names another mechanism, or keeps the column.
     """
     if plan is None:
         return
@@ -123,10 +87,12 @@ class DrawsNoise:
     Attributes:
         spends: what knows what its reports spend; None if they spend nothing, or their noise protects nothing anyway.
         keyed: whether the noise is keyed.
+        values: the columns that it perturbs, and what perturbs each.
     """
 
     spends: PrivacyPlan | Mechanism | None
     keyed: bool
+    values: Mapping[str, Mechanism]
 
 
 class BoundsPersons:
@@ -173,16 +139,7 @@ class BudgetsNoise:
 
 
 def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> None:
-    """Raise if the records that are to be limited have been perturbed.
-
-    Args:
-        pcoll: of the records.
-        name: of the transform that limits.
-        stored: whether reports that the pipeline only reads are refused, too.
-
-    Raises:
-        ParameterError: what reports spend they have spent, and dropping some protects nobody.
-    """
+    """Raise if the records that are to be limited have been perturbed."""
     for step in steps_before([pcoll], until=EndsValues):
         one = step.transform
         if isinstance(one, EndsValues) and one.made is not None and (stored or isinstance(one, DrawsNoise)):
@@ -200,14 +157,6 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
 
     All steps behind a ledger that perturb spend together, also those of other branches that were added before this one.
     (Branches that share no record are added up all the same: the graph does not tell.)
-
-    Args:
-        pcoll: the input of a step that perturbs.
-        keyed: whether it draws keyed noise.
-        spends: its `DrawsNoise.spends`.
-
-    Raises:
-        ParameterError: a ledger charges for the other kind of noise, or less.
     """
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:

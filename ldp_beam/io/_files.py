@@ -32,21 +32,13 @@ FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": 
 
 
 def file_format(path: str) -> str | None:
-    """``parquet``, ``csv`` or ``ndjson``, from the name; None if the name says none of them.
-
-    >>> file_format("in/a.jsonl.gz"), file_format("in/a.parquet.tmp")
-    ('ndjson', None)
-    """
+    """``parquet``, ``csv`` or ``ndjson``, from the name; None if the name says none of them."""
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
 def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:
-    """What ``read`` finds at the head of a file.
-
-    Raises:
-        InputError: nothing, or the file cannot be read.
-    """
+    """What ``read`` finds at the head of a file."""
     found = None
     with suppress(Exception), FileSystems.open(path) as stream:  # Arrow's, which quote the file, and decompressors' own
         found = read(stream)
@@ -131,15 +123,7 @@ def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> tuple[list[pa.RecordBatc
 
 
 class ReadFileDoFn(beam.DoFn):
-    """Path -> batches, and dead letters if there is a tag for them.
-
-    Args:
-        schema: see `read`.
-        dead_letter_tag: of unusable records; None: they end the job.
-        limits: for row groups and lines.
-        position: a column with the records' positions; None: there is none.
-        form: of the files; None: as their names say.
-    """
+    """Path -> batches, and dead letters if there is a tag for them."""
 
     def __init__(
         self,
@@ -163,12 +147,7 @@ class ReadFileDoFn(beam.DoFn):
         return self.read(path, self._schema)
 
     def read(self, path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
-        """The batches of a file, and how many of its records are unusable.
-
-        Args:
-            path: on any file system that Beam knows.
-            schema: of text files; of a Parquet file, which has its own, the columns to read, or None for all.
-        """
+        """The batches of a file, and how many of its records are unusable."""
         form = self._form or file_format(path)
         readable = True
         try:
@@ -188,11 +167,7 @@ class ReadFileDoFn(beam.DoFn):
 
     @override
     def process(self, path: str) -> Iterator[Any]:
-        """Yield the file's batches.
-
-        Raises:
-            InputError: there is something unusable and no tag for it.
-        """
+        """Yield the file's batches."""
         self._files.inc()
         for item in self.items(path):
             self._rows.inc(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)

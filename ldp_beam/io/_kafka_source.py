@@ -61,21 +61,13 @@ _RANGE = struct.Struct(">qq")
 
 
 def client(name: str, config: Mapping[str, Any]) -> Any:
-    """A ``confluent_kafka.Consumer`` or ``Producer``.
-
-    Raises:
-        InputError: the client refuses its configuration.
-    """
+    """A ``confluent_kafka.Consumer`` or ``Producer``."""
     made = getattr(need("confluent_kafka", "kafka"), name)
     return ask("Kafka's client refuses its configuration", lambda: made(dict(config)))
 
 
 def ask(failed: str, request: Callable[[], Any]) -> Any:
-    """The answer of the client, or of the brokers.
-
-    Raises:
-        InputError: there is none; begins with ``failed``, and says what the client says of brokers, topics and offsets.
-    """
+    """The answer of the client, or of the brokers."""
     try:
         return request()
     except need("confluent_kafka", "kafka").KafkaException as error:
@@ -89,13 +81,8 @@ class Topic:
 
     Args:
         config: of ``confluent_kafka.Consumer``, complete; it may hold a password, so it is in no repr.
-        name: of the topic.
-        partitions: which of its partitions; None: all that there are when the pipeline starts.
-        start: where to begin without a checkpoint.
         stop_at: ``"latest"``: end at what was the end of each partition when reading began; or the offset to
             stop before, by partition; None: never.
-        max_batch: messages in one poll, at most.
-        max_delay: seconds; see `ReadKafka`.
         named: whether each message comes with bytes that name it: topic, partition, offset and time. (Not the
             brokers: they move. The time, since a topic that is made anew begins again with offset 0.)
     """
@@ -110,11 +97,7 @@ class Topic:
     named: bool = False
 
     def found(self) -> tuple[int, ...]:
-        """The partitions to read, asked for if they were not given.
-
-        Raises:
-            InputError: the brokers do not answer, or there is no such topic.
-        """
+        """The partitions to read, asked for if they were not given."""
         if self.partitions is not None:
             return tuple(sorted(set(self.partitions)))
         with closing(client("Consumer", self.config)) as consumer:
@@ -130,21 +113,13 @@ class Topic:
         return make(self.name, partition) if offset is None else make(self.name, partition, offset)
 
     def ends(self, consumer: Any, partition: int, patience: float) -> tuple[int, int]:
-        """The first offset of a partition, and the one after its last.
-
-        Raises:
-            InputError: the brokers do not answer.
-        """
+        """The first offset of a partition, and the one after its last."""
         place = self.place(partition)
         low, high = ask("Kafka: cannot get offsets", lambda: consumer.get_watermark_offsets(place, timeout=patience))
         return int(low), int(high)
 
     def offsets(self, partition: int) -> OffsetRange:
-        """Where to begin and where to stop: a checkpoint made later says the same whenever it is used.
-
-        Raises:
-            InputError: the brokers do not answer.
-        """
+        """Where to begin and where to stop: a checkpoint made later says the same whenever it is used."""
         with closing(client("Consumer", self.config)) as consumer:
             low, high = self.ends(consumer, partition, REQUEST_SECONDS)
             first = high if self.start == "latest" else low
@@ -184,11 +159,7 @@ class _Connection:
         self._closed = False
 
     def poll(self, following: int, stop: int) -> _Poll:
-        """Messages from one offset on to before another.
-
-        Raises:
-            InputError: an error of the brokers that does not go away by itself.
-        """
+        """Messages from one offset on to before another."""
         messages, values = self._consumer.consume(self._topic.max_batch, timeout=POLL_SECONDS), []
         oldest, newest = MAX_TIMESTAMP, MIN_TIMESTAMP
         for message in messages:
@@ -285,11 +256,7 @@ _PARKED = _Parked()
 
 
 class OffsetRangeCoder(beam.coders.Coder):
-    """What is left of a partition in a runner's checkpoint: two integers of 64 bits.
-
-    >>> OffsetRangeCoder().decode(OffsetRangeCoder().encode(OffsetRange(5, 9)))
-    OffsetRange(start=5, stop=9)
-    """
+    """What is left of a partition in a runner's checkpoint: two integers of 64 bits."""
 
     @override
     def encode(self, value: OffsetRange) -> bytes:
@@ -297,11 +264,7 @@ class OffsetRangeCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> OffsetRange:
-        """Inverse of `encode`.
-
-        Raises:
-            InputError: it is no such range.
-        """
+        """Inverse of `encode`."""
         start, stop = _RANGE.unpack(encoded) if len(encoded) == _RANGE.size else (-1, 0)
         if not 0 <= start <= stop:
             raise InputError("a checkpoint is the offset to go on from, and the one to stop at")
@@ -364,11 +327,7 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008 (so Beam has it)
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: B008
     ) -> Iterator[Any]:
-        """Poll, until there is nothing for now, or for so long that the runner should make it durable.
-
-        Raises:
-            InputError: an error of the brokers that does not go away by itself.
-        """
+        """Poll, until there is nothing for now, or for so long that the runner should make it durable."""
         return self._bundle(element, finalizer, tracker, estimator)
 
     def _bundle(self, partition: int, finalizer: Any, tracker: Any, estimator: Any) -> Iterator[Any]:

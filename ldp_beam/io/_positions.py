@@ -57,11 +57,7 @@ def positions(names: Sequence[bytes], of: I64, rows: I64) -> pa.Array:
 
 
 def rows_of(sizes: Sequence[int]) -> tuple[I64, I64]:
-    """Of messages with so many records, which message each record is in, and its row there.
-
-    >>> [array.tolist() for array in rows_of([2, 0, 1])]
-    [[0, 0, 2], [0, 1, 0]]
-    """
+    """Of messages with so many records, which message each record is in, and its row there."""
     counts = np.array(sizes, np.int64)
     of = np.repeat(np.arange(len(counts)), counts)
     starts = np.cumsum(counts) - counts

@@ -128,16 +128,7 @@ class ReadEvents(RecordsTransform):
 
 @dataclass(frozen=True)
 class EventSchema:
-    """Which columns to read, and as what.
-
-    Attributes:
-        event_time: name of the column with the event time; None: there is none.
-        columns: Arrow type of every other column; None leaves the type as it is (text, in text formats; see
-            `with_json_types`).
-        time_unit: of times that are numbers.
-        numbers: whether the times in NDJSON are numbers.
-        limits, position: see `ReadEvents`.
-    """
+    """Which columns to read, and as what."""
 
     event_time: str | None
     columns: tuple[tuple[str, pa.DataType | None], ...]
@@ -211,12 +202,7 @@ def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
 
 
 def match_files(files: str | Iterable[str]) -> list[str]:
-    """Paths of the files that a pattern, or several, name (globs allowed), sorted.
-
-    Raises:
-        InputError: a pattern matches nothing, a file is empty, or of none of the known formats.
-        ParameterError: these are no patterns.
-    """
+    """Paths of the files that a pattern, or several, name (globs allowed), sorted."""
     patterns = [files] if isinstance(files, str) else list(files)
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ParameterError("files must be a pattern, or several")
@@ -242,10 +228,6 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     """Look at a file's head; the Arrow schema where the format has one.
 
     Warns (`LdpWarning`) if no line at the head of an NDJSON file has a needed column: there it may be optional.
-
-    Raises:
-        InputError: the file cannot be read as what its name says.
-        PlanError: it lacks a needed column.
     """
     kind = file_format(path)
     if kind == "ndjson":

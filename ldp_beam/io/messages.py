@@ -72,11 +72,7 @@ def decode(message: bytes, *, limits: Limits = DEFAULT) -> pa.RecordBatch:
 
 
 def message_of(element: Any) -> bytes:
-    """What a sink sends for an element: a batch as `encode` has it, a `HistogramRow` as a line of JSON, bytes as is.
-
-    Raises:
-        DtypeError: another type.
-    """
+    """What a sink sends for an element: a batch as `encode` has it, a `HistogramRow` as a line of JSON, bytes as is."""
     if isinstance(element, bytes):
         return element
     if is_estimate_row(element):
@@ -225,10 +221,6 @@ def _concatenated(
     """Batches of equal schemas (metadata included) as one batch each, rows in order.
 
     With ``position`` each batch is of a message of its own, which ``named`` names, and gets the column.
-
-    >>> a, b = pa.record_batch({"x": [1]}), pa.record_batch({"y": [2]})
-    >>> [batch.to_pydict() for batch in _concatenated([a, b, a])]
-    [{'x': [1, 1]}, {'y': [2]}]
     """
     groups: dict[bytes, list[int]] = {}
     batches = list(batches)

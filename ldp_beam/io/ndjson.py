@@ -81,9 +81,6 @@ def _parsed(lines: Sequence[bytes], schema: pa.Schema, faults: Counter[Fault]) -
     """Parse lines together; where that fails, some at a time; where that fails too, without those that are refused.
 
     What is wrong with those is counted in ``faults``.
-
-    Returns:
-        Batches, and bool[n], which lines are in them.
     """
     good = np.ones(len(lines), bool)
     batches = _together(lines, schema)

@@ -26,18 +26,7 @@ BATCH_ROWS = 1 << 16
 def read_batches(
     file: pq.ParquetFile, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits = DEFAULT
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of 65,536 rows, of fewer where texts are so long that these would take more than ``row_group_bytes``.
-
-    Args:
-        file: as `ldp_core.limits.open_parquet` makes it.
-        stream: that it was made of.
-        columns: to read; None: all.
-        limits: for its row groups.
-
-    Raises:
-        LimitError: a row group has more than the limit, by its metadata or by its pages.
-        InputError, pyarrow.ArrowException, OSError: it is corrupt.
-    """
+    """Batches of 65,536 rows, of fewer where texts are so long that these would take more than ``row_group_bytes``."""
     check_row_groups(file, limits)
     chunks = _chunks(stream, file.metadata)
     groups = [_group(file.metadata, chunks[g], g, stream, columns, limits) for g in range(file.num_row_groups)]

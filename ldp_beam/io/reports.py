@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
-from apache_beam.typehints import typehints
-from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch
-from ldp_beam.elements.records import BatchDoFn, FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.rows import fields_of
-from ldp_beam.graph.upstream import EndsValues, check_plan, made_by, persons_before
+from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
@@ -32,9 +27,8 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Elements are the ``pyarrow.RecordBatch`` (or Table) of ``Perturb(plan)``, perhaps filtered, sliced or read from a
     message. Every batch must say of each planned column that it holds reports of the plan's mechanism; see
-    `PrivacyPlan.check_reports`. Single records (dict, ``beam.Row``, NamedTuple) cannot say so: they are taken straight
-    from ``Perturb(plan)``, with no step in between. Others make batches of theirs and take
-    `PrivacyPlan.assume_reports`, which warns.
+    `PrivacyPlan.check_reports`. Single records (dict, ``beam.Row``, NamedTuple) cannot say so: make batches of them,
+    and take `PrivacyPlan.assume_reports`, which warns.
 
     Args:
         file_path_prefix: of the files, on any file system that Beam knows.
@@ -44,12 +38,10 @@ class WriteReports(beam.PTransform[Any, Any]):
         options: of ``beam.io.WriteToParquetBatched``; the file names end in ``.parquet`` if they do not say otherwise.
 
     Errors while the pipeline runs: `PlanError` (raw values, or columns that the plan does not name),
-    `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch, and not straight from
-    ``Perturb(plan)``; a kept column of another type).
+    `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch).
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
-        DtypeError: when the pipeline is built: single records that do not come straight from ``Perturb(plan)``.
 
     >>> import tempfile
     >>> from ldp_beam import Perturb
@@ -81,78 +73,19 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        made = made_by(pcoll) == self._plan
-        if not made and _is_single(pcoll.element_type):
-            raise DtypeError(_NO_PROOF.format(pcoll.element_type))
         seeded, keyed = self._plan.seed is not None, persons_before(pcoll)[1]
         schema = self._plan.with_proof(self._schema, seeded=seeded, keyed=keyed and not seeded)
-        tables = pcoll | "Check" >> beam.ParDo(_Checked(self._plan, schema, made)).with_output_types(pa.Table)
-        write = WriteToParquetBatched(schema=schema, **self._options)
-        return tables | "Flushed" >> FlushedAtOnce() | "Write" >> write
-
-
-_NO_PROOF = (
-    "nothing says of single records that they are reports of the plan, got {}: put WriteReports(..., plan, ...) "
-    "right behind Perturb(plan), or perturb pyarrow batches; for reports that were made elsewhere see "
-    "PrivacyPlan.assume_reports"
-)
-
-
-def _is_single(element_type: Any) -> bool:
-    """Whether elements of this type are surely single records."""
-    return isinstance(element_type, typehints.DictConstraint) or element_type is dict or bool(fields_of(element_type))
-
-
-class _Checked(BatchDoFn):
-    """Reports as tables of the file's schema.
-
-    Args:
-        plan: that made them.
-        schema: of the file.
-        made: whether the elements come straight from the plan's `Perturb`.
-    """
-
-    def __init__(self, plan: PrivacyPlan, schema: pa.Schema, made: bool) -> None:
-        super().__init__()
-        self._plan = plan
-        self._schema = schema
-        self._made = made
-
-    @override
-    def handle(self, batch: AnyBatch) -> Iterator[WindowedValue]:
-        if isinstance(batch, Batch):
-            yield WindowedValue(_checked(batch.table, self._plan, self._schema), batch.timestamp, (batch.window,))
-            return
-        if not self._made:
-            raise DtypeError(_NO_PROOF.format(type(batch.records[0].element).__name__))
-        numbers, windows = batch.own_windows()
-        for number, window in enumerate(windows):
-            some = batch.take(numbers == number)
-            columns = [self._column(some, field) for field in self._schema]
-            table = pa.Table.from_arrays(columns, schema=self._schema)
-            yield WindowedValue(table, some.records[-1].timestamp, (window,))
-
-    def _column(self, batch: RowBatch, field: pa.Field) -> pa.Array:
-        name = field.name
-        if name in self._plan.columns:
-            form = self._plan.columns[name].reports
-            working = form.from_arrow(batch.reports(name, form), column=name)
-            packed = field.type == form.arrow_type(packed=True)
-            return _of_type(form.to_arrow(working, packed=packed), field.type)
-        made = None
-        with suppress(pa.ArrowException, TypeError, ValueError):  # which may quote the value
-            made = pa.array(batch.required(name), field.type)
-        if made is None:
-            raise DtypeError(f"column {name!r}: the records' values are not {field.type}, as schema= says")
-        return made
+        tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema).with_output_types(pa.Table)
+        return tables | "Write" >> WriteToParquetBatched(schema=schema, **self._options)
 
 
 def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
-    """A batch as a table of the file's schema.
-
-    Raises:
-        LdpError: it may not be written under the plan.
-    """
+    """A batch as a table of the file's schema."""
+    if not isinstance(reports, (pa.RecordBatch, pa.Table)):
+        raise DtypeError(
+            f"nothing says of single records that they are reports of the plan, got {type(reports).__name__}: perturb "
+            "pyarrow batches; for reports that were made elsewhere see PrivacyPlan.assume_reports"
+        )
     plan.check_columns(reports.schema.names)
     plan.check_reports(reports.schema)
     table = reports if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])

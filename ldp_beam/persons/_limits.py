@@ -206,13 +206,7 @@ _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesC
 
 
 class AdmitFirst(beam.DoFn):
-    """Lets the first so many records of each person through, in order of arrival; one piece after the other.
-
-    Args:
-        limit: how many.
-        dead_letter_tag: of the others; None: they are dropped.
-        forgets: whether a rolling limit forgets what is older than its length and lateness, as in a stream.
-    """
+    """Lets the first so many records of each person through, in order of arrival; one piece after the other."""
 
     def __init__(self, limit: Limit, dead_letter_tag: str | None, *, forgets: bool = False) -> None:
         self._limit = limit

@@ -92,11 +92,7 @@ class Seen(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seen:
-        """Inverse of `to_bytes`, without a copy.
-
-        Raises:
-            InputError: another version, or damaged.
-        """
+        """Inverse of `to_bytes`, without a copy."""
         width = data[1] if len(data) >= _HEADER and data[0] == _VERSION else 0
         size, rest = divmod(len(data) - _HEADER, 8 + width)
         if width not in (1, 2, 4, 8) or rest:
@@ -163,11 +159,7 @@ class SeenAt(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SeenAt:
-        """Inverse of `to_bytes`, without a copy.
-
-        Raises:
-            InputError: another version, or damaged.
-        """
+        """Inverse of `to_bytes`, without a copy."""
         size, rest = divmod(len(data) - _HEADER, 16)
         if data[:1] != bytes([_VERSION_OF_TIMES]) or rest:
             raise InputError(f"this state is not a table of version {_VERSION_OF_TIMES} of who has been seen when")

@@ -311,12 +311,6 @@ def exact_epsilon(value: Epsilon, *, name: str = "epsilon") -> Fraction:
     """An epsilon as an exact fraction.
 
     The epsilon of a mechanism is an upper bound of what its rounded probabilities spend, so this is one too.
-
-    Raises:
-        ParameterError: not a finite number greater than 0.
-
-    >>> exact_epsilon("0.1"), exact_epsilon(0.1) > Fraction(1, 10)
-    (Fraction(1, 10), True)
     """
     exact = _fraction(value)
     if exact is None or exact <= 0:

@@ -153,15 +153,7 @@ def live(options: LiveOptions) -> int:
 
 
 def of_checkout(module: str, what: str) -> Any:
-    """Import a tool that is beside the tests, and not in the wheel.
-
-    Args:
-        module: its name, under ``tests.bed``.
-        what: needs it, for the error.
-
-    Raises:
-        LdpError: the source is not there.
-    """
+    """Import a tool that is beside the tests, and not in the wheel."""
     places = [Path(__file__).parents[2], Path.cwd(), *Path.cwd().parents]  # the last two: installed, and in a checkout
     source = next((each for each in places if (each / "tests" / "bed" / "flink").is_dir()), None)
     if source is None:

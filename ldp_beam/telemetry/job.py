@@ -48,18 +48,14 @@ class TelemetryJob:
     """What to read, how to protect it, and where the results go. Checked when made, before anything runs.
 
     Args:
-        plan: mechanisms by column, and the columns that reports keep.
         inputs: file patterns.
-        event_time: the column with the event time.
         window: length of the fixed windows, in seconds or as text like ``"30d"``.
         output: a directory, on any file system that Beam knows.
         by: columns by whose values histograms are split; they pass unprotected.
         reports: whether to write the private reports too.
-        confidence, simultaneous: of the intervals.
         key: a function that gets the secret of keyed noise on the worker; what travels is the function. With ``id``.
         id: the column that says whose record it is; of a seeded plan, which tells the records apart, without ``key``.
         heavy_hitters: the most values to find in a window of a column of heavy hitters.
-        time_unit: of event times that are numbers.
         record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`).
         repeats: the most records of one person in a window; keyed noise asks for it.
@@ -191,14 +187,7 @@ class TelemetryJob:
         )
 
     def claim_output(self, *, overwrite: bool) -> None:
-        """Make sure that there are no results in the output yet.
-
-        Args:
-            overwrite: delete what is there of an earlier run, and nothing else.
-
-        Raises:
-            InputError: there are results, and they may not be deleted.
-        """
+        """Make sure that there are no results in the output yet."""
         files = {HISTOGRAMS, *(_file_of(name) for name in question_names())}
         outputs = (*(f"{file}.*" for file in files), f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
         matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
@@ -220,11 +209,7 @@ class TelemetryJob:
         return found
 
     def _row_of(self, names: Sequence[str]) -> Any:
-        """The type of the rows of a table of these columns: values are text where they are of several types.
-
-        Raises:
-            ParameterError: the rows of the columns have different fields.
-        """
+        """The type of the rows of a table of these columns: values are text where they are of several types."""
         first, *others = (self.questions[name].schema(self.plan[name]) for name in names)
         if any(other.names != first.names for other in others):
             raise ParameterError(f"answers on columns {list(names)} have different fields, which one table cannot have")

@@ -168,11 +168,7 @@ class Declared:
 
 
 def declarations(options: type[Any]) -> Iterator[Declared]:
-    """The options of `FileOptions` or `LiveOptions`, in the order of their help.
-
-    >>> [declared.flag for declared in declarations(LiveOptions)][:4]
-    ['--plan', '--confidence', '--simultaneous', '--window']
-    """
+    """The options of `FileOptions` or `LiveOptions`, in the order of their help."""
     types = get_type_hints(options)
     for field in dataclasses.fields(options):
         if field.metadata:
@@ -187,11 +183,7 @@ def declarations(options: type[Any]) -> Iterator[Declared]:
 
 
 def made(options: type[_T], given: Mapping[str, Any], beam: Sequence[str] = ()) -> _T:
-    """The options of these fields, and the words that are for Beam.
-
-    Raises:
-        ParameterError: they do not go together.
-    """
+    """The options of these fields, and the words that are for Beam."""
     fields = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     return options(**fields, **({"beam": tuple(beam)} if beam else {}))
 

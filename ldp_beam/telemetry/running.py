@@ -33,12 +33,7 @@ _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner
 
 
 def start(options: FileOptions) -> None:
-    """Run what the options ask for, the demonstration or a job of one's own.
-
-    Raises:
-        LostRecordsError: too many records could not be used.
-        LdpError: something of the options does not fit together, or the input cannot be read.
-    """
+    """Run what the options ask for, the demonstration or a job of one's own."""
     if options.demo:
         return _demo(options)
     record = PLACE if options.by_place else options.record

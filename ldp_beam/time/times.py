@@ -24,20 +24,7 @@ PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @dataclass(frozen=True)
 class EventTime:
-    """Where a record's time is.
-
-    Args:
-        column: of the time; None: the element's timestamp.
-        unit: of numbers in it; timestamps and dates have their own.
-
-    Raises:
-        ParameterError: another unit.
-
-    >>> EventTime("t", "min")
-    Traceback (most recent call last):
-        ...
-    ldp_core.errors.ParameterError: time_unit must be one of 's', 'ms', 'us', 'ns', got 'min'
-    """
+    """Where a record's time is."""
 
     column: str | None
     unit: TimeUnit = "s"

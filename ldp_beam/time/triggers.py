@@ -40,11 +40,7 @@ class AfterTallies(AfterCount):
 
 
 def refuse_counts(trigger: TriggerFn) -> None:
-    """Raise if a trigger means to count records.
-
-    Raises:
-        ParameterError: there is an ``AfterCount`` of more than one in it.
-    """
+    """Raise if a trigger means to count records."""
     for part in _parts(trigger):
         if isinstance(part, AfterCount) and not isinstance(part, AfterTallies) and int(part.count) > 1:
             raise ParameterError(

@@ -31,15 +31,7 @@ _SLOTTED = (FixedWindows, SlidingWindows, Sessions, GlobalWindows)
 
 
 def window_fn(window: WindowLike) -> WindowFn | None:
-    """The WindowFn that ``window`` stands for.
-
-    Raises:
-        ParameterError: not a window, not longer than 0, not of whole milliseconds (Beam's coders
-            cut to milliseconds), of a kind that has no slots, or so many sliding ones that a record is in too many.
-
-    >>> window_fn("1h") == FixedWindows(3600), window_fn("7d+3d") == FixedWindows(7 * 86400, offset=3 * 86400)
-    (True, True)
-    """
+    """The WindowFn that ``window`` stands for."""
     if window is None:
         return None
     if not isinstance(window, WindowFn):

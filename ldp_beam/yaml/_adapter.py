@@ -20,8 +20,9 @@ from typing_extensions import override
 
 import ldp_beam
 import ldp_core
-from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
+from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import fields_of
+from ldp_beam.graph.upstream import DrawsNoise
 from ldp_beam.yaml._readings import READINGS
 from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
 from ldp_core.engine import PYTHON_TYPES
@@ -31,65 +32,30 @@ _GOOD = "good"
 
 
 class LdpTransform(beam.PTransform[Any, Any]):
-    """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for.
-
-    A subclass names the transform that it adapts, and which of its options have another name.
-    """
+    """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for."""
 
     makes: ClassVar[type[beam.PTransform[Any, Any]]]
-    names: ClassVar[dict[str, str]]
-    more: ClassVar[tuple[str, ...]] = ("error_handling",)
-    """Options that there are in YAML only, or that need not be given there; each is in `READINGS`."""
+    python: ClassVar[dict[str, str]]
+    """The names in Python of options that have another one here."""
+    options: ClassVar[inspect.Signature]
+    _yaml_requires_inputs: ClassVar[bool]
 
-    def __init_subclass__(cls, makes: type[beam.PTransform[Any, Any]] | None = None, **names: str) -> None:
-        """Make signature and docstring.
-
-        Args:
-            makes: the transform that is adapted; None for a base of others.
-            names: of options in Python, the names that they have here.
-        """
-        super().__init_subclass__()
-        if makes is None:
-            return
-        cls.makes, cls.names = makes, names
-        options = {names.get(name, name): option for name, option in _parameters(makes).items()}
-        options |= {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Any) for name in cls.more}
-        signature = inspect.Signature([option.replace(name=name) for name, option in options.items()])
-
-        def init(self: LdpTransform, **given: Any) -> None:
-            self._make(signature.bind(**given).arguments)
-
-        vars(init)["__signature__"] = signature
-        cls.__init__ = init  # type: ignore[assignment,method-assign]
-        texts = {names.get(name, name): text for name, text in _described(makes).items()}
-        texts |= {name: reading.text for name, reading in READINGS.items() if reading.text}
-        lines = [f"    {name}: {texts[name]}" for name in options]
-        cls.__doc__ = "\n".join([inspect.cleandoc(cls.__doc__ or ""), "", "Args:", *lines])
-
-    def _make(self, given: dict[str, Any]) -> None:
-        """Read the options that are given, and make the transform."""
+    def __init__(self, **given: Any) -> None:
         super().__init__()
-        declared = inspect.signature(type(self).__init__).parameters
+        declared, given = self.options.parameters, self.options.bind(**given).arguments
         self.read = {name: _read(name, value, declared[name].annotation) for name, value in given.items()}
-        arguments = self.arguments(dict(self.read))
+        arguments = dict(self.read)
         self._errors = arguments.pop("error_handling", None)
-        python = {ours: theirs for theirs, ours in self.names.items()}
-        self._transform = self.makes(**{python.get(name, name): value for name, value in arguments.items()})
+        if "mechanism" in declared:  # which may be that of the column in a plan
+            plan = arguments.pop("plan", None)
+            if (arguments.get("mechanism") is None) == (plan is None):
+                raise ParameterError("give either a mechanism or a plan")
+            if plan is not None:
+                arguments["mechanism"] = plan[arguments["column"]]
+        make: Any = self.makes
+        self._transform = make(**{self.python.get(name, name): one for name, one in arguments.items()})
         if self._errors is not None:
-            assert isinstance(self._transform, RecordsTransform)  # noqa: S101 (others do not have the option)
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
-
-    def arguments(self, read: dict[str, Any]) -> dict[str, Any]:
-        """The options as arguments of what is made; and ``error_handling``."""
-        return read
-
-    def perturbs(self) -> Mapping[str, Mechanism]:
-        """The columns of values, and what they must fit."""
-        return {}
-
-    def type_of_rows(self, pcoll: Any, fields: Fields | None) -> Any:
-        """The type of rows that come out, if the transform itself does not say it."""
-        return None
 
     @override
     def expand(self, pcoll: Any) -> Any:
@@ -97,14 +63,38 @@ class LdpTransform(beam.PTransform[Any, Any]):
         fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "first", "second", "id", "record", "event_time")]
-            _check_columns([*columns, *self.read.get("by", ())], self.perturbs(), fields)
-        row = None if are_batches else self.type_of_rows(pcoll, fields)
+            values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
+            _check_columns([*columns, *self.read.get("by", ())], values, fields)
         out = pcoll | "Ldp" >> self._transform
         good, *dead_letters = out if isinstance(out, tuple) else (out,)
-        if row is not None:
-            good |= "Rows" >> FlushedAtOnce()
-            good.element_type = row
         return {_GOOD: good, self._errors: dead_letters[0]} if dead_letters else good
+
+
+def adapted(makes: type[beam.PTransform[Any, Any]], **names: str) -> type[LdpTransform]:
+    """The class for Beam YAML; ``names`` are those here of options that have another one in Python."""
+    options = {names.get(name, name): option for name, option in _parameters(makes).items()}
+    ours = ["mechanism", "plan"] if "mechanism" in options else []
+    ours += ["error_handling"] if issubclass(makes, RecordsTransform) else []
+    options |= {name: Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=Any) for name in ours}
+    signature = inspect.Signature([option.replace(name=name) for name, option in options.items()])
+    texts = {names.get(name, name): text for name, text in _described(makes).items()}
+    texts |= {name: reading.text for name, reading in READINGS.items()}
+
+    def init(self: LdpTransform, **given: Any) -> None:
+        LdpTransform.__init__(self, **given)
+
+    vars(init)["__signature__"] = signature
+    lines = [inspect.cleandoc(makes.__doc__ or "").partition("\n\n")[0], "", "Args:"]
+    about = {
+        "__module__": __package__,
+        "__doc__": "\n".join([*lines, *(f"    {name}: {texts[name]}" for name in options)]),
+        "__init__": init,
+        "makes": makes,
+        "python": {ours: theirs for theirs, ours in names.items()},
+        "options": signature,
+        "_yaml_requires_inputs": not makes.__name__.startswith("Read"),
+    }
+    return type(f"Ldp{makes.__name__}", (LdpTransform,), about)
 
 
 def _read(name: str, value: Any, declared: Any) -> Any:
@@ -123,12 +113,7 @@ _SCALARS = (bool, int, float, str, bytes, np.generic)
 
 
 def _check_columns(names: Sequence[str | None], perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
-    """Refuse rows that lack a column, or have values of another type; types that do not tell pass.
-
-    Raises:
-        PlanError: there is no such column.
-        DtypeError: its values cannot be the mechanism's.
-    """
+    """Refuse rows that lack a column, or have values of another type; types that do not tell pass."""
     missing = [name for name in [*names, *perturbed] if name is not None and name not in fields]
     if missing:
         raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")

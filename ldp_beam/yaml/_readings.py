@@ -32,21 +32,13 @@ def _plan(plan: Any) -> PrivacyPlan:
     return PrivacyPlan.from_toml(text + "\n")
 
 
-def _mechanism(mechanism: Any) -> Mechanism:
-    if not isinstance(mechanism, Mapping):
-        raise ParameterError(f"mechanism is a mapping, got {type(mechanism).__name__}")
-    return Mechanism.from_dict(mechanism)
-
-
 def _key(key: Any) -> Callable[[], Secret]:
     """A function that gets the secret on the worker."""
-    if not isinstance(key, Mapping) or len(key) != 1 or not isinstance(next(iter(key.values())), str):
+    source, where = next(iter(key.items())) if isinstance(key, Mapping) and len(key) == 1 else (None, None)
+    if source not in ("env", "file", "function") or not isinstance(where, str):
         raise ParameterError("key is one of {env: NAME}, {file: PATH}, {function: package.module.name}")
-    ((source, where),) = key.items()
-    if source in ("env", "file"):
-        return partial(Secret.from_env if source == "env" else Secret.from_file, where)
     if source != "function":
-        raise ParameterError(f"key is one of env, file and function, got {source!r}")
+        return partial(Secret.from_env if source == "env" else Secret.from_file, where)
     module, _, name = where.rpartition(".")
     function: Any = None
     with suppress(ImportError, AttributeError, ValueError):
@@ -56,11 +48,11 @@ def _key(key: Any) -> Callable[[], Secret]:
     return function  # type: ignore[no-any-return]
 
 
-_WINDOWS: dict[str, tuple[type, tuple[str, ...]]] = {
-    "fixed": (FixedWindows, ("size",)),
-    "sliding": (SlidingWindows, ("size", "period")),
-    "sessions": (Sessions, ("gap",)),
-    "global": (GlobalWindows, ()),
+_WINDOWS: dict[Any, tuple[type, set[str]]] = {
+    "fixed": (FixedWindows, {"size"}),
+    "sliding": (SlidingWindows, {"size", "period"}),
+    "sessions": (Sessions, {"gap"}),
+    "global": (GlobalWindows, set()),
 }
 
 
@@ -68,30 +60,27 @@ def _window(window: Any) -> Any:
     """Windows by ``{type: ...}``; a length as it is."""
     if not isinstance(window, Mapping):
         return window
-    kind = window.get("type")
-    if not isinstance(kind, str) or kind not in _WINDOWS:
-        raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind!r}")
+    kind = str(window.get("type"))
+    if kind not in _WINDOWS:
+        raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind}")
     make, needed = _WINDOWS[kind]
-    if window.keys() - {"type"} != set(needed):
+    if window.keys() - {"type"} != needed:
         raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(window.keys() - {'type'})}")
-    lengths = [Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed]
-    if not all(length.micros for length in lengths):
-        raise ParameterError(f"{needed} of a window must be longer than 0 seconds")
-    return make(*lengths)
+    lengths = {name: Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed}
+    if not all(length.micros for length in lengths.values()):
+        raise ParameterError(f"{sorted(needed)} of a window must be longer than 0 seconds")
+    return make(**{"gap_size" if name == "gap" else name: length for name, length in lengths.items()})
 
 
 def _trigger(trigger: Any) -> TriggerFn:
     """Panes before a window ends, and after."""
     if not isinstance(trigger, Mapping) or not trigger or trigger.keys() - {"early", "late"}:
         raise ParameterError("trigger is {early: ..., late: ...} or one of both, each a length as 1m, or the word each")
-    found = {name: _repeated(after, name) for name, after in trigger.items()}
+    found = {
+        name: AfterCount(1) if after == "each" else AfterProcessingTime(round(seconds(after, name=name)))
+        for name, after in trigger.items()
+    }
     return AfterWatermark(**{"late": AfterCount(1), **found})
-
-
-def _repeated(after: Any, name: str) -> TriggerFn:
-    if after == "each":
-        return AfterCount(1)
-    return AfterProcessingTime(round(seconds(after, name=name)))
 
 
 def _output(error_handling: Any) -> str:
@@ -101,44 +90,44 @@ def _output(error_handling: Any) -> str:
 
 
 class Reading(NamedTuple):
-    """How an option is written in YAML: from this to the argument in Python, and how it is described."""
+    """How an option is described, and from how it is written in YAML to the argument in Python."""
 
-    read: Callable[[Any], Any]
     text: str
+    read: Callable[[Any], Any] = lambda value: value
 
 
-_WINDOW = Reading(
-    _window,
+_LENGTH = Reading(
     "the length of fixed windows, as ``1h`` or in seconds; or ``{type: fixed, size: ...}``, ``{type: sliding, "
     "size: ..., period: ...}``, ``{type: sessions, gap: ...}`` or ``{type: global}``. None: the windows that the rows "
     "are in.",
+    _window,
 )
 READINGS = {
     "mechanism": Reading(
-        _mechanism, "that made the reports, or is to: ``{mechanism: unary_encoding, epsilon: 1.0, domain: [...]}``."
+        "that made the reports, or is to: ``{mechanism: unary_encoding, epsilon: 1.0, domain: [...]}``.",
+        Mechanism.from_dict,
     ),
     "plan": Reading(
-        _plan,
         "the path of a plan in TOML, on any file system that Beam knows; or the plan itself, as "
         "``{keep: [...], columns: {NAME: {mechanism: ..., epsilon: ..., domain: [...]}}}``.",
+        _plan,
     ),
     "ask": Reading(
-        lambda question: question,
         "the name of a question, as ``mean``; or the name and its options, ``{question: NAME, OPTION: VALUE, ...}``. "
         "Default: what tells the most about the mechanism's reports.",
     ),
     "key": Reading(
-        _key,
         "where the worker gets the secret, of keyed noise or to hash ids with: ``{env: NAME}``, ``{file: PATH}``, or "
         "``{function: package.module.name}``, which returns a `Secret`. Never the secret itself.",
+        _key,
     ),
-    "window": _WINDOW,
-    "within": _WINDOW,
+    "window": _LENGTH,
+    "within": _LENGTH,
     "trigger": Reading(
-        _trigger,
         "when a window has rows besides those of its end: ``{early: 1m}`` a minute after the first new records, until "
         "it ends; ``{late: 1m}`` a minute after late ones; ``each`` in place of a length: with each batch. By default "
         "none before its end, and then with each late batch.",
+        _trigger,
     ),
-    "error_handling": Reading(_output, "``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows."),
+    "error_handling": Reading("``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows.", _output),
 }

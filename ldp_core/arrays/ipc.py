@@ -41,13 +41,7 @@ def write_batch(batch: pa.RecordBatch, trailer: bytes = b"", *, compression: str
 def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
     """The batch of a stream of exactly one, checked: wrong offsets of a stranger would crash its reader later.
 
-    Args:
-        message: bytes, or what has a buffer.
-        limits: for its size; None for bytes of our own workers, whose content is not checked either.
-
-    Raises:
-        LimitError: it declares more than the limits permit.
-        InputError: it is no such stream. Nothing of its content is said.
+    Without limits the bytes are those of our own workers: neither sizes nor content are checked.
     """
     too_large, batch = None, None
     if isinstance(message, (bytes, bytearray, memoryview)):  # Arrow would take text for the path of a file
@@ -76,11 +70,7 @@ def _read(buffer: pa.Buffer) -> pa.RecordBatch | None:
 
 
 def _over_as_read(batch: pa.RecordBatch, limits: Limits) -> str | None:
-    """What of a batch is over the limits, in words; None if nothing is, and then its content is sound.
-
-    Raises:
-        ValueError, pyarrow.ArrowException: it is not.
-    """
+    """What of a batch is over the limits, in words; None if nothing is, and then its content is sound."""
     found = _over_in_schema(batch.schema, limits)
     if found is not None:
         return found
@@ -97,11 +87,7 @@ def _over_as_read(batch: pa.RecordBatch, limits: Limits) -> str | None:
 
 
 def _over_in_schema(schema: pa.Schema, limits: Limits) -> str | None:
-    """What of the columns is over the limits: how many there are, nested ones included, and how deep they nest.
-
-    Raises:
-        UnicodeDecodeError: a name is not text: Arrow does not look at names.
-    """
+    """What of the columns is over the limits: how many there are, nested ones included, and how deep they nest."""
     count, level = 0, [(field.name, field.type) for field in schema]
     for _ in range(DEPTH + 1):
         count += len(level)
@@ -198,11 +184,7 @@ def _over(buffer: pa.Buffer, limits: Limits) -> str | None:
 
 
 def _declared(message: pa.Message) -> tuple[int, int]:
-    """Rows of a batch or a dictionary; and its bytes when decompressed, each value one at least.
-
-    Raises:
-        ValueError, struct.error: it is neither, or its sizes are none.
-    """
+    """Rows of a batch or a dictionary; and its bytes when decompressed, each value one at least."""
     table = _Table.root(message.metadata)
     batch = table.table(2)
     if message.type == "dictionary":

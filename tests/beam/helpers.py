@@ -76,23 +76,28 @@ def given(elements: Any) -> Any:
     return beam.Create([0], reshuffle=False) | "Take" >> beam.FlatMap(partial(_take, number)).with_output_types(kind)
 
 
-def run(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
-    """Outputs of ``transform`` over elements (or a source transform); a pair of lists where it has dead letters."""
+def run(transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
+    """Outputs of ``transform`` over elements (or a source transform); a pair of lists where it has dead letters.
+
+    Without a source it is one itself.
+    """
     out, _ = run_with_result(transform, source, runner=runner, flags=flags)
     parts = [collector.elements for collector in out]
     return parts[0] if len(parts) == 1 else tuple(parts)
 
 
-def run_with_result(transform: Any, source: Any, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:
+def run_with_result(
+    transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()
+) -> Any:
     p = beam.Pipeline(runner, options=PipelineOptions(list(flags)))
-    if not isinstance(source, beam.PTransform):
-        source = given(source)
-    outputs = p | "Source" >> source | "UnderTest" >> transform
+    if source is not None:
+        p = p | "Source" >> (source if isinstance(source, beam.PTransform) else given(source))
+    outputs = p | "UnderTest" >> transform
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     collectors = [Collector() for _ in outputs]
     for i, (pcoll, collector) in enumerate(zip(outputs, collectors, strict=True)):
         _ = pcoll | f"Collect{i}" >> collector
-    result = p.run()
+    result = p.pipeline.run() if isinstance(p, beam.PCollection) else p.run()
     result.wait_until_finish()
     return collectors, result
 

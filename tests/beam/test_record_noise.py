@@ -15,7 +15,6 @@ import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import Perturb, PrivacyLedger
 from ldp_beam._compat import StableInputParDo
 from ldp_beam.io import DecodeMessages, encode
-from ldp_beam.yaml import LdpPerturb, LdpPrivateHistogram
 from ldp_core import (
     InputError,
     Keyed,
@@ -252,15 +251,3 @@ def test_a_second_round_that_is_fresh_waits_too():
         options = {"key": SECRET, "id": "u", **record}
         assert bool(waiting(Perturb(PrivacyPlan({"v": mechanism}), **options))) == waits
         assert bool(waiting(ldp_beam.PrivateHistogram("v", mechanism, repeats=1, **options))) == waits
-
-
-def test_yaml():
-    plan = {"columns": {"v": OS.to_dict()}}
-    mechanism = OS.to_dict()
-    made = [
-        LdpPerturb(plan=plan, record="position"),
-        LdpPrivateHistogram(column="v", mechanism=mechanism, record="position"),
-    ]
-    for transform in made:
-        key = transform._transform._key
-        assert (key.record, key.id, key.keyed) == ("position", None, False)

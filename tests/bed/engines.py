@@ -86,11 +86,7 @@ class Engine(ABC):
 
     @abstractmethod
     def start(self, build: Build, is_over: Callable[[], bool]) -> None:
-        """Start the pipeline, and all that it needs; returns when it reads, when it has failed, or when it is over.
-
-        Raises:
-            MissingExtraError, InputError, LdpError: something of this cannot be had.
-        """
+        """Start the pipeline, and all that it needs; returns when it reads, when it has failed, or when it is over."""
 
     @abstractmethod
     def send(self, message: Message) -> Future[Any]:
@@ -112,11 +108,7 @@ class Engine(ABC):
 
 
 class LocalEngine(Engine):
-    """Pub/Sub and Beam's local streaming runner, all in this process.
-
-    Raises:
-        MissingExtraError: ``google-cloud-pubsub`` is not installed.
-    """
+    """Pub/Sub and Beam's local streaming runner, all in this process."""
 
     ahead = 2.0
     patience = 10.0
@@ -154,15 +146,7 @@ class LocalEngine(Engine):
 
 
 class FlinkEngine(Engine):
-    """Kafka and Flink, in processes of their own on this machine; the pipeline's Python runs in Flink's workers.
-
-    Args:
-        rate: of the reports, in a second.
-
-    Raises:
-        ParameterError: no rate. Nothing tells the devices how much the pipeline takes, and Kafka takes all.
-        MissingExtraError: ``confluent-kafka`` is not installed.
-    """
+    """Kafka and Flink, in processes of their own on this machine; the pipeline's Python runs in Flink's workers."""
 
     ahead = 0.0
     patience = 30.0
@@ -266,12 +250,7 @@ class FlinkEngine(Engine):
 
 
 def make_engine(name: EngineName, rate: float | None) -> Engine:
-    """The engine of that name, for so many reports a second.
-
-    Raises:
-        ParameterError: there is none, or it does not take this rate.
-        MissingExtraError: a package that it needs is not installed.
-    """
+    """The engine of that name, for so many reports a second."""
     if name not in ENGINES:
         raise ParameterError(f"the engine must be one of {[*ENGINES]}, got {name!r}")
     return LocalEngine() if name == "local" else FlinkEngine(rate)
@@ -286,20 +265,12 @@ def _runs(cluster: FlinkCluster) -> bool:
 
 
 def letter_line(column: str, letter: DeadLetter) -> str:
-    """A dead letter, and the planned column that it is of, as a line of JSON.
-
-    >>> letter_line("app", DeadLetter("event_time", "no event time", 10))
-    '{"of": "app", "column_name": "event_time", "reason": "no event time", "count": 10}'
-    """
+    """A dead letter, and the planned column that it is of, as a line of JSON."""
     return json.dumps({"of": column, "column_name": letter.column_name, "reason": letter.reason, "count": letter.count})
 
 
 def parse(line: bytes) -> HistogramRow | tuple[str, DeadLetter]:
-    """What `estimate_line`, which leaves out whether a pane is the first or the last, or `letter_line` wrote.
-
-    >>> parse(b'{"of": "app", "column_name": "event_time", "reason": "no event time", "count": 10}')
-    ('app', DeadLetter(column_name='event_time', reason='no event time', count=10))
-    """
+    """What `estimate_line`, which leaves out whether a pane is the first or the last, or `letter_line` wrote."""
     fields: dict[str, Any] = json.loads(line)
     if "of" in fields:
         return fields.pop("of"), DeadLetter(**fields)

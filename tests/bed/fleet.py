@@ -79,11 +79,7 @@ class Faults:
 
 @dataclass(frozen=True)
 class Sent:
-    """What the fleet has sent: records in readable messages, and messages that are none.
-
-    >>> Sent(records=1_000, malformed=2).total
-    1002
-    """
+    """What the fleet has sent: records in readable messages, and messages that are none."""
 
     messages: int = 0
     records: int = 0
@@ -98,14 +94,7 @@ class Sent:
 
 
 class Truth:
-    """True counts per window and column, of the records that are on time and usable. Thread-safe.
-
-    >>> from ldp_core import RandomizedResponse
-    >>> truth = Truth(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}))
-    >>> truth.add(0, {"crashed": np.array([0, 1, 1])})
-    >>> truth.of(0, "crashed").tolist()
-    [1, 2]
-    """
+    """True counts per window and column, of the records that are on time and usable. Thread-safe."""
 
     def __init__(self, plan: PrivacyPlan) -> None:
         self._sizes = {name: mechanism.domain.size for name, mechanism in plan.oracles.items()}
@@ -189,13 +178,7 @@ class Devices:
         self.max_rows = min(int(_MESSAGE_BYTES / bytes_a_row), MAX_ROWS)
 
     def report(self, n: int, since: int, until: int, *, bad: int = 0, late: bool = False) -> _Batch:
-        """Reports of the next ``n`` devices.
-
-        Args:
-            since, until: event times in microseconds: evenly from the one to the other.
-            bad: the first so many records have no event time.
-            late: leave them out of the truth, for nobody will count them.
-        """
+        """Reports of the next ``n`` devices."""
         bad = min(bad, n)
         who = np.arange(self._next, self._next + n)
         self._next = (self._next + n) % self._devices
@@ -229,11 +212,7 @@ class Devices:
 
 @dataclass(frozen=True)
 class Pace:
-    """Reports a second, None for as fast as they are taken; and how many of them make a message.
-
-    >>> Pace(5_000).rows, Pace(None, max_rows=1000).rows
-    (500, 1000)
-    """
+    """Reports a second, None for as fast as they are taken; and how many of them make a message."""
 
     rate: float | None
     max_rows: int = MAX_ROWS

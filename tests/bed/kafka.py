@@ -63,9 +63,6 @@ def kafka_jars() -> Path:
     """The folder of the broker's jars; fetched from Maven Central (about 40 MB) when they are not there yet.
 
     The environment variable ``LDP_KAFKA_JARS`` names another folder than the one in the user's cache.
-
-    Raises:
-        InputError: neither the jars nor Maven are there, or Maven cannot get them.
     """
     folder = Path(os.environ.get(KAFKA_JARS) or cache() / f"kafka-{KAFKA_VERSION}")
     if (folder / f"kafka_2.13-{KAFKA_VERSION}.jar").exists():
@@ -76,21 +73,7 @@ def kafka_jars() -> Path:
 
 
 class KafkaBroker:
-    """A broker on free ports for a ``with`` block; its records are gone at the end.
-
-    Args:
-        proxy: ``host:port`` of what forwards to `proxied`: clients that come through it go on through it.
-
-    Attributes:
-        servers: ``host:port``, for ``bootstrap.servers``.
-        proxied: ``host:port`` for a proxy to forward to.
-        process: of the broker.
-
-    Raises:
-        InputError: Java or Kafka cannot be had here; on entering.
-        MissingExtraError: ``confluent-kafka`` is not installed; on entering.
-        LdpError: the broker does not come up; on entering.
-    """
+    """A broker on free ports for a ``with`` block; its records are gone at the end."""
 
     servers: str
     proxied: str

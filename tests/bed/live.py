@@ -49,22 +49,14 @@ _LAST_LOOK = 1.5
 
 
 def default_plan(epsilon: float) -> PrivacyPlan:
-    """Two columns that share ``epsilon``.
-
-    >>> default_plan(2.0).epsilon
-    2.0
-    """
+    """Two columns that share ``epsilon``."""
     return PrivacyPlan(
         {"app": UnaryEncoding(APPS, epsilon=epsilon / 2), "dark_mode": RandomizedResponse(epsilon=epsilon / 2)}
     )
 
 
 def _check_fresh(plan: PrivacyPlan) -> None:
-    """Raise unless all columns can be perturbed with fresh noise, which is all that the simulated devices have.
-
-    Raises:
-        PlanError: a mechanism remembers permanent answers.
-    """
+    """Raise unless all columns can be perturbed with fresh noise, which is all that the simulated devices have."""
     try:
         plan.check_noise(keyed=False)
     except ParameterError:
@@ -116,15 +108,7 @@ class LiveJob:
         return int(fixed.size.micros)
 
     def histograms(self, batches: Any, unreadable: Any) -> tuple[Any, Any]:
-        """The pipeline itself, the same on every engine: batches of reports -> histogram rows, and dead letters.
-
-        Args:
-            batches: that came out of messages.
-            unreadable: dead letters of messages out of which none came.
-
-        Returns:
-            `HistogramRow` of all columns; and (column, `DeadLetter`), the column empty where it is a whole message.
-        """
+        """The pipeline itself, the same on every engine: batches of reports -> histogram rows, and dead letters."""
         rows, letters = [], [unreadable | "Of messages" >> _of_column("")]
         for name, mechanism in self.plan.oracles.items():
             histogram = ldp_beam.Histogram(
@@ -207,11 +191,7 @@ class Ledger:
 
 
 def start(options: LiveOptions) -> int:
-    """Run what the options ask for; see `run`.
-
-    Raises:
-        LdpError: something of it cannot be had.
-    """
+    """Run what the options ask for; see `run`."""
     try:
         rate = None if options.rate == "max" else float(options.rate)
     except ValueError:
@@ -232,18 +212,7 @@ def start(options: LiveOptions) -> int:
 
 
 def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None, page: int | None = None) -> int:
-    """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke.
-
-    Args:
-        job: what to simulate.
-        engine: ``"local"`` (Pub/Sub and Beam's local runner, in this process) or ``"flink"`` (Kafka and Flink).
-        out: to print to; the standard output.
-        page: serve the estimates as a page, on this port of 127.0.0.1; 0 for a free one.
-
-    Raises:
-        ParameterError: there is no such engine, or it does not take this job.
-        MissingExtraError, InputError, LdpError: what the engine needs cannot be had, or does not start.
-    """
+    """Run until the time is over or Ctrl-C, and print; 0 if the totals reconcile, 1 if not or if something broke."""
     out = out or sys.stdout
     place = make_engine(engine, job.rate)
     try:
@@ -337,14 +306,7 @@ class _View:
         is_over: Callable[[], bool],
         patience: float,
     ) -> None:
-        """Print the windows that are still open as they close, until all is accounted for or no more can come.
-
-        Args:
-            sent: what the fleet sent.
-            backlog: messages that the pipeline has not taken yet.
-            is_over: true if nobody wants to wait any longer.
-            patience: seconds without any progress after the last window's end, until what is missing counts as lost.
-        """
+        """Print the windows that are still open as they close, until all is accounted for or no more can come."""
         last = self._truth.last
         end = 0.0 if last is None else (last + self._job.window_micros) / 1e6
         wait = max(end - time.time(), 0.0)
@@ -456,11 +418,7 @@ def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Seq
 
 
 def bar(low: float, high: float, true: float, glyphs: str = "#-|") -> str:
-    """A bar of the shares ``low`` and ``high`` of its width, and a mark at the share ``true``.
-
-    >>> bar(0.25, 0.5, 0.4)
-    '########----|---                '
-    """
+    """A bar of the shares ``low`` and ``high`` of its width, and a mark at the share ``true``."""
     cells = np.full(_BAR, " ")
     cells[: max(round(high * _BAR), 0)] = glyphs[1]
     cells[: max(round(low * _BAR), 0)] = glyphs[0]

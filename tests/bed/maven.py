@@ -21,15 +21,7 @@ def cache() -> Path:
 
 
 def program(name: str, what: str) -> str:
-    """Where a program is.
-
-    Args:
-        name: of the program.
-        what: needs it, for the error: "a Flink cluster".
-
-    Raises:
-        InputError: it is not on the PATH.
-    """
+    """Where a program is."""
     found = shutil.which(name)
     if found is None:
         remedy = {
@@ -42,18 +34,7 @@ def program(name: str, what: str) -> str:
 
 
 def made(kept: Path, name: str, goals: Sequence[str], put: Callable[[Path], object], what: str) -> Path:
-    """Run Maven in a new folder, and keep one thing that it makes there.
-
-    Args:
-        kept: where it is kept.
-        name: of what Maven makes, in its folder.
-        goals: of Maven.
-        put: puts the pom, and what else it needs, into that folder.
-        what: needs it, for errors.
-
-    Raises:
-        InputError: Maven is not there, cannot do it, or the cache cannot be written.
-    """
+    """Run Maven in a new folder, and keep one thing that it makes there."""
     maven = program("mvn", what)
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -28,25 +28,6 @@ of 4 MiB a response, so that a larger message could be published and never pulle
 
 _WORKERS = 16
 _MAX_WAITING = _WORKERS // 2  # publishers that wait for room; the other threads remain for subscribers
-
-
-@dataclass
-class Counters:
-    """What happened so far, in messages.
-
-    Attributes:
-        published: accepted from publishers.
-        delivered: handed to subscribers, redeliveries included.
-        redelivered: handed out again, after a deadline or after being given back.
-        acknowledged: done.
-        refused: publish requests that found no room in time.
-    """
-
-    published: int = 0
-    delivered: int = 0
-    redelivered: int = 0
-    acknowledged: int = 0
-    refused: int = 0
 
 
 class RpcError(Exception):
@@ -64,7 +45,6 @@ class _Subscription:
     ack_deadline: float
     queue: deque[Any] = field(default_factory=deque)
     outstanding: dict[str, tuple[Any, float]] = field(default_factory=dict)
-    again: set[str] = field(default_factory=set)  # ids of queued messages that were delivered before
 
     @property
     def backlog(self) -> int:
@@ -74,7 +54,6 @@ class _Subscription:
     def give_back(self, ack_id: str) -> None:
         """Queue an outstanding message again, before the others: it is older."""
         message, _ = self.outstanding.pop(ack_id)
-        self.again.add(message.message_id)
         self.queue.appendleft(message)
 
     def expire(self, now: float) -> None:
@@ -95,9 +74,6 @@ class PubSub:
     Raises:
         MissingExtraError: the package ``google-cloud-pubsub`` is absent.
         ParameterError: no capacity.
-
-    >>> PubSub().counters
-    Counters(published=0, delivered=0, redelivered=0, acknowledged=0, refused=0)
     """
 
     def __init__(
@@ -121,20 +97,9 @@ class PubSub:
         self._ids = itertools.count(1)
         self._waiting = 0
         self._pulls = 0
-        self._counters = Counters()
-
-    @property
-    def counters(self) -> Counters:
-        """A copy."""
-        with self._changed:
-            return replace(self._counters)
 
     def backlog(self, subscription: str) -> int:
-        """Messages that the subscription has not acknowledged.
-
-        Raises:
-            RpcError: NOT_FOUND.
-        """
+        """Messages that the subscription has not acknowledged."""
         with self._changed:
             return self._subscription(subscription).backlog
 
@@ -170,11 +135,7 @@ class PubSub:
         return self.types["Empty"]()
 
     def publish(self, request: Any, is_wanted: Callable[[], bool] = lambda: True) -> Any:
-        """``Publish``: to all subscriptions of the topic; waits until each has room.
-
-        Args:
-            is_wanted: false once the caller has gone; its messages are not taken then.
-        """
+        """``Publish``: to all subscriptions of the topic; waits until each has room."""
         if not request.messages:
             raise RpcError("INVALID_ARGUMENT", "there are no messages")
         for message in request.messages:
@@ -193,7 +154,6 @@ class PubSub:
                 message.publish_time.GetCurrentTime()
                 response.message_ids.append(message.message_id)
                 self._accept(request.topic, message)
-            self._counters.published += len(request.messages)
             self._changed.notify_all()
         return response
 
@@ -212,7 +172,6 @@ class PubSub:
         finally:
             self._waiting -= 1
         if not room:
-            self._counters.refused += 1
             raise RpcError("RESOURCE_EXHAUSTED", "a subscription's backlog is full: try again later")
 
     def _has_room(self, topic: str) -> bool:
@@ -239,9 +198,6 @@ class PubSub:
                 message = subscription.queue.popleft()
                 ack_id = f"{message.message_id}-{next(self._ids)}"
                 subscription.outstanding[ack_id] = message, deadline
-                self._counters.delivered += 1
-                self._counters.redelivered += message.message_id in subscription.again
-                subscription.again.discard(message.message_id)
                 response.received_messages.add(ack_id=ack_id, message=message)
         return response
 
@@ -251,7 +207,7 @@ class PubSub:
             subscription = self._subscription(request.subscription)
             subscription.expire(self._clock())
             for ack_id in request.ack_ids:
-                self._counters.acknowledged += subscription.outstanding.pop(ack_id, None) is not None
+                subscription.outstanding.pop(ack_id, None)
             self._changed.notify_all()
         return self.types["Empty"]()
 
@@ -286,14 +242,7 @@ class PubSub:
 
 
 class PubSubServer:
-    """Serves a `PubSub` on a free port of this machine while the ``with`` block runs; clients find it by environment.
-
-    Args:
-        service: to serve.
-
-    Raises:
-        InputError: no port can be had.
-    """
+    """Serves a `PubSub` on a free port of this machine for a ``with`` block; clients find it by environment."""
 
     def __init__(self, service: PubSub) -> None:
         self.service = service
@@ -329,11 +278,7 @@ class PubSubServer:
 
 
 def google_types() -> dict[str, Any]:
-    """The API's plain protobuf classes by name.
-
-    Raises:
-        MissingExtraError: the package is absent.
-    """
+    """The API's plain protobuf classes by name."""
     types: Any = need("google.pubsub_v1.types", "gcp")
     empty: Any = need("google.protobuf.empty_pb2", "gcp")
     names = (

@@ -42,11 +42,6 @@ class LocalRunner(BundleBasedDirectRunner):
       from a window that is not known, but their panes have the index 0 instead of the next number.
 
     Windows are forgotten when their key is seen the next time. Windows that merge (sessions) are left to Beam.
-
-    >>> import apache_beam as beam
-    >>> with beam.Pipeline(LocalRunner()) as p:
-    ...     _ = p | beam.Create([1, 2]) | beam.CombineGlobally(sum) | beam.Map(print)
-    3
     """
 
     @override

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
 
-from google.api_core import exceptions
 from google.cloud import pubsub_v1
 
-from tests.bed.pubsub import MAX_MESSAGE_BYTES, PubSub, PubSubServer, RpcError, google_types
+from tests.bed.pubsub import PubSub, PubSubServer, RpcError, google_types
 
 TOPIC = "projects/test-project/topics/t"
 SUBSCRIPTION = "projects/test-project/subscriptions/s"
@@ -79,8 +77,6 @@ def test_an_acknowledged_message_is_delivered_once(queue):
     queue.clock.now = 1e6
     assert queue.pull() == {}
     assert queue.service.backlog(SUBSCRIPTION) == 0
-    counters = queue.service.counters
-    assert (counters.published, counters.delivered, counters.redelivered, counters.acknowledged) == (2, 2, 0, 2)
 
 
 def test_an_unacknowledged_message_comes_again_after_its_deadline_and_before_others(queue):
@@ -94,29 +90,10 @@ def test_an_unacknowledged_message_comes_again_after_its_deadline_and_before_oth
     second = queue.pull()
     assert list(second) == [b"a", b"c"]
     assert first[b"a"] != second[b"a"]
-    assert queue.service.counters.redelivered == 1
     queue.ack(first[b"a"])  # of a delivery that has expired: says nothing about the second
     queue.clock.now = 20.0
     queue.ack(second[b"c"])  # at the deadline: too late
     assert set(queue.pull()) == {b"a", b"b", b"c"}
-
-
-def test_what_the_server_refuses(queue):
-    with pytest.raises(exceptions.NotFound):
-        queue.publisher.publish(TOPIC + "x", b"a").result(timeout=30)
-    with pytest.raises(exceptions.NotFound):
-        queue.subscriber.create_subscription(name=OTHER, topic=TOPIC + "x")
-    with pytest.raises(exceptions.AlreadyExists):
-        queue.publisher.create_topic(name=TOPIC)
-    with pytest.raises(exceptions.AlreadyExists):
-        queue.subscriber.create_subscription(name=SUBSCRIPTION, topic=TOPIC)
-    with pytest.raises(exceptions.InvalidArgument):
-        queue.publish(b"x" * (MAX_MESSAGE_BYTES + 1))
-    with pytest.raises(exceptions.InvalidArgument):
-        queue.publish(b"")
-    with pytest.raises(exceptions.InvalidArgument):
-        queue.pull(0)
-    assert queue.service.counters.published == 0
 
 
 def test_publishers_wait_for_room():
@@ -135,7 +112,6 @@ def test_publishers_wait_for_room():
     taken = pull()
     with pytest.raises(RpcError, match="RESOURCE_EXHAUSTED"):  # what is not acknowledged may come back
         publish(b"c")
-    assert service.counters.refused == 1
     service._publish_wait = 60.0
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(publish, b"c")
@@ -146,26 +122,3 @@ def test_publishers_wait_for_room():
     with pytest.raises(RpcError, match="CANCELLED"):  # a caller who has gone will ask again: not twice the message
         service.publish(types["PublishRequest"](topic=TOPIC, messages=[{"data": b"d"}]), lambda: False)
     assert service.backlog(SUBSCRIPTION) == 2
-
-
-def test_many_publishers_and_subscribers_lose_and_double_nothing():
-    with Queue(capacity=5) as queue:
-        queue.service._pull_wait = 0.02
-        done = threading.Event()
-
-        def subscribe() -> list[bytes]:
-            got: list[bytes] = []
-            while found := queue.pull(3) or not done.is_set():
-                if isinstance(found, dict):
-                    queue.ack(*found.values())
-                    got += found
-            return got
-
-        with ThreadPoolExecutor(7) as pool:
-            readers = [pool.submit(subscribe) for _ in range(3)]
-            writers = [pool.submit(queue.publish, *(b"%d-%d" % (w, i) for i in range(40))) for w in range(4)]
-            for writer in writers:
-                writer.result(timeout=60)
-            done.set()
-            got = [data for reader in readers for data in reader.result(timeout=60)]
-    assert sorted(got) == sorted(b"%d-%d" % (w, i) for w in range(4) for i in range(40))

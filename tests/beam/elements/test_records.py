@@ -17,6 +17,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, Timestamp
 import ldp_beam
 from ldp_beam import DeadLetter
 from ldp_beam.io import DecodeMessages
+from ldp_core import PrivacyPlan
 
 from ..helpers import SURE, SURE_BITS, Collector, given
 
@@ -48,7 +49,7 @@ def interval(start, end):
     return IntervalWindow(50 * DAY + start, 50 * DAY + end)
 
 
-PERTURB = ldp_beam.RandomizedResponse("v", SURE)
+PERTURB = ldp_beam.Perturb(PrivacyPlan({"v": SURE}))
 WINDOWS = {
     "global": (None, just_before(4 * HOUR), GlobalWindow()),
     "day": (FixedWindows(DAY), just_before(DAY), interval(0, DAY)),

@@ -142,9 +142,6 @@ def test_nothing_at_all():
 def test_bad_options(options):
     with pytest.raises(ParameterError):
         ldp_beam.HistogramCombineFn(RR, **options)
-
-
-def test_a_mechanism_is_needed():
     with pytest.raises(ParameterError):
         ldp_beam.HistogramCombineFn("randomized_response")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 import ldp_beam
-from ldp_beam.io.estimates import estimate_batch, estimate_line
 from ldp_core import (
     Hybrid,
     Keystream,
@@ -92,13 +90,6 @@ def test_windows_in_batch():
                 for answer in ANSWERS[0 if name != "minutes" else 1 :]:
                     known = math.nan if one[answer] is None else one[answer]
                     assert getattr(row, answer) == pytest.approx(known, nan_ok=True), (name, answer)
-
-
-def test_rows_go_where_others_go():
-    rows = run(ldp_beam.Compare("age", MADE_BY["age"], window=10, event_time="t"), batches())
-    made = estimate_batch(rows)
-    assert made.schema.field("compared_with").type == pa.timestamp("us", "UTC")
-    assert json.loads(estimate_line(rows[0]))["compared_with"].endswith("Z")
 
 
 def test_live_panes_and_late_records():

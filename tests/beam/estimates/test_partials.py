@@ -130,16 +130,6 @@ def test_many_groups_are_counted_in_pieces(column, monkeypatch):
     check_tallies(tallies(histogram, [EVERYTHING]), column, places(30, k=KEY))
 
 
-@each("packed", [True, False])
-def test_reports_of_a_plan_are_tallied(packed):
-    plan = PrivacyPlan({"os": SURE, "app": SURE_BITS}, keep=["t"])
-    events = pa.record_batch({"os": ["a", "a", "b"], "app": ["c", "b", "c"], "t": [1, 2, 70]})
-    reports = plan.perturb(events, packed=packed)
-    for column, truth in (("os", [[2, 0, 0], [0, 1, 0]]), ("app", [[0, 1, 1], [0, 0, 1]])):
-        found = tallies(ldp_beam.Histogram(column, plan[column], window="1m", event_time="t"), [reports])
-        assert [found[place].counters.tolist() for place in ((0, 60), (60, 120))] == truth
-
-
 # ---- times and windows
 
 

@@ -7,7 +7,6 @@ partial tallies that they start from are tested in `test_partials`.
 from __future__ import annotations
 
 import logging
-import pickle
 from dataclasses import replace
 
 import apache_beam as beam
@@ -15,10 +14,6 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.trigger import (
-    AfterCount,
-    AfterWatermark,
-)
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
@@ -58,8 +53,8 @@ from ..helpers import (
     stamped,
     table,
 )
-from ..runners.stream_cases import BOTH, DISC, EARLY, panes, window_options
-from ..streams import LATE_AND_LATER, LOCAL, All, batch, stream, true_panes
+from ..runners.stream_cases import BOTH, DISC, panes, window_options
+from ..streams import LATE_AND_LATER, LOCAL, All, stream, true_panes
 from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied
 from .test_partials import NOISY, ODD
 
@@ -88,14 +83,6 @@ def test_fixed_windows_by_a_key():
         rows = run(ldp_beam.Histogram(column, MECHANISMS[column], window=60, event_time="t", by=["k"]), elements)
         check(rows, column, places(60, k=KEY))
         assert {tuple(row.key) for row in rows} == {("k",)}
-
-
-def test_sliding_windows():
-    window = SlidingWindows(100, 40, offset=10)
-    rows = run(ldp_beam.Histogram("rr", RR, window=window, event_time="t"), [EVERYTHING])
-    starts = np.arange(-200, 601, 40) + 10
-    inside = {(float(s), float(s + 100)): (s <= TIME) & (s + 100 > TIME) for s in starts}
-    check(rows, "rr", {place: records for place, records in inside.items() if records.any()})
 
 
 def test_the_inputs_own_windows():
@@ -144,19 +131,6 @@ def test_a_repeated_bundle_is_tallied_once():
     assert {row.n for row in rows} == {300}
 
 
-def test_every_key_of_very_many_has_its_own():
-    keys = 500
-    key = np.repeat(np.arange(keys), 1 + np.arange(keys) % 3)
-    key = np.random.default_rng(0).permutation(key)
-    events = pa.table({"k": key, "v": np.ones(len(key), bool), "t": np.arange(len(key)) % 3600})
-    private = ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="t", by=["k"])
-    rows = run(private, events.to_batches(max_chunksize=1 << 16))
-    assert len(rows) == 2 * keys
-    for row in rows:
-        assert row.n == 1 + int(row.key["k"]) % 3
-        assert round(row.count, 6) == (row.n if row.value else 0)
-
-
 # ---- panes: all but these are in `runners.stream_cases`, for all engines
 
 
@@ -191,14 +165,6 @@ def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled():
     for filled, rows in ((False, 0), (True, 2)):
         empty = SURE_BOOL.empty_tally()
         assert len(rows_of(empty, bounded=False, filled=filled, timing=PaneInfoTiming.ON_TIME)) == rows
-
-
-def test_triggers_that_would_lose_records_are_refused_when_built():
-    """Beam's own rule: a trigger that can finish while records may still come."""
-    for trigger in (AfterWatermark(), EARLY, AfterCount(1)):
-        events = beam.Pipeline("FnApiRunner") | beam.Create([batch([1])])
-        with pytest.raises(ValueError, match="Unsafe trigger"):
-            _ = events | ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, 20, None))
 
 
 # ---- numbers
@@ -298,14 +264,6 @@ def test_what_stands_for_a_question():
             bad()
 
 
-def test_rows_begin_and_end_alike():
-    for kind in (ldp_beam.MeanRow, ldp_beam.DistributionRow, ldp_beam.IntegerHistogramRow):
-        assert pickle.loads(pickle.dumps(kind)) is kind
-        assert kind._fields[:8] == ldp_beam.HistogramRow._fields[:8]
-        assert kind._fields[-4:] == ldp_beam.HistogramRow._fields[-4:]
-        assert isinstance(beam.coders.registry.get_coder(kind), beam.coders.RowCoder)
-
-
 # ---- what is refused at construction
 
 BAD_OPTIONS = [
@@ -357,14 +315,6 @@ def test_questions_that_a_mechanism_cannot_answer():
     ):
         with pytest.raises(ParameterError, match=message):
             ldp_beam.Estimate("v", mechanism, question)
-
-
-def test_what_would_perturb_twice_is_refused():
-    sliding = beam.Pipeline("FnApiRunner") | beam.Create([{"v": 1.0}]) | beam.WindowInto(SlidingWindows(10, 5))
-    with pytest.raises(ParameterError, match="sliding"):
-        _ = sliding | ldp_beam.Estimate("v", HYBRID, private=True)
-    with pytest.raises(ParameterError):
-        ldp_beam.Estimate("v", HYBRID, private=True, key=Secret.generate())
 
 
 # ---- estimates that no data give: counted each time, and said once

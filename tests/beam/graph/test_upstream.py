@@ -73,10 +73,14 @@ def test_a_column_that_is_kept_holds_no_reports(events):
 
 def test_reports_are_not_perturbed_again(events):
     reports = events | ldp_beam.Perturb(PLAN)
-    for again in (ldp_beam.UnaryEncode("os", ONE), ldp_beam.PrivateHistogram("os", THREE), ldp_beam.Perturb(PLAN)):
+    for again in (
+        ldp_beam.Perturb(PrivacyPlan({"os": ONE})),
+        ldp_beam.PrivateHistogram("os", THREE),
+        ldp_beam.Perturb(PLAN),
+    ):
         with pytest.raises(MechanismMismatchError, match=r"'os'\] hold reports already"):
             _ = reports | f"Again {id(again)}" >> again
-    _ = reports | "Kept" >> ldp_beam.UnaryEncode("day", ONE)
+    _ = reports | "Kept" >> ldp_beam.Perturb(PrivacyPlan({"day": ONE}))
 
 
 def test_limits_come_before_what_perturbs(events):
@@ -101,7 +105,7 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
 
     coin = ldp_beam.PrivateHistogram("crashed", COIN)
     for charged in (COIN.epsilon, PrivacyPlan({"crashed": COIN})):
-        for second in (coin, ldp_beam.RandomizedResponse("crashed", COIN), InPart(coin)):
+        for second in (coin, ldp_beam.Perturb(PrivacyPlan({"crashed": COIN})), InPart(coin)):
             records = ledger(charged)
             _ = records | "First" >> coin
             with pytest.raises(ParameterError, match=r"charges 99 for 99 records .* the 2 steps behind it.* spend 198"):
@@ -109,7 +113,7 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
     records = ledger(PLAN)  # of several columns each has its part, and what was refused spends nothing
     _ = records | "Of OS" >> ldp_beam.PrivateHistogram("os", THREE)
     with pytest.raises(ParameterError, match=r"charges 96 for 24 records .* the 2 steps behind it.* spend 144"):
-        _ = records | "Again" >> ldp_beam.UnaryEncode("os", THREE)
+        _ = records | "Again" >> ldp_beam.Perturb(PrivacyPlan({"os": THREE}))
     _ = records | coin
     with pytest.raises(ParameterError, match=r"the 3 steps behind it.* spend 120"):
         _ = records | "Third" >> coin
@@ -123,16 +127,11 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
 
 def test_the_last_one_that_perturbs_counts(events):
     """The column may have had another name before, and rows of estimates are values."""
-    renamed = events | "First" >> ldp_beam.UnaryEncode("os", THREE, keep=["day"]) | beam.Map(dict)
-    reports = renamed | ldp_beam.UnaryEncode("day", ONE) | "Rename" >> beam.Map(dict)
+    renamed = events | "First" >> ldp_beam.Perturb(PrivacyPlan({"os": THREE}, keep=["day"])) | beam.Map(dict)
+    reports = renamed | ldp_beam.Perturb(PrivacyPlan({"day": ONE})) | "Rename" >> beam.Map(dict)
     _ = reports | ldp_beam.Histogram("os", ONE)
     rows = events | "All" >> ldp_beam.PrivateHistogram("os", THREE) | "Values" >> beam.Map(dict)
     _ = rows | ldp_beam.PrivateHistogram("day", ONE)
-
-
-def test_what_is_stored_in_between_is_not_known():
-    """docs/beam.md says so: dictionaries from elsewhere carry no plan."""
-    _ = beam.Pipeline("FnApiRunner") | beam.Create([{"os": [True, False]}]) | ldp_beam.Histogram("os", ONE)
 
 
 # ---- one record, one report: repeated bundles, several consumers, several worker processes

@@ -3,7 +3,6 @@
 import json
 import os
 from datetime import UTC, datetime
-from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
@@ -16,7 +15,7 @@ from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam import DistributionRow, HistogramRow, MeanRow
+from ldp_beam import HistogramRow, MeanRow
 from ldp_beam.io import (
     EstimateBatches,
     WriteEstimates,
@@ -96,22 +95,6 @@ def test_bigquery():
     json.dumps(bigquery_row(EMPTY), allow_nan=False)
     with pytest.raises(DtypeError, match="'x'"):
         bigquery_schema(pa.schema([("x", pa.list_(pa.int64()))]))
-
-
-def test_means_and_distributions_go_where_histograms_go(tmp_path):
-    """Their rows into files of both kinds, and to BigQuery."""
-    head, tail = ROW[:8], ROW[-4:]
-    for row in (MeanRow(*head, 1.5, 0.1, 1.0, 2.0, *tail), DistributionRow(*head, 0.0, 5.0, 0.5, 0.1, 0.3, 0.7, *tail)):
-        own = {name: value for name, value in row._asdict().items() if name not in ROW._fields or name in ("low", "n")}
-        fields = {field["name"]: field["type"] for field in bigquery_schema(estimate_schema(type(row)))["fields"]}
-        sent = bigquery_row(row)
-        assert {name: sent[name] for name in own} == own
-        assert list(fields) == list(sent)
-        assert {fields[name] for name in own} == {"FLOAT", "INTEGER"}
-        for kind in ("parquet", "ndjson"):
-            [path] = run(WriteEstimates(str(tmp_path / type(row).__name__), kind), [row])
-            [found] = pq.read_table(path).to_pylist() if kind == "parquet" else [json.loads(Path(path).read_text())]
-            assert {name: found[name] for name in own} == own
 
 
 def test_beam_takes_the_bigquery_schema():

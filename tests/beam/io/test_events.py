@@ -6,7 +6,6 @@ import gzip
 from datetime import UTC, datetime
 from pathlib import Path
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 
@@ -16,7 +15,7 @@ from ldp_beam.io import ReadEvents, WatchFolder
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
 
-from ..helpers import Collector, counters
+from ..helpers import counters, run, run_with_result
 
 
 def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monkeypatch):
@@ -58,12 +57,8 @@ def events(tmp_path):
 
 def read(source):
     """All batches as one table, dead letters and counters."""
-    batches, letters = Collector(), Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        good, dead = p | source.with_exception_handling()
-        _ = good | "Batches" >> batches.sink()
-        _ = dead | "Letters" >> letters.sink()
-    return pa.Table.from_batches(batches.elements), sorted(letters.elements), counters(p.result)
+    (batches, letters), result = run_with_result(source.with_exception_handling())
+    return pa.Table.from_batches(batches.elements), sorted(letters.elements), counters(result)
 
 
 def test_the_columns_of_the_plan_and_letters_for_the_rest(events):
@@ -81,8 +76,8 @@ def test_the_columns_of_the_plan_and_letters_for_the_rest(events):
         ("t", "not of type number, s since the epoch", 1),
     ]
     assert counted == {"files_read": 1, "rows_read": 5, "dead_lettered": 3}
-    with pytest.raises(Exception, match=r"1 x not "), beam.Pipeline("FnApiRunner") as p:
-        _ = p | source
+    with pytest.raises(Exception, match=r"1 x not "):
+        run(source)
 
 
 def test_positions_are_those_of_the_watched_folder(events):

@@ -4,7 +4,6 @@ import gzip
 import threading
 from datetime import UTC, datetime
 
-import apache_beam as beam
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from ldp_beam.io import WatchFolder, _files
 from ldp_beam.io.folder import Poll, _complete_files
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
 
-from ..helpers import SURE, SURE_BITS, Collector, run, run_with_result
+from ..helpers import SURE, SURE_BITS, run, run_with_result
 from ..raw_values import SECRET, assert_clean, everything_about
 
 PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t"])
@@ -43,18 +42,7 @@ def watched(folder, pattern="*", **options):
 
 
 def read(transform):
-    good, bad = run_parts(transform.with_exception_handling())
-    return good, bad
-
-
-def run_parts(transform):
-    p = beam.Pipeline("FnApiRunner")
-    outputs = p | transform
-    sinks = [Collector() for _ in outputs]
-    for i, (output, sink) in enumerate(zip(outputs, sinks, strict=True)):
-        _ = output | f"Collect {i}" >> sink
-    p.run().wait_until_finish()
-    return [sink.elements for sink in sinks]
+    return run(transform.with_exception_handling())
 
 
 def values(batches, name):
@@ -146,7 +134,7 @@ def test_it_waits_between_looks():
 def test_the_time_of_a_batch_is_that_of_the_look_less_the_delay(tmp_path):
     put(tmp_path / "a.ndjson", b'{"n": 1}')
     before = Timestamp.now()
-    [sink], _ = run_with_result(beam.Map(lambda x: x), watched(tmp_path, schema=SCHEMA, max_delay="1h"))
+    [sink], _ = run_with_result(watched(tmp_path, schema=SCHEMA, max_delay="1h"))
     [(_, at, _)] = sink.stamped
     # Beam's coders cut timestamps to milliseconds
     assert before - 3600.001 <= at <= Timestamp.now() - 3600
@@ -204,17 +192,9 @@ def test_errors_and_logs_tell_nothing(tmp_path, caplog):
     for name, text in (("a.ndjson", b'{"n": "%b"}\n'), ("a.csv", b"v,n,at\nx,%b,\n")):
         put(tmp_path / name, text % SECRET.encode())
         with pytest.raises(InputError) as caught:
-            run(beam.Map(lambda x: x), watched(tmp_path, name, schema=SCHEMA))
+            run(watched(tmp_path, name, schema=SCHEMA))
         assert_clean(everything_about(caught.value))
         assert_clean("\n".join(record.getMessage() + str(record.exc_text) for record in caplog.records))
-
-
-def test_large_files_come_in_batches(tmp_path, monkeypatch):
-    monkeypatch.setattr("ldp_beam.io.parquet_batches.BATCH_ROWS", 40)
-    put(tmp_path / "a.parquet", REPORTS)
-    batches, _ = read(watched(tmp_path))
-    assert max(batch.num_rows for batch in batches) <= 40
-    assert values(batches, "t") == list(range(100))
 
 
 def test_configuration_is_checked_at_once():

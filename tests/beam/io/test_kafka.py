@@ -28,7 +28,7 @@ from ldp_beam.io._kafka_source import ReadPartition, Topic
 from ldp_core import InputError, LdpError, ParameterError, PrivacyPlan, UnaryEncoding
 from ldp_core.extras import MissingExtraError
 
-from ..helpers import Collector, debiased, run
+from ..helpers import debiased, run
 from ..raw_values import SECRET, assert_clean, everything_about
 from .conftest import topics
 from .mock_broker import MockBroker
@@ -149,7 +149,7 @@ def test_what_is_written_is_read(broker, topic):
     reports = [PLAN.perturb(batch) for batch in batches]
     with beam.Pipeline("FnApiRunner") as p:
         _ = p | beam.Create(reports) | WriteKafka(broker.servers, topic)
-    out = run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, stop_at="latest"))
+    out = run(ReadKafka(broker.servers, topic, stop_at="latest"))
     assert len(out) < 10, "messages of a poll are one batch"
     whole = pa.Table.from_batches(out).sort_by("t").combine_chunks()
     assert whole.equals(pa.Table.from_batches(reports).combine_chunks())
@@ -164,7 +164,7 @@ def test_a_repeated_bundle_sends_no_other_report(broker, topic):
     with beam.Pipeline("FnApiRunner", options=options) as p:
         reports = p | beam.Create(events) | ldp_beam.Perturb(plan, stabilize=False)
         _ = reports | WriteKafka(broker.servers, topic)
-    out = run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, stop_at="latest"))
+    out = run(ReadKafka(broker.servers, topic, stop_at="latest"))
     records = [record for batch in out for record in batch.to_pylist()]
     assert len(records) > 20, "the bundles were not repeated: the test shows nothing"
     assert len({(record["id"], *record["v"]) for record in records}) == 20
@@ -286,12 +286,12 @@ def test_the_control_records_of_transactions_are_no_obstacle(real_broker, monkey
 def test_offsets_are_committed_when_the_work_is_durable(broker, topic):
     send(broker, topic, [(numbers(10 * i, 10), i % 2, 0) for i in range(7)])
     options: dict[str, Any] = {"group": "readers", "start": "committed", "stop_at": "latest", "partitions": [0, 1]}
-    assert ids_of(run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, **options))) == list(range(70))
+    assert ids_of(run(ReadKafka(broker.servers, topic, **options))) == list(range(70))
     assert committed(broker, topic, "readers") == [4, 3]
     send(broker, topic, [(numbers(100, 10), 1, 0)])
-    assert ids_of(run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, **options))) == list(range(100, 110))
+    assert ids_of(run(ReadKafka(broker.servers, topic, **options))) == list(range(100, 110))
     assert committed(broker, topic, "readers") == [4, 4]
-    assert run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, **options)) == []
+    assert run(ReadKafka(broker.servers, topic, **options)) == []
 
 
 def test_bundles_that_follow_each_other_share_one_connection(broker, topic, monkeypatch):
@@ -351,24 +351,19 @@ def test_dead_letters(broker, topic):
     noise = [b"", SECRET.encode(), None]
     send(broker, topic, [(numbers(0, 5), 0, 0), *((value, 0, 0) for value in noise), (numbers(5, 5), 1, 0)])
     read = ReadKafka(broker.servers, topic, stop_at="latest").with_exception_handling()
-    p = beam.Pipeline("FnApiRunner")
-    good, bad = p | read
-    sink, dead = Collector(), Collector()
-    _ = good | "Good" >> sink
-    _ = bad | "Bad" >> dead
-    p.run().wait_until_finish()
-    assert ids_of(sink.elements) == list(range(10))
-    assert sum(letter.count for letter in dead.elements) == 3
-    assert {letter[:2] for letter in dead.elements} == {DeadLetter("", NOT_A_BATCH, 1)[:2]}
+    good, dead = run(read)
+    assert ids_of(good) == list(range(10))
+    assert sum(letter.count for letter in dead) == 3
+    assert {letter[:2] for letter in dead} == {DeadLetter("", NOT_A_BATCH, 1)[:2]}
     with pytest.raises(InputError) as caught:
-        run(beam.Map(lambda x: x), ReadKafka(broker.servers, topic, stop_at="latest"))
+        run(ReadKafka(broker.servers, topic, stop_at="latest"))
     assert_clean(everything_about(caught.value))
 
 
 @pytest.mark.kafka
 def test_no_such_topic(real_broker):
     with pytest.raises(InputError, match="no topic 'nothing'"):
-        run(beam.Map(lambda x: x), ReadKafka(real_broker.servers, "nothing", stop_at="latest"))
+        run(ReadKafka(real_broker.servers, "nothing", stop_at="latest"))
 
 
 def test_offsets_that_are_gone_are_an_error_unless_said_otherwise(broker, topic):
@@ -390,12 +385,12 @@ def test_no_broker_is_an_error(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.3)
     read = ReadKafka("127.0.0.1:1", "t", stop_at="latest", consumer_config={"log_level": 0})
     with pytest.raises(InputError, match="Kafka: cannot get topics"):
-        run(beam.Map(lambda x: x), read)
+        run(read)
 
 
 def test_an_option_that_the_client_does_not_know():
     with pytest.raises(InputError, match="refuses"):
-        run(beam.Map(lambda x: x), ReadKafka("127.0.0.1:1", "t", consumer_config={"no.such.option": "x"}))
+        run(ReadKafka("127.0.0.1:1", "t", consumer_config={"no.such.option": "x"}))
 
 
 def test_configuration_is_checked_at_once():

@@ -17,7 +17,7 @@ from ldp_beam.io.messages import DecodeMessages, Decoder, decode, encode, messag
 from ldp_beam.io.ndjson import parse_lines, parse_stream
 from ldp_core import DtypeError, InputError, LimitError, Limits, ParameterError, PrivacyPlan
 
-from ..helpers import SURE, SURE_BITS, Collector, counters, run, run_with_result, stamped
+from ..helpers import SURE, SURE_BITS, counters, run, run_with_result, stamped
 from ..raw_values import SECRET, assert_clean, everything_about
 
 PLAN = PrivacyPlan({"v": SURE, "w": SURE_BITS}, keep=["t", "s"])
@@ -231,17 +231,6 @@ def test_what_sinks_send():
         with pytest.raises(DtypeError) as caught:
             message_of(other)
         assert_clean(everything_about(caught.value))
-
-
-def test_one_of_two_consumers_may_be_a_collector():
-    """The element type is declared: what follows is encoded as Arrow, not pickled."""
-    sink = Collector()
-    p = beam.Pipeline("FnApiRunner")
-    batches = p | beam.Create([encode(EVENTS)]) | DecodeMessages()
-    assert batches.element_type == pa.RecordBatch
-    _ = batches | beam.Reshuffle() | sink.sink()
-    p.run().wait_until_finish()
-    assert sink.elements[0].equals(EVENTS)
 
 
 def test_compressed_messages_are_read_like_others():

@@ -6,7 +6,6 @@ import os
 import struct
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,7 +109,7 @@ def test_configuration_is_checked_at_once():
 def kafka(broker, topic, **options):
     """Batches of all that is in a topic."""
     options = {"stop_at": "latest", "partitions": [0, 1], "position": "position", **options}
-    return run(beam.Map(lambda batch: batch), ReadKafka(broker.servers, topic, **options))
+    return run(ReadKafka(broker.servers, topic, **options))
 
 
 def test_of_kafka_it_is_topic_partition_offset_time_and_row():

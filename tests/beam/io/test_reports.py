@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import apache_beam as beam
 import polars as pl
 import pyarrow as pa
@@ -29,7 +27,7 @@ from ldp_core import (
 )
 
 from ...parquet_bombs import levels_of_a_schema
-from ..helpers import SURE, SURE_BOOL, Collector
+from ..helpers import SURE, SURE_BOOL, run
 
 PLAN = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE}, keep=["day"])
 EVENTS = pa.record_batch({"crashed": [True, False], "os": ["a", "c"], "day": [1, 2], "user": ["u1", "u2"]})
@@ -96,72 +94,6 @@ def test_reports_are_written_and_their_proof_survives(tmp_path):
             PLAN.perturb(pq.read_table(path).combine_chunks().to_batches()[0])
 
 
-class Day(NamedTuple):
-    crashed: bool
-    os: str
-    day: int
-    user: str
-
-
-def test_single_records_are_written_straight_from_their_perturb(tmp_path):
-    bits = UnaryEncoding(range(70), epsilon=1.0)
-    plan = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE, "day": bits}, keep=["user"])
-    schema = pa.schema([EVENTS.schema.field(name) for name in ("crashed", "os", "day", "user")])
-    # the first are more than are handled at once
-    for kind, packed, n in ((dict, True, 4100), (beam.Row, False, 70), (Day, True, 70)):
-        events = [kind(crashed=i % 2 == 0, os="abc"[i % 3], day=i % 70, user=f"u{i}") for i in range(n)]
-        perturb = ldp_beam.Perturb(plan, packed=packed)
-        with beam.Pipeline("FnApiRunner") as p:
-            made = p | beam.Create(events) | (perturb.with_exception_handling() if packed else perturb)
-            reports = made[0] if packed else made
-            _ = reports | WriteReports(f"{tmp_path}/part", plan, schema, packed=packed, shard_name_template="")
-        check_written(tmp_path / "part.parquet", plan, n, packed=packed)
-
-
-def check_written(path, plan, n, *, packed):
-    bits = plan["day"]
-    table = pq.read_table(path)
-    plan.check_reports(table.schema)
-    assert table.schema.field("day").type == bits.reports.arrow_type(packed=packed)
-    rows = sorted(table.select(["user", "crashed", "os"]).to_pylist(), key=lambda row: int(row["user"][1:]))
-    assert rows == [{"user": f"u{i}", "crashed": i % 2 == 0, "os": "abc"[i % 3]} for i in range(n)]
-    assert bits.tally(table["day"]).n == n
-    assert ldp_polars.read_plan(path) == plan
-
-
-def test_single_records_of_which_nothing_says_so_are_refused_when_the_pipeline_is_built(tmp_path):
-    other = PrivacyPlan({"crashed": RandomizedResponse(epsilon=9.0), "os": SURE}, keep=["day"])
-    single = EVENTS.to_pylist()
-
-    def build(make):
-        p = beam.Pipeline("FnApiRunner")
-        _ = make(p) | WriteReports(f"{tmp_path}/part", PLAN, EVENTS.schema)
-        return p
-
-    wrong = {
-        "raw": lambda p: p | beam.Create(single),
-        "raw rows": lambda p: p | beam.Create([beam.Row(**one) for one in single]),
-        "raw tuples": lambda p: p | beam.Create([Day(**one) for one in single]),
-        "changed": lambda p: (
-            p | beam.Create(single) | ldp_beam.Perturb(PLAN) | beam.Map(dict).with_output_types(dict[str, object])
-        ),
-    }
-    for make in wrong.values():
-        with pytest.raises(DtypeError, match="right behind Perturb"):
-            build(make)
-    with pytest.raises(Exception, match="right behind Perturb"):
-        build(lambda p: p | beam.Create(single) | ldp_beam.Perturb(other)).run()
-    assert not list(tmp_path.glob("*.parquet"))
-
-
-def test_a_kept_column_of_another_type_is_named_and_not_quoted(tmp_path):
-    secret = [{"crashed": True, "os": "a", "day": "s3cr3t"}]
-    with pytest.raises(Exception, match="'day': the records' values are not int64") as caught:  # noqa: SIM117
-        with beam.Pipeline("FnApiRunner") as p:
-            _ = p | beam.Create(secret) | ldp_beam.Perturb(PLAN) | WriteReports(f"{tmp_path}/x", PLAN, EVENTS.schema)
-    assert "s3cr3t" not in str(caught.value)
-
-
 def test_other_types_and_no_batches_are_refused(tmp_path):
     wide = REPORTS.set_column(2, "day", REPORTS["day"].cast(pa.int32()))
     for element, error in ((wide, "columns \\['day'\\] are of other types"), (REPORTS.to_pylist()[0], "got ")):
@@ -185,16 +117,6 @@ def test_reports_of_rows_are_written_on_the_users_word(tmp_path):
 # ---- and back
 
 
-def read_back(source, *steps):
-    seen = Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        out = p | source
-        for step in steps:
-            out |= step
-        _ = out | seen.sink()
-    return seen.elements
-
-
 def test_files_come_back_with_their_plan(tmp_path):
     typed = pl.DataFrame(EVENTS).ldp.perturb(PLAN, typed=True)
     for put in (
@@ -204,12 +126,12 @@ def test_files_come_back_with_their_plan(tmp_path):
         put()
         read = ReadReports(f"{tmp_path}/*.parquet")
         assert read.plan == PLAN
-        [batch] = read_back(read)
+        [batch] = run(read)
         assert sorted(batch.schema.names) == ["crashed", "day", "os"]
         PLAN.check_reports(batch.schema)
-        rows = read_back(ReadReports(f"{tmp_path}/*", plan=PLAN), ldp_beam.Histogram("os", read.plan["os"]))
+        rows = run(ldp_beam.Histogram("os", read.plan["os"]), ReadReports(f"{tmp_path}/*", plan=PLAN))
         assert {row.value: round(row.count) for row in rows} == {"a": 1, "b": 0, "c": 1}
-        [batch] = read_back(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
+        [batch] = run(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
         assert batch.schema.names == ["day", "os"]
 
 
@@ -220,7 +142,7 @@ def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):
     with pytest.raises(MechanismMismatchError, match="'crashed'"):
         _ = reports | ldp_beam.Histogram("crashed", other)
     with pytest.raises(MechanismMismatchError, match="do not perturb them again"):
-        _ = reports | ldp_beam.RandomizedResponse("crashed", other)
+        _ = reports | ldp_beam.Perturb(PrivacyPlan({"crashed": other}))
 
 
 def test_files_without_their_plan_or_of_another_one_are_refused(tmp_path):
@@ -255,12 +177,7 @@ def test_a_file_that_breaks_later_is_a_dead_letter(tmp_path):
     path = write(tmp_path, REPORTS)
     read = ReadReports(str(path))
     path.write_bytes(b"PAR1 and no more")
-    letters = Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        batches, dead = p | read.with_exception_handling()
-        _ = batches | "Batches" >> beam.Map(print)
-        _ = dead | letters.sink()
-    assert letters.elements == [("", UNREADABLE, 1)]
+    assert run(read.with_exception_handling()) == ([], [("", UNREADABLE, 1)])
 
 
 def test_files_say_that_noise_is_keyed_by_person(tmp_path):

@@ -76,12 +76,6 @@ def test_delivered_again():
             assert total(bad) == {("id", "duplicate"): len(delivered) - 120}
 
 
-def test_duplicates_are_counted_in_a_pipeline():
-    out, result = run_with_result(Deduplicate("id", within="1h", event_time="time"), batches(DELIVERED * 2))
-    assert numbers(out[0].elements) == list(range(120))
-    assert counters(result) == {"records_read": 240, "duplicates_dropped": 120}
-
-
 @settings(max_examples=50)
 @given(
     picks=st.lists(st.integers(0, 119), min_size=1, max_size=60),
@@ -134,7 +128,7 @@ SPENDING = [{"user": i % 7, "time": (i % 5) * 15 * DAY, "n": i} for i in range(3
 positive = st.floats(1e-3, 50, allow_nan=False)
 
 
-@settings(max_examples=500)
+@settings(max_examples=150)
 @given(each=st.lists(positive, min_size=1, max_size=4), budget=st.floats(1e-3, 1e4))
 def test_as_many_records_as_the_budget_pays_for_and_not_one_more(each, budget):
     plan = PrivacyPlan({f"c{i}": RandomizedResponse(epsilon=e) for i, e in enumerate(each)})

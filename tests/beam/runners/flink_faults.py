@@ -30,11 +30,7 @@ PATIENCE = 180.0  # seconds: of a machine that others use too
 
 
 class Numbers:
-    """Arrow messages of `MESSAGE` records: ``id`` (0, 1, ...), ``value`` (the id modulo ``values``), ``t``, their time.
-
-    Attributes:
-        records: so many have been made.
-    """
+    """Arrow messages of `MESSAGE` records: ``id`` (0, 1, ...), ``value`` (id modulo ``values``), ``t``, their time."""
 
     size = MESSAGE
 
@@ -92,13 +88,7 @@ class Append(beam.DoFn):
 
 
 class Sent(NamedTuple):
-    """What a sink has seen, if ``n`` records were made.
-
-    Attributes:
-        n: records made.
-        words: uint64[k, 4]: of each report its record's id, its 64 bits, and the times, as floats, at which the record
-            was made and the report was sent.
-    """
+    """What a sink has seen, if ``n`` records were made."""
 
     n: int
     words: npt.NDArray[np.uint64]
@@ -180,11 +170,7 @@ def until(done: Callable[[], Any], seconds: float, what: str) -> Any:
 
 
 class Job:
-    """A streaming job that runs on a cluster until the end of the ``with`` block.
-
-    Attributes:
-        id: Flink's.
-    """
+    """A streaming job that runs on a cluster until the end of the ``with`` block."""
 
     def __init__(self, cluster: FlinkCluster, build: Callable[[beam.Pipeline], Any], flags: list[str]) -> None:
         self._cluster = cluster
@@ -215,14 +201,6 @@ class Job:
 
         A fault now makes the job draw all of that again, and send it again. (What a sink has seen since the checkpoint
         does not do: the state that the checkpoint has may be all that a pane is made of. It comes again as it was.)
-
-        Args:
-            sinks: file -> how many seconds before the time of a row its first record was made.
-            every: seconds between two checkpoints. It is a second at least until the next one begins, which would save
-                what its barrier has passed.
-
-        Returns:
-            Of each sink the first column of these rows.
         """
 
         def due() -> dict[Path, npt.NDArray[np.uint64]] | None:

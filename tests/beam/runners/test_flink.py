@@ -20,16 +20,11 @@ from pathlib import Path
 
 import apache_beam as beam
 import grpc
-import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
-from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam import PrivateHistogram
-from ldp_core import InputError, LdpError, UnaryEncoding
-from ldp_core.compute.compiled import MANY
+from ldp_core import InputError, LdpError
 from tests.bed.flink import VERSIONS, FlinkCluster, job_server_jar, recipe
 from tests.bed.flink.__main__ import failure_of, main
 from tests.bed.flink.cluster import free_ports, listens
@@ -127,33 +122,6 @@ def test_only_this_machine_reaches_what_listens_also_while_a_job_runs(flink_clus
     assert {ip for ips in found.values() for ip in ips} == {"127.0.0.1"}
     with socket.create_server(("0.0.0.0", 0)):  # the twin
         assert listening(os.getpid()) == ["0.0.0.0"]
-
-
-@pytest.mark.flink
-def test_a_job_starts_without_sending_the_jar_and_without_compiling(flink_cluster, tmp_path):
-    pytest.importorskip("numba")
-
-    def sent(path):
-        large = [str(blob) for blob in Path(path).rglob("blob_*") if blob.stat().st_size > 1 << 20]
-        return [os.environ["MALLOC_ARENA_MAX"], *large]
-
-    mechanism, codes = UnaryEncoding(range(16), epsilon=1.0), np.arange(4 * MANY) % 16
-    with beam.Pipeline(options=PipelineOptions(flink_cluster.pipeline_flags("EXTERNAL"))) as pipeline:
-        here = pipeline | "Cluster" >> beam.Create([str(flink_cluster.directory / "tmp")]) | beam.Map(sent)
-        _ = here | beam.Map(str) | "Sent" >> beam.io.WriteToText(str(tmp_path / "sent"), num_shards=1)
-        batch = pipeline | "Batch" >> beam.Create([pa.record_batch({"os": codes, "t": codes % 2})])
-        rows = batch | PrivateHistogram("os", mechanism, window=1, event_time="t")
-        _ = (
-            rows
-            | beam.WindowInto(GlobalWindows())
-            | beam.combiners.Count.Globally()
-            | "Rows" >> beam.io.WriteToText(str(tmp_path / "rows"), num_shards=1)
-        )
-    assert next(tmp_path.glob("rows-*")).read_text() == "32\n"
-    assert next(tmp_path.glob("sent-*")).read_text() == "['2']\n"
-    log = "".join(flink_cluster.log(name).read_text() for name in ("taskmanager-1", "taskmanager-2"))
-    assert "Python sdk harness starting" in log  # a worker's lines of level INFO are there
-    assert "compiled by numba" not in log
 
 
 def listening(pid):
@@ -286,26 +254,6 @@ def test_a_worker_that_ends_before_it_reaches_its_task_manager_is_an_error(pool)
         stub = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
         answer = stub.StartWorker(beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", **endpoints), timeout=60)
     assert answer.error == "a worker ended before it reached its TaskManager"
-
-
-@pytest.mark.flink
-def test_a_port_that_is_in_use_and_a_cluster_that_takes_too_long(tmp_path, monkeypatch):
-    need_flink()
-    mine, started = subprocess.Popen, []
-    monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(mine(*a, **k)) or started[-1])
-    cluster = FlinkCluster(tmp_path, timeout=0.1)
-    with pytest.raises(LdpError, match=r"no 2 TaskManagers within 0\.1 s; the logs are in"):
-        cluster.start()
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        taken = [[other.getsockname()[1], *free_ports(6)]]  # the first is that of the pages; the next time it is free
-        mine_again = free_ports
-        monkeypatch.setattr(
-            "tests.bed.flink.cluster.free_ports", lambda count: taken.pop() if taken else mine_again(count)
-        )
-        with FlinkCluster(tmp_path) as cluster:
-            assert all(cluster.running().values())
-    assert len(started) == 3 * 5
-    until(lambda: all(process.poll() is not None for process in started))
 
 
 def test_a_damaged_state_and_a_submission_to_no_cluster(tmp_path, capsys):

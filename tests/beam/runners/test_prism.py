@@ -1,4 +1,4 @@
-"""Bounded input on Prism, Beam's portable local runner in Go: what holds there, and where Prism 2.77 deviates.
+"""Bounded input on Prism, Beam's portable local runner in Go: what holds there.
 
 For streams, and where Prism comes from, see `test_streams`.
 """
@@ -25,11 +25,6 @@ pytestmark = [
 
 KINDS = [ldp_beam.Histogram, ldp_beam.PrivateHistogram]
 WINDOWS = [FixedWindows(10), FixedWindows(10, offset=3), SlidingWindows(20, 10), SlidingWindows(15, 5, 2), Sessions(2)]
-
-
-def deviates(reason, raises=AssertionError):
-    """Prism 2.77.0 does something else than Beam's model; the test says what the model says."""
-    return pytest.mark.xfail(strict=True, raises=raises, reason=f"Prism 2.77.0: {reason}")
 
 
 def events(low, high, n=2000, parts=4, decimals=6):
@@ -88,18 +83,3 @@ def test_keyed_reports_are_those_of_polars_bit_for_bit(elements):
 
 def _tuples(row):
     return tuple(tuple(cell) if isinstance(cell, list) else cell for cell in row)
-
-
-# ---- where Prism deviates
-
-
-@deviates("panics (assignment to entry in nil map) for windows before 1970", RuntimeError)
-def test_windows_before_1970():
-    transform = ldp_beam.Histogram("v", SURE, window=10, event_time="t")
-    assert histograms(run(transform, events(-9, -1), **PRISM)) == histograms(run(transform, events(-9, -1)))
-
-
-@deviates("cuts the ends of sessions to milliseconds, and panics where that takes two sessions for one", RuntimeError)
-def test_sessions_of_microseconds():
-    transform = ldp_beam.Histogram("v", SURE, window=Sessions(1), event_time="t")
-    assert histograms(run(transform, events(100, 300), **PRISM)) == histograms(run(transform, events(100, 300)))

@@ -24,16 +24,14 @@ MARKS = {
     "flink": [pytest.mark.flink],
 }
 BY_DEFAULT = {
+    "panes-BOTH-20-discarding",
     "arrivals-FixedWindows-10-0-7-discarding",
     "arrivals-SlidingWindows-15-2-7-accumulating",
     "too-late-single-records-PrivateHistogram-5",
 }
-"""Of the random arrivals, and of private histograms, which are tallied as other histograms are; the others are slow."""
-LONG = [
-    case
-    for case in CASES
-    if (case.id.startswith("arrivals-") or "PrivateHistogram" in case.id) and case.id not in BY_DEFAULT
-]
+"""Of random arrivals, of panes that discard, and of private histograms, tallied as others are; the rest is slow."""
+_IS_LONG = ("arrivals-", "discarding", "PrivateHistogram")
+LONG = [case for case in CASES if any(part in case.id for part in _IS_LONG) and case.id not in BY_DEFAULT]
 SHORT = [case for case in CASES if case not in LONG]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import bz2
 import datetime as dt
-import gzip
 import json
 import logging
 import pickle
@@ -28,7 +26,6 @@ from apache_beam.pipeline import PipelineVisitor
 
 from ldp_beam import HistogramRow
 from ldp_beam.io import estimate_schema
-from ldp_beam.telemetry import demo
 from ldp_beam.telemetry.job import TelemetryJob, logged
 from ldp_beam.telemetry.options import TimeUnit
 from ldp_beam.telemetry.running import _counted
@@ -341,16 +338,6 @@ def test_the_demonstration_takes_no_options_that_do_nothing(words, capsys):
     assert f"does not take ['{words[0]}']" in capsys.readouterr().err
 
 
-def test_modes_without_ids_take_no_secret(keyed, capsys):
-    for mode in ["--demo", "--live"]:
-        assert code_of([mode, *keyed["env"], "--id", "user"]) == 2
-        assert {"--demo": "does not take", "--live": "unrecognized"}[mode] in capsys.readouterr().err
-        if mode == "--live":
-            pytest.importorskip("google.pubsub_v1")
-        assert main([mode, "--plan", str(Path(keyed["file"][1]).with_name("memoized.toml"))]) == 2
-        assert "secret" in capsys.readouterr().err
-
-
 class Functions(PipelineVisitor):
     """Collects the functions of all steps."""
 
@@ -567,16 +554,6 @@ def test_demo_covers_the_truth(tmp_path, capsys):
     assert abs(missing - 9430) < 6 * sigma  # the nulls come back as an estimate of how many there were
 
 
-def test_demo_plan_is_declared_for_the_data():
-    plan = PrivacyPlan.from_toml(demo.PLAN)
-    table = demo.flights()
-    assert len(table) == 336_776
-    assert table["late"].null_count == 9430
-    for name in ("carrier", "dest", "origin"):
-        assert set(table[name].to_pylist()) == set(plan[name].domain.labels)
-    assert plan.epsilon == 6.0
-
-
 def test_options_that_are_misspelt_or_nobodys_are_refused(capsys, tmp_path):
     for wrong, right in [
         ("--windw", "--window"),
@@ -616,14 +593,13 @@ def test_records_in_windows_without_heavy_hitters_are_not_said_to_be_missing(tmp
     assert "records: 0 in windows in which something was found + 0 dead letters" in out
 
 
-# ---- times as numbers, lost records, what is there already, compressed files, the place of a record
+# ---- times as numbers, lost records, what is there already, the place of a record
 
 
-def coin_job(tmp_path, name, lines, *options, compress=None):
+def coin_job(tmp_path, name, lines, *options):
     (tmp_path / "plan.toml").write_text('[columns.crashed]\nmechanism = "randomized_response"\nepsilon = 100.0\n')
     path = tmp_path / name
-    text = ("\n".join(lines) + "\n").encode()
-    path.write_bytes(text if compress is None else compress(text))
+    path.write_text("\n".join(lines) + "\n")
     out = str(tmp_path / "out")
     return telemetry("--plan", str(tmp_path / "plan.toml"), "--input", str(path), "--output", out, *options)
 
@@ -640,34 +616,23 @@ UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @pytest.mark.parametrize(
     ("unit", "suffix", "kind"),
-    [
-        *[("ms", "ndjson", int), ("s", "csv", float), ("ns", "parquet", int)],
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("s", "ndjson", float), ("us", "csv", int))),
-    ],
+    [("ms", "ndjson", int), ("s", "csv", float), pytest.param("us", "csv", int, marks=pytest.mark.slow)],
 )
 def test_event_times_may_be_numbers_of_any_unit(tmp_path, capsys, unit, suffix, kind):
     times = [kind((MIDDAY + i) * UNITS[unit]) for i in range(30)]
-    if suffix == "parquet":
-        pq.write_table(pa.table({"t": times, "crashed": [True] * 30}), tmp_path / "events.parquet")
-        (tmp_path / "plan.toml").write_text(PrivacyPlan({"crashed": RandomizedResponse(epsilon=100.0)}).to_toml())
-        files = ("--input", str(tmp_path / "events.parquet"), "--output", str(tmp_path / "out"))
-        assert telemetry("--plan", str(tmp_path / "plan.toml"), *files, "--time-unit", unit, "--reports") == 0
-    else:
-        lines = [json.dumps({"t": time, "crashed": True}) for time in times]
-        if suffix == "csv":
-            lines = ["t,crashed", *(f"{time!r},true" for time in times)]
-        assert coin_job(tmp_path, f"events.{suffix}", lines, "--time-unit", unit, "--reports") == 0
+    lines = [json.dumps({"t": time, "crashed": True}) for time in times]
+    if suffix == "csv":
+        lines = ["t,crashed", *(f"{time!r},true" for time in times)]
+    assert coin_job(tmp_path, f"events.{suffix}", lines, "--time-unit", unit, "--reports") == 0
     assert shown(tmp_path) == ({START: 30}, [])
     assert "1990" not in capsys.readouterr().out
     [stored] = (tmp_path / "out" / "reports").glob("*")
     assert set(pq.read_table(stored)["window_start"].to_pylist()) == {START}
 
 
-@pytest.mark.parametrize("suffix", ["ndjson", pytest.param("csv", marks=pytest.mark.slow)])
-def test_another_unit_is_said(tmp_path, capsys, suffix):
+def test_another_unit_is_said(tmp_path, capsys):
     def run(time, *options):
-        lines = [json.dumps({"t": time, "crashed": True})] if suffix == "ndjson" else ["t,crashed", f"{time},true"]
-        return coin_job(tmp_path, f"events.{suffix}", lines, *options)
+        return coin_job(tmp_path, "events.ndjson", [json.dumps({"t": time, "crashed": True})], *options)
 
     assert run(MIDDAY, "--time-unit", "ms") == 0  # in 1970
     assert "hint: there are times before 1990 or after 2100 in 't'" in capsys.readouterr().out
@@ -711,16 +676,6 @@ def test_a_file_of_lines_without_the_event_time_says_so(tmp_path, capsys):
     assert "none of its first 3 lines has the event time 't'" in capsys.readouterr().err
     with pytest.warns(LdpWarning, match=r"none of its first 3 lines has the columns \['crashed'\]"):
         assert coin_job(tmp_path, "events.ndjson", [json.dumps({"t": MIDDAY, "Crashed": True})] * 3) == 1
-
-
-@pytest.mark.parametrize(("kind", "suffix"), [("ndjson", "gz"), pytest.param("csv", "bz2", marks=pytest.mark.slow)])
-def test_compressed_files(tmp_path, suffix, kind):
-    lines = [json.dumps({"t": MIDDAY, "crashed": True})] * 7
-    if kind == "csv":
-        lines = ["t,crashed", *[f"{MIDDAY},true"] * 7]
-    compress = {"gz": gzip.compress, "bz2": bz2.compress}[suffix]
-    assert coin_job(tmp_path, f"events.{kind}.{suffix}", lines, compress=compress) == 0
-    assert shown(tmp_path) == ({START: 7}, [])
 
 
 @pytest.mark.slow
@@ -775,9 +730,6 @@ def test_counts_of_runners_that_tell_less():
     assert _counted(Told((None, None)), "rows_read") is None
     assert _counted(Told(), "rows_read") is None
     assert _counted(object(), "rows_read") is None
-
-
-# ---- the job refuses what it could not do before it reads anything
 
 
 # ---- what a job prints

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 
 import apache_beam as beam
 import numpy as np
@@ -32,10 +33,10 @@ from ldp_beam import AfterTallies
 from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_beam.time.windows import group, slots, window_fn
-from ldp_core import ParameterError
+from ldp_core import ParameterError, Secret
 from ldp_core.windows import seconds
 
-from ..helpers import SURE, SURE_BOOL, Collector, counters, run
+from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
 
 SECOND = 10**6
 WINDOWS = [
@@ -86,12 +87,6 @@ def test_few_partials_whatever_the_number_of_records():
     slotted = slots(Sessions(60), micros, zeros)
     # buckets of half a gap: 120 of them, two anchors each
     assert len(group(slotted.number, zeros, 1).key) + len(slotted.empty) <= 2 * 121
-
-
-def test_lengths():
-    for text, length in (("30d", 30 * 86400), ("1h", 3600), ("15m", 900), ("10s", 10), ("500ms", 0.5)):
-        assert seconds(text) == length
-        assert window_fn(text) == FixedWindows(length) == window_fn(length)
 
 
 def test_weeks_begin_on_mondays_and_windows_later_where_it_is_said():
@@ -207,12 +202,8 @@ def test_numbers_in_each_unit():
 
 
 def starts(transform, elements):
-    rows = Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        out = p | beam.Create(elements) | transform
-        good = out[0] if isinstance(out, tuple) else out
-        _ = good | rows.sink()
-    return sorted({row.window_start.micros // 10**6 for row in rows.elements}), counters_with_odd(p.result)
+    (rows, *_), result = run_with_result(transform, elements)
+    return sorted({row.window_start.micros // 10**6 for row in rows.elements}), counters_with_odd(result)
 
 
 def counters_with_odd(result):
@@ -220,8 +211,7 @@ def counters_with_odd(result):
     return {**counters(result), "odd_times": sum(c.committed for c in found)}
 
 
-@pytest.mark.parametrize("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])
-@pytest.mark.parametrize("single", [True, False])
+@pytest.mark.parametrize(("kind", "single"), [(ldp_beam.Histogram, True), (ldp_beam.PrivateHistogram, False)])
 def test_milliseconds_as_seconds_are_said(kind, single, caplog):
     records = [{"v": True, "t": SECONDS * 1000 + i} for i in range(5)]
     elements = records if single else [pa.RecordBatch.from_pylist(records)]
@@ -259,12 +249,9 @@ def test_a_window_without_times_is_said(caplog):
 
 
 def test_limits_know_units():
-    for limit in (ldp_beam.BoundContributions("u", 1, window="1d", event_time="t", time_unit="ms"),):
-        records = [{"u": 1, "v": True, "t": 1000 * (SECONDS + 3600 * hour)} for hour in range(30)]
-        passed = Collector()
-        with beam.Pipeline("FnApiRunner") as p:
-            _ = p | beam.Create(records) | limit | passed.sink()
-        assert len(passed.elements) == 2  # as seconds, each hour would be a day of its own
+    limit = ldp_beam.BoundContributions("u", 1, window="1d", event_time="t", time_unit="ms")
+    records = [{"u": 1, "v": True, "t": 1000 * (SECONDS + 3600 * hour)} for hour in range(30)]
+    assert len(run(limit, records)) == 2  # as seconds, each hour would be a day of its own
 
 
 def test_other_units_are_refused():
@@ -277,33 +264,22 @@ def test_other_units_are_refused():
 
 
 def test_a_missing_column_is_called_missing():
-    for make, kind in ((dict, ldp_beam.Histogram), (beam.Row, ldp_beam.PrivateHistogram)):
+    for make, transform, column in (
+        (dict, ldp_beam.Histogram("w", SURE_BOOL), "w"),
+        (beam.Row, ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="time"), "time"),
+        (
+            dict,
+            ldp_beam.PrivateHistogram("v", SURE_BOOL, key=partial(Secret.from_seed, 1), id="user", repeats=1),
+            "user",
+        ),
+        (beam.Row, ldp_beam.BoundContributions("user", 1), "user"),
+    ):
         records = [make(v=True, t=SECONDS) for _ in range(3)]
-        for transform, column in (
-            (kind("w", SURE_BOOL), "w"),
-            (kind("v", SURE_BOOL, window="1h", event_time="time"), "time"),
-            (ldp_beam.PrivateHistogram("v", SURE_BOOL, key=_secret, id="user", repeats=1), "user"),
-            (ldp_beam.BoundContributions("user", 1), "user"),
-        ):
-            with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
-                starts(transform, records)
-            letters = Collector()
-            with beam.Pipeline("FnApiRunner") as p:
-                _, dead = p | beam.Create(records) | transform.with_exception_handling()
-                _ = dead | letters.sink()
-            assert letters.elements == [(column, "no such column", 3)]
-
-
-def _secret():
-    from ldp_core import Secret
-
-    return Secret.from_seed(1)
+        with pytest.raises(Exception, match=f"there is no column '{column}' in any of 3 records"):
+            run(transform, records)
+        assert run(transform.with_exception_handling(), records)[1] == [(column, "no such column", 3)]
 
 
 def test_a_record_without_the_column_among_others_has_no_such_column():
-    letters = Collector()
-    with beam.Pipeline("FnApiRunner") as p:
-        records = [{"v": True}, {"v": None}, {}]
-        _, dead = p | beam.Create(records) | ldp_beam.Histogram("v", SURE_BOOL).with_exception_handling()
-        _ = dead | letters.sink()
-    assert sorted(letters.elements) == [("v", "no such column", 1), ("v", "null", 1)]
+    _, letters = run(ldp_beam.Histogram("v", SURE_BOOL).with_exception_handling(), [{"v": True}, {"v": None}, {}])
+    assert sorted(letters) == [("v", "no such column", 1), ("v", "null", 1)]

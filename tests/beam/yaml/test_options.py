@@ -165,13 +165,6 @@ def test_what_does_not_fit_the_rows_is_refused_before_anything_runs():
             _ = rows | f"{i}" >> transform
 
 
-def test_kept_columns_need_a_schema():
-    p = beam.Pipeline("FnApiRunner")
-    rows = p | beam.Create([{"os": "ios", "hour": 1}])
-    with pytest.raises(PlanError, match="schema"):
-        _ = rows | LdpPerturb(plan={**PLAN, "keep": ["hour"]})
-
-
 def test_errors_in_yaml_say_where_and_have_ours_as_their_cause():
     with pytest.raises(ValueError, match=r"LdpPerturb.* at line") as caught:
         expand([create([{"os": "ios"}]), {"type": "LdpPerturb", "config": {"plan": "no/such/plan.toml"}}])

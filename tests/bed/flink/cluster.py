@@ -310,11 +310,7 @@ class FlinkCluster:
         return {name: pid for name, pid in ids.items() if _is_ours(pid, self._token)}
 
     def kill(self, name: str) -> None:
-        """End one process, or one of `workers`, at once (SIGKILL), as a fault would.
-
-        Raises:
-            ParameterError: no such process runs.
-        """
+        """End one process, or one of `workers`, at once (SIGKILL), as a fault would."""
         pid = (self.processes | self.workers()).get(name)
         if pid is None or not _is_ours(pid, self._token):
             raise ParameterError(f"{name!r} does not run; these do: {[*self._alive(), *self.workers()]}")
@@ -323,11 +319,7 @@ class FlinkCluster:
             time.sleep(0.01)
 
     def restart(self, name: str) -> None:
-        """Start a process again that has ended; it has the same ports, and goes on in the same log.
-
-        Raises:
-            ParameterError: there is no such process, or it runs.
-        """
+        """Start a process again that has ended; it has the same ports, and goes on in the same log."""
         if name not in self.processes or name in self._alive():
             ended = [name for name, alive in self.running().items() if not alive]
             raise ParameterError(f"{name!r} is not a process that has ended; these are: {ended}")
@@ -337,11 +329,7 @@ class FlinkCluster:
         return [name for name, alive in self.running().items() if alive]
 
     def get(self, path: str, method: str = "GET") -> dict[str, Any]:
-        """What Flink's REST API answers, for example at ``/overview``, ``/jobs/overview``, ``/jobs/ID/checkpoints``.
-
-        Raises:
-            LdpError: it does not answer, or says no.
-        """
+        """What Flink's REST API answers, for example at ``/overview``, ``/jobs/overview``, ``/jobs/ID/checkpoints``."""
         connection = http.client.HTTPConnection(self.rest or HOST, timeout=10.0)
         try:
             connection.request(method, path)
@@ -365,16 +353,7 @@ class FlinkCluster:
         checkpoint_every: float = 10.0,
         parallelism: int | None = None,
     ) -> list[str]:
-        """Beam's options for a pipeline that runs here.
-
-        Args:
-            environment: where the Python code runs. EXTERNAL: in workers of the pool. LOOPBACK: in the process that
-                submits the pipeline. Beam 2.77 opens that one's ports on all addresses of the machine, so mind who
-                can reach it.
-            streaming: for a pipeline that does not end, with checkpoints.
-            checkpoint_every: seconds between two checkpoints.
-            parallelism: how many slots a step takes; by default all.
-        """
+        """Beam's options for a pipeline that runs here."""
         slots = sum(name.startswith("taskmanager") for name in self.processes)
         flags = [
             "--runner=FlinkRunner",
@@ -438,11 +417,7 @@ class FlinkCluster:
 
 
 def _writable(folder: Path) -> None:
-    """Make a folder in which this user can make files.
-
-    Raises:
-        InputError: that cannot be.
-    """
+    """Make a folder in which this user can make files."""
     probe = folder / f".{uuid.uuid4().hex}"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -36,11 +36,7 @@ VERSIONS = MappingProxyType(_properties())
 
 
 def check_pairing() -> None:
-    """Refuse a Beam in Python that the runner was not tried with.
-
-    Raises:
-        InputError: it is another one than ``beam.sdk.version``.
-    """
+    """Refuse a Beam in Python that the runner was not tried with."""
     wanted, has = VERSIONS["beam.sdk.version"], version("apache-beam")
     if not f"{has}.".startswith(f"{wanted}."):
         raise InputError(
@@ -56,11 +52,7 @@ def cache_directory() -> Path:
 
 
 def flink_jars() -> Path:
-    """The folder of Flink's jars, the cluster's class path; built when it is not there (65 MB from Maven Central).
-
-    Raises:
-        InputError: neither the folder nor Maven is there, or Maven cannot build it.
-    """
+    """The folder of Flink's jars, the cluster's class path; built when it is not there (65 MB from Maven Central)."""
     return _built("lib", ["-P", "cluster", "dependency:copy-dependencies", "-DoutputDirectory=lib"])
 
 
@@ -68,9 +60,6 @@ def job_server_jar() -> Path:
     """Beam's job server, which turns a pipeline into a Flink job; built when it is not there (from 200 MB of jars).
 
     The environment variable ``LDP_FLINK_JOB_SERVER_JAR`` can name another one.
-
-    Raises:
-        InputError: neither the file nor Maven is there, Maven cannot build it, or it is for another Flink.
     """
     given = os.environ.get(JOB_SERVER_JAR)
     path = Path(given) if given else _built("target/job-server.jar", ["-P", "job-server", "package"])

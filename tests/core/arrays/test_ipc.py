@@ -145,14 +145,6 @@ def test_coders_refuse_with_our_errors():
             assert_clean(everything_about(caught.value))
 
 
-def test_a_stream_without_a_batch_is_no_end_of_iteration():
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, pa.schema([("v", pa.int64())])):
-        pass
-    with pytest.raises(InputError):
-        RecordBatchCoder().decode(sink.getvalue().to_pybytes())
-
-
 @pytest.mark.slow
 @needs_peak
 def test_little_memory_is_enough_to_refuse_them():
