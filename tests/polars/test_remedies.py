@@ -21,9 +21,9 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
+    ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-from ldp_core import SummationHistogramEncoding as Sums
 
 from ..cases import case
 
@@ -184,7 +184,10 @@ def test_typed_reports_know_their_mechanism():
 
 
 def test_other_reports():
-    for m in (Sums(range(9), epsilon=1.0), CountMeanSketch("int", epsilon=1.0, hashes=2, width=64)):
+    for m in (
+        ThresholdHistogramEncoding(range(9), epsilon=1.0),
+        CountMeanSketch("int", epsilon=1.0, hashes=2, width=64),
+    ):
         df = pl.DataFrame({"x": np.arange(500) % 9}).select(ldp_polars.perturb("x", m))
         with case(m):
             assert df.select(pl.col("x").ldp.suspicious(m, false_alarm=1e-9)).to_series().sum() == 0

@@ -150,7 +150,6 @@ def test_numbers_in_words_are_rounded_up(epsilon):
         (lambda: parallel_epsilon(None), "at least one, got None"),
         (lambda: parallel_epsilon(1.0), "at least one, got 1.0"),
         (lambda: required_n(RandomizedResponse(epsilon=1.0), margin=1e-300), "ask for a wider margin"),
-        (lambda: required_n(RandomizedResponse(epsilon=1.0), 1e-300, bound="hoeffding"), "ask for a wider margin"),
         (lambda: required_n(Hybrid((0, 1), epsilon=1.0), margin=1e-300), "ask for a wider margin"),
         (lambda: parallel_epsilon([math.nan]), r"epsilon must be in \(0, inf\)"),
         (lambda: total_epsilon(1.0, reports=0), "reports must be an integer"),
