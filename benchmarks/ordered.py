@@ -7,12 +7,13 @@ ranges, the mean over the quantiles 0.1, 0.5 and 0.9, and the bands of the whole
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from benchmarks.timing import print_tables
 from ldp_core import (
     CdfEstimate,
     HierarchicalHistogram,
@@ -22,7 +23,6 @@ from ldp_core import (
     SubsetSelection,
 )
 from ldp_core.engine import F64, I64, apportioned, generator_of
-from ldp_core.tables import aligned
 
 RUNS = 2000
 PROBABILITIES = (0.1, 0.5, 0.9)
@@ -70,28 +70,20 @@ def coverage(m: Mechanism, people: I64, runs: int, seed: int) -> tuple[float, fl
     return 100 * of_ranges, 100 * of_quantiles, 100 * bands
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--only", default="", help="subset_selection or hierarchical")
-    given = parser.parse_args()
-    kinds: dict[str, tuple[Any, int]] = {
-        "subset_selection": (SubsetSelection, 32),
-        "hierarchical": (HierarchicalHistogram, 128),
-    }
-    rows = [("mechanism", "values", "population", "epsilon", "people", "ranges", "quantiles", "bands")]
-    for title, (kind, d) in kinds.items():
-        if given.only not in ("", title):
-            continue
-        for name, shares in populations(d).items():
-            for epsilon in (0.5, 1.0, 2.0):
-                for n in (500, 20_000, 1_000_000):
-                    people = apportioned(name, shares, n)
-                    found = coverage(kind(range(d), epsilon=epsilon), people, given.runs, seed=1)
-                    rows.append((title, str(d), name, f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found)))
-    print("\n".join(aligned(rows, numbers=[1, *range(3, 8)])))
+def _table(kind: Any, d: int, runs: int) -> Iterator[Sequence[str]]:
+    yield ("values", "population", "epsilon", "people", "ranges", "quantiles", "bands")
+    for (name, shares), epsilon, n in itertools.product(populations(d).items(), (0.5, 1.0, 2.0), (500, 20_000, 10**6)):
+        found = coverage(kind(range(d), epsilon=epsilon), apportioned(name, shares, n), runs, seed=1)
+        yield (str(d), name, f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found))
+
+
+def subset_selection(runs: int) -> Iterator[Sequence[str]]:
+    return _table(SubsetSelection, 32, runs)
+
+
+def hierarchical(runs: int) -> Iterator[Sequence[str]]:
+    return _table(HierarchicalHistogram, 128, runs)
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([subset_selection, hierarchical], RUNS, __doc__)

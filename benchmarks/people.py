@@ -8,11 +8,13 @@ in a tally.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import warnings
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from benchmarks.timing import print_tables
 from ldp_core import (
     HistogramEstimate,
     LdpWarning,
@@ -105,46 +107,35 @@ def weighted(people: int, share: float, epsilon: float, runs: int, seed: int) ->
     return holds / runs
 
 
-def row(*cells: str) -> None:
-    print(f"| {' | '.join(cells)} |", flush=True)
+CASES = [(share, epsilon) for share in SHARES for epsilon in EPSILONS]
 
 
-def head(*cells: str) -> None:
-    row(*cells)
-    row(*["---"] * len(cells))
+def repeated(runs: int) -> Iterator[Sequence[str]]:
+    yield ("noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`")
+    cases = itertools.product(NOISE, (False, True), (1, 7, 30, 90))
+    for seed, (noise, changing, reports) in enumerate(cases, 1):
+        shares = held(noise, np.full(PEOPLE, reports), changing, runs, seed)
+        yield (noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.people", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
-    cases = [(share, epsilon) for share in SHARES for epsilon in EPSILONS]
-    head("noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`")
-    seed = 0
-    for noise in NOISE:
-        for changing in (False, True):
-            for reports in (1, 7, 30, 90):
-                seed += 1
-                shares = held(noise, np.full(PEOPLE, reports), changing, args.runs, seed)
-                row(noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
-    print("\nFew people: the least and the median of 12 cases, of shares of 1, 5, 20, 50 % and epsilon 0.5, 1, 3.\n")
-    head("noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW))
-    for noise in NOISE[:2]:
-        for changing in (False, True):
-            for skewed in (False, True):
-                cells = []
-                for effective in FEW:
-                    n = reports_of(effective, skewed)
-                    made = [held(noise, n, changing, args.runs, seed + 1, *case, few=True)[1] for case in cases]
-                    cells.append(f"{100 * min(made):.1f}, {100 * np.median(made):.1f} %")
-                row(noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *cells)
-    print("\n`weighted_mean`: the same.\n")
-    head("people", "by weights", "by groups")
+def few_people(runs: int) -> Iterator[Sequence[str]]:
+    """The least and the median of `CASES`."""
+    yield ("noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW))
+    for noise, changing, skewed in itertools.product(NOISE[:2], (False, True), (False, True)):
+        sizes = [reports_of(effective, skewed) for effective in FEW]
+        each = ([held(noise, n, changing, runs, 25, *case, few=True)[1] for case in CASES] for n in sizes)
+        cells = (f"{100 * min(made):.1f}, {100 * np.median(made):.1f} %" for made in each)
+        yield (noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *cells)
+
+
+def weighted_means(runs: int) -> Iterator[Sequence[str]]:
+    """The least and the median of `CASES`."""
+    yield ("people", "by weights", "by groups")
     for people in (20, 50, 100):
-        made = np.array([weighted(people, *case, args.runs, seed) for case in cases])
-        row(str(people), *(f"{100 * x.min():.1f}, {100 * np.median(x):.1f} %" for x in made.T))
+        made = np.array([weighted(people, *case, runs, 24) for case in CASES])
+        yield (str(people), *(f"{100 * x.min():.1f}, {100 * np.median(x):.1f} %" for x in made.T))
 
 
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
+    print_tables([repeated, few_people, weighted_means], RUNS, __doc__)

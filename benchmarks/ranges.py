@@ -1,33 +1,25 @@
 """Ranges by hierarchical histograms: variance, by exact formulas and from simulated reports; coverage; speed.
 
-    python -m benchmarks.ranges            # variances and speeds
-    python -m benchmarks.ranges coverage   # 2,000 runs a population, n and epsilon: about an hour
+    python -m benchmarks.ranges --only variances speeds peer
+    python -m benchmarks.ranges --only coverage   # 2,000 runs a population, n and epsilon: about an hour
 
 `LDP-hierarchical-mechanism` (PyPI) is beside it where it is installed.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.timing import Job, print_tables
+from benchmarks.timing import seconds as taken
 from ldp_core import HierarchicalHistogram, SubsetSelection
 
 F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
-
-
-def main() -> None:
-    if "coverage" in sys.argv[1:]:
-        coverage(2000)
-    else:
-        variances()
-        speeds()
-        peer()
 
 
 def pairs(d: int, workload: str) -> tuple[I64, I64]:
@@ -37,9 +29,8 @@ def pairs(d: int, workload: str) -> tuple[I64, I64]:
     return low, high
 
 
-def variances() -> None:
-    print("| epsilon | D | ranges: exact | ranges: from reports | prefixes: exact | prefixes: from reports |")
-    print("| --- | --- | --- | --- | --- | --- |")
+def variances(runs: int) -> Iterator[Sequence[str]]:
+    yield ("epsilon", "D", "ranges: exact", "ranges: from reports", "prefixes: exact", "prefixes: from reports")
     for epsilon in (0.5, 1.0, 2.0):
         for d in (64, 256, 1024):
             cells = []
@@ -47,7 +38,7 @@ def variances() -> None:
                 m = HierarchicalHistogram(range(d), epsilon=epsilon, workload=workload)
                 low, high = pairs(d, workload)
                 cells += [f"{m.range_variances(low, high).mean():.2f}", f"{observed(m, low, high):.2f}"]
-            print("|", " | ".join([str(epsilon), str(d), *cells]), "|", flush=True)
+            yield (str(epsilon), str(d), *cells)
 
 
 def observed(m: HierarchicalHistogram, low: I64, high: I64, runs: int = 1000, n: int = 20_000) -> float:
@@ -65,11 +56,19 @@ def observed(m: HierarchicalHistogram, low: I64, high: I64, runs: int = 1000, n:
     return squares / runs / total
 
 
-def speeds() -> None:
-    print(
-        "\n| D | perturb, ns | the same by subset selection | tally, ns a report | one range, ms | all prefixes, ms |"
+def best(run: Job) -> float:
+    return min(taken(run) for _ in range(5))
+
+
+def speeds(runs: int) -> Iterator[Sequence[str]]:
+    yield (
+        "D",
+        "perturb, ns",
+        "the same by subset selection",
+        "tally, ns a report",
+        "one range, ms",
+        "all prefixes, ms",
     )
-    print("| --- | --- | --- | --- | --- | --- |")
     n = 1_000_000
     for d in (64, 256, 1024, 65536):
         m = HierarchicalHistogram(range(d), epsilon=1.0)
@@ -85,15 +84,17 @@ def speeds() -> None:
             best(lambda: m.range_counts(*asked, np.array([d // 3]), np.array([d // 2]))) * 1e3,
             best(lambda: m.range_counts(*asked, np.zeros(d, np.int64), np.arange(1, d + 1))) * 1e3,
         )
-        print("|", d, "|", " | ".join(f"{cell:.1f}" for cell in cells), "|", flush=True)
+        yield (str(d), *(f"{cell:.1f}" for cell in cells))
 
 
-def peer(d: int = 64, n: int = 20_000, runs: int = 10) -> None:
-    """`LDP-hierarchical-mechanism`, where it is installed, and ours: n Var over all ranges, and time, in one run."""
+def peer(runs: int, d: int = 64, n: int = 20_000) -> Iterator[Sequence[str]]:
+    """`LDP-hierarchical-mechanism`, where it is installed, and ours, ten times: n Var over all ranges, and time."""
+    yield ("fan-out 4", "n Var", "seconds")
+    runs = 10
     try:
         from hierarchical_mechanism_LDP.mechanism import Private_TreeBary
     except ImportError:
-        print("\nLDP-hierarchical-mechanism is not installed")
+        yield ("LDP-hierarchical-mechanism", "not installed", "")
         return
     values, (low, high) = np.arange(n) % d, pairs(d, "ranges")
     before = np.cumsum(np.append(0, np.bincount(values, minlength=d)))
@@ -110,17 +111,8 @@ def peer(d: int = 64, n: int = 20_000, runs: int = 10) -> None:
         ours = m.range_counts(np.array([n]), tally.counters[None], low, high)[0][0]
         seconds += middle - start, time.perf_counter() - middle
         errors += [((found - (before[high] - before[low])) ** 2).mean() / n for found in (theirs, ours)]
-    print(f"\nLDP-hierarchical-mechanism, fan-out 4, n Var {errors[0] / runs:.1f}, {seconds[0] / runs:.3f} s")
-    print(f"HierarchicalHistogram, n Var {errors[1] / runs:.1f}, {seconds[1] / runs:.3f} s")
-
-
-def best(run: Callable[[], object], times: int = 5) -> float:
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    for k, name in enumerate(("LDP-hierarchical-mechanism", "HierarchicalHistogram")):
+        yield (name, f"{errors[k] / runs:.1f}", f"{seconds[k] / runs:.3f}")
 
 
 def populations(d: int) -> dict[str, F64]:
@@ -141,12 +133,11 @@ def populations(d: int) -> dict[str, F64]:
     return {name: one / one.sum() for name, one in shares.items()}
 
 
-def coverage(runs: int, d: int = 256) -> None:
+def coverage(runs: int, d: int = 256) -> Iterator[Sequence[str]]:
     """Of 95 % intervals about the people, of eight ranges: the mean, the least and the greatest."""
     low = np.array([0, 0, 0, d // 4, d // 3, d // 3, d // 8, d // 2])
     high = np.array([1, d // 4, d // 3, d // 2, d // 3 + 1, d // 2, d - 3, d])
-    print("| epsilon | n | population | runs | mean | least | greatest |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
+    yield ("epsilon", "n", "population", "runs", "mean", "least", "greatest")
     for epsilon in (0.5, 1.0, 2.0):
         m = HierarchicalHistogram(range(d), epsilon=epsilon)
         for n in (500, 20_000, 1_000_000):
@@ -159,8 +150,8 @@ def coverage(runs: int, d: int = 256) -> None:
                 inside = np.abs(counts - (before[:, high] - before[:, low])) < 1.959964 * np.sqrt(spread)
                 held = inside.mean(axis=0)
                 cells = (epsilon, n, name, runs, *(f"{x:.3f}" for x in (held.mean(), held.min(), held.max())))
-                print("|", " | ".join(map(str, cells)), "|", flush=True)
+                yield [str(cell) for cell in cells]
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([variances, speeds, peer, coverage], 2000, __doc__)

@@ -8,31 +8,31 @@ least of them.
 
 from __future__ import annotations
 
-import argparse
+import itertools
 import time
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.timing import print_tables
 from ldp_core import HistogramEstimate, PrivSet, SubsetSelection, UnaryEncoding
 from ldp_core.engine import I64, apportioned, generator_of
-from ldp_core.tables import aligned
 
 RUNS = 2000
 SIZES = ((20, 3), (50, 5), (100, 10))
 
 
-def variances() -> list[tuple[str, ...]]:
+def variances(runs: int) -> Iterator[Sequence[str]]:
     """n times the variance of the share of an item that nobody has."""
-    rows = [("epsilon", "items", "most", "a bit for each item", "one item drawn", "PrivSet", "k")]
+    yield ("epsilon", "items", "most", "a bit for each item", "one item drawn", "PrivSet", "k")
     for epsilon in (0.5, 1.0, 2.0, 4.0):
         for d, most in SIZES:
             bits = UnaryEncoding(range(d), epsilon=epsilon / most, variant="symmetric").variance(1)
             one = SubsetSelection(range(d + most), epsilon=epsilon).variance(1) * most**2
             m = PrivSet(range(d), epsilon=epsilon, most=most)
             numbers = (f"{x:.3g}" for x in (bits, one, m.variance(1)))
-            rows.append((f"{epsilon:g}", str(d), str(most), *numbers, str(m.k)))
-    return rows
+            yield (f"{epsilon:g}", str(d), str(most), *numbers, str(m.k))
 
 
 def population(d: int, most: int, n: int) -> tuple[list[list[int]], I64]:
@@ -56,9 +56,9 @@ def coverage(m: PrivSet, n: int, runs: int) -> tuple[float, float]:
     return 100 * held.mean(), 100 * held.min()
 
 
-def speeds() -> list[tuple[str, ...]]:
+def speeds(runs: int) -> Iterator[Sequence[str]]:
     """Nanoseconds a person."""
-    rows = [("items", "most", "perturb, ns a person", "tally, ns a report")]
+    yield ("items", "most", "perturb, ns a person", "tally, ns a report")
     for d, most in SIZES:
         m, n = PrivSet(range(d), epsilon=1.0, most=most), 200_000
         sets, people = population(d, most, n)
@@ -71,25 +71,15 @@ def speeds() -> list[tuple[str, ...]]:
             middle = time.perf_counter()
             m.tally(reports)
             taken.append((middle - start, time.perf_counter() - middle))
-        rows.append((str(d), str(most), *(f"{1e9 * min(seconds) / n:.0f}" for seconds in zip(*taken, strict=True))))
-    return rows
+        yield (str(d), str(most), *(f"{1e9 * min(seconds) / n:.0f}" for seconds in zip(*taken, strict=True)))
 
 
-def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    given = parser.parse_args()
-    for table in (variances(), speeds()):
-        print("\n".join(aligned(table, numbers=range(7))), end="\n\n")
-    rows = [("items", "most", "epsilon", "people", "all items", "least item")]
-    for d, most in SIZES:
-        for epsilon in (0.5, 1.0, 2.0):
-            for n in (500, 20_000, 1_000_000):
-                found = coverage(PrivSet(range(d), epsilon=epsilon, most=most), n, given.runs)
-                rows.append((str(d), str(most), f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found)))
-    print("\n".join(aligned(rows, numbers=range(6))))
+def intervals(runs: int) -> Iterator[Sequence[str]]:
+    yield ("items", "most", "epsilon", "people", "all items", "least item")
+    for (d, most), epsilon, n in itertools.product(SIZES, (0.5, 1.0, 2.0), (500, 20_000, 1_000_000)):
+        found = coverage(PrivSet(range(d), epsilon=epsilon, most=most), n, runs)
+        yield (str(d), str(most), f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found))
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([variances, speeds, intervals], RUNS, __doc__)

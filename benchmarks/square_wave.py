@@ -1,6 +1,6 @@
 """How often intervals of `SquareWave.distribution` hold the truth, by population, epsilon and number of reports.
 
-    python -m benchmarks.square_wave [--runs 100] [--epsilon 0.05 0.5 1 4] [--n 500 20000 1000000] [--assume smooth]
+    python -m benchmarks.square_wave [--runs 100] [--only intervals smooth]
 
 Numbers are in [0, 100]. A row has the percentage of 95 % intervals that hold: of 20 buckets (on average, and of the
 bucket with the least) and of the quantiles 0.1, 0.25, 0.5, 0.75, 0.9; and half the width of a bucket's interval.
@@ -8,12 +8,13 @@ bucket with the least) and of the quantiles 0.1, 0.25, 0.5, 0.75, 0.9; and half 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.timing import print_tables
 from ldp_core import Interval, SquareWave
 
 F64 = npt.NDArray[np.float64]
@@ -67,29 +68,19 @@ def coverage(
     return of_buckets / runs, of_quantiles / runs, width / runs
 
 
-def table(runs: int, epsilons: list[float], sizes: list[int], assume: str | None) -> Iterator[str]:
-    """Lines in Markdown."""
-    yield "| epsilon | reports | population | buckets: mean, least | quantiles: mean, least | half a width |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for epsilon in epsilons:
-        for n in sizes:
-            for name, population in POPULATIONS.items():
-                m = SquareWave(Interval(0, 100), epsilon=epsilon)
-                buckets, quantiles, width = coverage(m, population, n, runs=runs, assume=assume)
-                held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in (buckets, quantiles))
-                yield f"| {epsilon:g} | {n:,} | {name} | {' | '.join(held)} | {100 * width:.1f} % |"
+def intervals(runs: int, **options: str | None) -> Iterator[Sequence[str]]:
+    yield ("epsilon", "reports", "population", "buckets: mean, least", "quantiles: mean, least", "half a width")
+    cases = itertools.product((0.05, 0.5, 1.0, 4.0), (500, 20_000, 1_000_000), POPULATIONS.items())
+    for epsilon, n, (name, population) in cases:
+        m = SquareWave(Interval(0, 100), epsilon=epsilon)
+        buckets, quantiles, width = coverage(m, population, n, runs=runs, **options)
+        held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in (buckets, quantiles))
+        yield (f"{epsilon:g}", f"{n:,}", name, *held, f"{100 * width:.1f} %")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.05, 0.5, 1.0, 4.0])
-    parser.add_argument("--n", type=int, nargs="+", default=[500, 20_000, 1_000_000])
-    parser.add_argument("--assume", choices=["smooth"])
-    given = parser.parse_args()
-    for line in table(given.runs, given.epsilon, given.n, given.assume):
-        print(line, flush=True)
+def smooth(runs: int) -> Iterator[Sequence[str]]:
+    return intervals(runs, assume="smooth")
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([intervals, smooth], 100, __doc__)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.comparisons import zipf
 from benchmarks.timing import print_tables
 from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
 from ldp_core.estimates import joint
@@ -23,11 +24,6 @@ PAIRS = {
 SHAPES = ((4, 3), (16, 8))
 SIZES = (2000, 20_000, 200_000)
 MOST_REPORTS = 2000 * 200_000  # of a row: of more people there are fewer runs
-
-
-def zipf(d: int) -> np.ndarray:
-    shares = 1 / np.arange(1, d + 1)
-    return shares / shares.sum()
 
 
 def shares_of(shape: tuple[int, int], *, independent: bool) -> np.ndarray:

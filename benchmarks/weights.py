@@ -6,8 +6,8 @@ Each case is simulated as its mechanism draws, from fixed seeds. An interval tha
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 import ldp_polars  # noqa: F401 (the namespace)
-from benchmarks.timing import Row, absolute, compare
+from benchmarks.timing import Row, absolute, compare, print_tables
 from ldp_core import (
     HierarchicalHistogram,
     Hybrid,
@@ -207,32 +207,29 @@ def rows(scale: float) -> Iterator[Row]:
         yield compare(name, against, ours, histogram, n=n)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.weights", description=__doc__)
-    parser.add_argument("--runs", type=int, default=2000, help="runs of each case (default 2000)")
-    runs = parser.parse_args().runs
-    print("| | people | share of the group | intervals hold | unbounded |\n| --- | --- | --- | --- | --- |")
+def of_groups(runs: int) -> Iterator[Sequence[str]]:
+    yield ("", "people", "share of the group", "intervals hold", "unbounded")
     for name, sample, n, share in CASES:
         held, unbounded = coverage(sample, n, share, runs)
-        print(f"| {name} | {n:,} | {share:.0%} | {held:.1%} | {unbounded:.1%} |", flush=True)
-    print(
-        "\n| the 0/1 number | epsilon | rate | worst | of Fieller's alone | below 93% | more unbounded |"
-        + "\n|"
-        + " --- |" * 7
-    )
-    for private in (False, True):
-        for epsilon in (0.5, 1.0, 3.0, 5.0):
-            for rate in (0.001, 0.01, 0.05, 0.3):
-                before, after, more = rare(private, epsilon, rate, runs)
-                low = f"{sum(x < 0.93 for x in after)} of {len(after)}"
-                cells = (f"{epsilon:g}", f"{rate:.1%}", f"{min(after):.1%}", f"{min(before):.1%}", low, f"{more:.1%}")
-                print(f"| {'private' if private else 'public'} | {' | '.join(cells)} |", flush=True)
-    print("\n| a line of | people | slope | deviation | least | most |\n|" + " --- |" * 6)
+        yield (name, f"{n:,}", f"{share:.0%}", f"{held:.1%}", f"{unbounded:.1%}")
+
+
+def rare_values(runs: int) -> Iterator[Sequence[str]]:
+    yield ("the 0/1 number", "epsilon", "rate", "worst", "of Fieller's alone", "below 93%", "more unbounded")
+    for private, epsilon, rate in itertools.product((False, True), (0.5, 1.0, 3.0, 5.0), (0.001, 0.01, 0.05, 0.3)):
+        before, after, more = rare(private, epsilon, rate, runs)
+        cells = (f"{epsilon:g}", f"{rate:.1%}", f"{min(after):.1%}", f"{min(before):.1%}")
+        low = f"{sum(x < 0.93 for x in after)} of {len(after)}"
+        yield ("private" if private else "public", *cells, low, f"{more:.1%}")
+
+
+def fits(runs: int) -> Iterator[Sequence[str]]:
+    yield ("a line of", "people", "slope", "deviation", "least", "most")
     for name, first, second, n in LINES:
         mean, deviation, shares = lines(first, second, n, runs)
         found = [share for share in shares.values() if share]
-        print(f"| {name} | {n:,} | {mean:.3f} | {deviation:.3f} | {min(found):.1%} | {max(found):.1%} |", flush=True)
+        yield (name, f"{n:,}", f"{mean:.3f}", f"{deviation:.3f}", f"{min(found):.1%}", f"{max(found):.1%}")
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([of_groups, rare_values, fits], 2000, __doc__)

@@ -111,9 +111,7 @@ def histogram(
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
-        mechanism: the one that made them; not needed for typed reports, as `perturb` makes them.
-        confidence: of the intervals.
+        expr, mechanism, confidence, person, assume_reports: see `estimate`.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).
         consistency: make the counts non-negative and add up to n, by a method of `consistent` such as
             ``"norm-sub"``: a smaller error, and a bias. ``standard_error``, ``low`` and ``high`` remain those of
@@ -122,8 +120,6 @@ def histogram(
             they are a random sample; N, one of N people. See `ldp_core.HistogramEstimate`.
         repeats: the most reports of one person in a group, where ``person`` is not known. Keyed noise, and that of
             mechanisms with permanent answers, asks for one of both: 1 says that nobody is there twice.
-        person: see `estimate`.
-        assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{value, count, standard_error, low, high, frequency, frequency_standard_error, frequency_low,
@@ -157,12 +153,9 @@ def mean(
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        expr, confidence, person, assume_reports: see `estimate`.
         mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
-        confidence: of the interval, in (0, 1).
         population, repeats: see `histogram`, and `ldp_core.MeanEstimate`.
-        person: see `estimate`.
-        assume_reports: see `estimate`.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n}`` a group, in the numbers' own unit; ``unnest`` makes columns.
@@ -196,14 +189,12 @@ def distribution(
     """Aggregate reports to the distribution of the numbers over buckets.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        expr, confidence, assume_reports: see `estimate`.
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
-        confidence: of the intervals, in (0, 1).
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
         assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
-        assume_reports: see `estimate`.
 
     Returns:
         A ``List(Struct{bucket_start, bucket_end, frequency, standard_error, low, high, n})`` a group, one entry a
@@ -239,13 +230,11 @@ def heavy_hitters(
     """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
-        mechanism: the one that made them; not needed for typed reports, ``heavy_hitters("word", k=10)``.
+        expr, mechanism, assume_reports: see `estimate`.
         k: the most values to return.
         confidence, threshold: see `HeavyHitters.find`. The confidence is each search's: where there are g groups or
             windows, a value that nobody has is in one of the lists with a probability of up to ``1 - confidence**g``,
             which is 34 % for 8 groups at 0.95. ``confidence=0.95 ** (1 / g)`` keeps it to 5 % for all of them.
-        assume_reports: see `estimate`.
 
     Returns:
         A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
@@ -281,13 +270,12 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        expr, mechanism, assume_reports: see `estimate`.
         low, high: of labels, as whole numbers, both belong to the range; of cells they are edges; None: no end.
-        mechanism: the one that made them; not needed for typed reports.
         ranges: in their place several pairs (low, high).
         edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
         values: or a set of labels in any order, as ``["ios", "ipados"]``.
-        confidence, population, assume_reports: see `histogram`.
+        confidence, population: see `histogram`.
 
     Returns:
         A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
@@ -316,10 +304,9 @@ def quantiles(
     """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
+        expr, mechanism, assume_reports: see `estimate`.
         probabilities: of the quantiles, each in (0, 1).
-        mechanism: the one that made them; not needed for typed reports.
-        confidence, population, assume_reports: see `histogram`, and `ldp_core.QuantilesEstimate`.
+        confidence, population: see `histogram`, and `ldp_core.QuantilesEstimate`.
 
     Returns:
         A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
@@ -346,9 +333,8 @@ def median(
     """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
-        mechanism: the one that made them; not needed for typed reports.
-        confidence, population, assume_reports: see `quantiles`.
+        expr, mechanism, assume_reports: see `estimate`.
+        confidence, population: see `quantiles`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import SubsetSelection
@@ -372,11 +358,10 @@ def cdf(
     """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
 
     Args:
-        expr: a column of reports, or of tallies (or its name); see `estimate`.
-        mechanism: the one that made them; not needed for typed reports.
+        expr, mechanism, assume_reports: see `estimate`.
         confidence: that the whole curve is in the band.
         simultaneous: False: of each interval by itself.
-        population, assume_reports: see `quantiles`.
+        population: see `quantiles`.
 
     Returns:
         A ``List(Struct{value, share, standard_error, low, high, n})`` a group.

@@ -171,11 +171,7 @@ def histograms(
             begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
             first and the last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
-        confidence: see `histogram`.
-        simultaneous: see `histogram`.
-        consistency: see `histogram`.
-        population: see `histogram`.
-        repeats: see `histogram`.
+        confidence, simultaneous, consistency, population, repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
             window are taken together.
         assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
@@ -239,8 +235,7 @@ def estimates(
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
         population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
-        person: see `histograms`.
-        assume_reports: see `histograms`.
+        person, assume_reports: see `histograms`.
 
     Returns:
         By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -438,8 +433,7 @@ def explain(
             the middle (the median) and of the one with the most, whose are then ``total``.
         keyed: whether the noise is keyed, for what several reports of one person spend; with ``id`` the margin is that
             of reports whose noise is common to all of a person.
-        total: see `PrivacyPlan.explain`.
-        delta: see `PrivacyPlan.explain`.
+        total, delta: see `PrivacyPlan.explain`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse

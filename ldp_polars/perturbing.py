@@ -143,8 +143,7 @@ def randomized_response(
         domain: the declared values; default those that the column's dtype declares: the Booleans, or the categories of
             an Enum (also that of ``bin_intervals``).
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
-        typed: see `perturb`.
-        noise: see `perturb`.
+        typed, noise: see `perturb`.
 
     Returns:
         Boolean, Int64 or String (plain: Enum of the domain); see `perturb`.
@@ -184,8 +183,7 @@ def unary_encode(
         variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
         unmatched: what becomes of values outside the domain, nulls included: see `ldp_core.Domain`.
         packed: as 64-bit words rather than Booleans.
-        typed: see `perturb`.
-        noise: see `perturb`.
+        typed, noise: see `perturb`.
 
     Returns:
         ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``; see `perturb`.

@@ -155,14 +155,6 @@ class Page:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.send("Emulation.setEmulatedMedia", media=kind, features=[scheme])
 
-    def screenshot(self, file):
-        """The whole page, as PNG."""
-        height = self.run("document.documentElement.scrollHeight")
-        width = self.run("innerWidth")
-        clip = {"x": 0, "y": 0, "width": width, "height": min(height, 8000), "scale": 1}
-        shot = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-        file.write_bytes(base64.b64decode(shot["data"]))
-
     def pdf(self):
         """What comes out of a printer."""
         self.media("")
