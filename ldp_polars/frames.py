@@ -83,8 +83,8 @@ def perturb_frame(
     ['crashed', 'day']
     """
     schema = _schema_of(frame)
-    checked_plan(plan).check_columns(schema.names())
-    refuse_reports({name: schema[name] for name in plan.columns})
+    checked_plan(plan).check_records(schema.names())
+    refuse_reports({name: schema[name] for name in plan.inputs})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:

@@ -115,6 +115,14 @@ class PlanContents(Declared, Composing):
             (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
 
     @property
+    def inputs(self) -> dict[str, Any]:
+        """The columns of records that the plan perturbs, and what they may hold."""
+        alone = {name: m.inputs for name, m in self.columns.items() if not isinstance(m, DrawnColumn)}
+        drawn = self.drawn.sources if self.drawn else {}
+        in_order = (n for c, m in self.columns.items() for n in (m.sources(c) if isinstance(m, DrawnColumn) else [c]))
+        return {name: {**alone, **drawn}[name] for name in in_order}
+
+    @property
     def oracles(self) -> dict[str, FrequencyOracle]:
         """The columns of which histograms can be made."""
         return {name: m for name, m in self.columns.items() if isinstance(m, FrequencyOracle)}
