@@ -37,7 +37,6 @@ from ldp_cli.values import labels, lines, named, population_of, share
 from ldp_core import (
     InputError,
     Mechanism,
-    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -47,7 +46,7 @@ from ldp_core import (
     TableEstimate,
     estimates_metadata,
 )
-from ldp_core.engine import Window, asked_of, check_open, questions_of, seed_warning
+from ldp_core.engine import Window, asked_of, check_open, pair_of, questions_of, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -299,7 +298,7 @@ def _asked_of_pair(
         raise typer.BadParameter(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
         )
-    pair = Pair(plan.columns, table.split(","))
+    pair = pair_of(plan.columns, table.split(","))
     asked = TableEstimate(confidence, population)
     answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
     return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}

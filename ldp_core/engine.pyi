@@ -17,6 +17,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
+from ldp_core.estimates.answered import MarginEstimate, margins, pair_of
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
@@ -109,6 +110,7 @@ __all__ = [
     "Inputs",
     "Label",
     "Made",
+    "MarginEstimate",
     "Native",
     "Nullable",
     "Persons",
@@ -164,6 +166,7 @@ __all__ = [
     "id_words",
     "is_cut_chart",
     "kernels",
+    "margins",
     "mechanisms_of_size",
     "need",
     "not_a_mechanism",
@@ -171,6 +174,7 @@ __all__ = [
     "open_parquet",
     "over",
     "p_values_of",
+    "pair_of",
     "plain",
     "plan_contents",
     "plan_of",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,11 +23,13 @@ from ldp_core.engine import (
     PLAN_WAYS,
     Ask,
     DrawnColumn,
+    MarginEstimate,
     Simulation,
     Window,
     apportioned,
     check_same,
     generator_of,
+    margins,
     open_parquet,
     questions_of,
     refuse_keys_in,
@@ -45,10 +47,12 @@ from ldp_polars.columns import (
     refuse_reports,
     report_dtype,
     to_arrow,
+    untyped,
 )
-from ldp_polars.estimating import aggregate, check_repeats_said
+from ldp_polars.estimating import aggregate, answers, check_repeats_said
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
+from ldp_polars.tallying import tally_dtype, tally_series
 
 if TYPE_CHECKING:
     from ldp_core.engine import Consistency, Population
@@ -206,11 +210,14 @@ def histograms(
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
-    types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
+    several = margins(plan.columns) if person is None and repeats is None and consistency is None else {}
+    types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
+    alone = MarginEstimate(confidence, simultaneous, None, population)
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+    each = {name: groups.entries(name, mechanism, ask, person) for name, mechanism in plan.oracles.items()}
+    each |= {name: groups.of_several(margin, alone) for name, margin in several.items()}
     tidy = pl.concat(
-        groups.entries(name, mechanism, ask, person).with_columns(value, pl.lit(name).alias("column_name"))
-        for name, mechanism in plan.oracles.items()
+        table.with_columns(value, pl.lit(name).alias("column_name")) for name, table in each.items()
     ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
@@ -265,6 +272,10 @@ def estimates(
     for name, mechanism in plan.columns.items():
         table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
+    if person is None and repeats is None:
+        for name, margin in margins(plan.columns).items():
+            table = groups.of_several(margin, MarginEstimate(confidence, population=population))
+            made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
 
@@ -310,6 +321,23 @@ class Groups:
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
+
+    def of_several(self, tallier: Any, how: Question[Any]) -> pl.LazyFrame:
+        """The estimate of what is tallied from several columns, as `entries`."""
+        tally = pl.map_batches(
+            named(tallier.by_column("")),
+            partial(_tallied, tallier=tallier),
+            return_dtype=tally_dtype(tallier),
+            returns_scalar=True,
+        )
+        return self.aggregated(answers(tally, tallier, how)).explode("entry", empty_as_null=False).unnest("entry")
+
+
+def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any) -> pl.Series:
+    """Polars calls it back: columns of reports -> one tally."""
+    both = zip(tallier.by_column("").items(), inputs, strict=True)
+    arrays = {name: to_arrow(untyped(reports, mechanism)) for (name, mechanism), reports in both}
+    return tally_series(inputs[0].name, tallier.tally(arrays))
 
 
 def groups_of(

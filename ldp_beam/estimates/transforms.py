@@ -46,7 +46,6 @@ from ldp_core import (
     FrequencyOracle,
     HistogramEstimate,
     Mechanism,
-    Pair,
     ParameterError,
     PrivacyPlan,
     Question,
@@ -55,7 +54,7 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, seconds, unsaid_repeats
+from ldp_core.engine import I64, Ask, Consistency, Persons, Population, check_open, pair_of, seconds, unsaid_repeats
 
 
 class StreamOptions(TypedDict, total=False):
@@ -561,7 +560,7 @@ class Table(Estimate):
         population: Population = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        pair = Pair(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
+        pair = pair_of(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
         question = TableEstimate(confidence, population)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
 

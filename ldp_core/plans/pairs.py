@@ -21,18 +21,15 @@ samples without replacement, of which two means have the covariance -S^2 / n (W.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
 from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools, Codes
+from ldp_core.arrays.types import Codes
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
