@@ -210,7 +210,9 @@ def histograms(
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
-    several = margins(plan.columns) if person is None and repeats is None and consistency is None else {}
+    several: Mapping[str, Any] = (
+        margins(plan.columns) if person is None and repeats is None and consistency is None else {}
+    )
     types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
     alone = MarginEstimate(confidence, simultaneous, None, population)
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)

@@ -292,7 +292,8 @@ class Margin(Tallier):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         parts = zip(self.pairs, self._split(counters), strict=True)
-        return np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
+        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
+        return possible
 
     def _split(self, counters: I64) -> list[I64]:
         return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)
@@ -322,7 +323,7 @@ def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
     """The columns that pairs of a plan hold, and what their histograms are made from."""
     pairs = [(name, m) for name, m in columns.items() if isinstance(m, SampledPair)]
     held = dict.fromkeys(name for _, m in pairs for name, _ in m.of)
-    return {c: Margin(c, tuple(pair for pair in pairs if c in dict(pair[1].of))) for c in held}
+    return {c: Margin(c, tuple(pair for pair in pairs if c in dict(pair[1].of))) for c in held if c not in columns}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from ldp_core.arrays.types import Codes
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.parameters import check_integer, parameter
+from ldp_core.parameters import check_integer, derived, parameter
 from ldp_core.plans.sampled import SampledColumn
 
 
@@ -69,7 +69,7 @@ class SampledPair(SampledColumn):
     name: ClassVar[str] = "sampled_pair"
 
     columns: int = parameter(check_integer, low=1, high=(1 << 16) - 1)
-    of: tuple[tuple[str, Domain], tuple[str, Domain]]
+    of: tuple[tuple[str, Domain], tuple[str, Domain]] = derived()
     """Both columns' names and values."""
 
     def __init__(

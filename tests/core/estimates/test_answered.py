@@ -24,7 +24,7 @@ PLAN = PrivacyPlan.pairs(COLUMNS, epsilon=1.0)
 
 def test_a_record_spends_epsilon_and_no_more():
     """Every record of three bits, every answer, in rational arithmetic, from the exact p and q of the cells."""
-    for epsilon in (0.5, 1.0, 2.0):
+    for epsilon in (1.0, 2.0):
         plan = PrivacyPlan.pairs({key: [0, 1] for key in "abc"}, epsilon=epsilon)
         names = list(plan.columns)
         chances = {}
@@ -50,9 +50,7 @@ def test_one_pair_is_answered_and_a_person_keeps_it():
     for _ in range(2):  # the same people with other values
         batch = {name: rng.choice(np.array(list(values)), n).tolist() for name, values in COLUMNS.items()}
         made.append(PLAN.perturb(pa.table(batch), key=secret, id=np.arange(n)))
-    there = [
-        np.array([[v is not None and v != [None] * len(v) for v in c.to_pylist()] for c in t.columns]) for t in made
-    ]
+    there = [np.array([[v != [None] * len(v or ()) for v in c.to_pylist()] for c in t.columns]) for t in made]
     assert (there[0].sum(axis=0) == 1).all()
     assert (there[0] == there[1]).all()
     assert PrivacyPlan.from_metadata(made[0].schema.metadata) == PLAN
@@ -73,7 +71,7 @@ def test_plans_travel():
     [
         ({"a": [0, 1]}, "two columns"),
         ({"a": [0, 1], "b": [1]}, "column 'b'"),
-        ({"a": [0, 1], "a_b": [0, 1], "b_a": [0, 1], "b_a_b": [0, 1]}, "the same name"),
+        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "the same name"),
     ],
 )
 def test_what_is_no_plan_of_pairs(columns, message):
@@ -130,10 +128,7 @@ def coverage(runs: int, n: int, *, plant: float = 1.0) -> dict[str, float]:
             counters = np.concatenate([parts[name] for name, _ in margin.pairs])
             found = MarginEstimate().result(margin, Tally(total, counters, margin.fingerprint))
             true = people.sum(axis=tuple({0, 1, 2} - {axis}))
-            low, high = (
-                found.counts - (found.counts - found.low) * plant,
-                found.counts + (found.high - found.counts) * plant,
-            )
+            low, high = (found.counts + (end - found.counts) * plant for end in (found.low, found.high))
             each_one.append((low <= true) & (true <= high))
         hits["shares"].append(np.concatenate(each_one))
     return {what: (np.mean(x, axis=0).min(), np.mean(x), np.mean(x, axis=0).max()) for what, x in hits.items()}
@@ -170,7 +165,7 @@ def test_one_column_weighs_all_its_pairs():
     plan = PrivacyPlan.pairs({f"c{k}": range(4) for k in range(4)}, epsilon=1.0)
     margin = margins(plan.columns)["c1"]
     assert [name for name, _ in margin.pairs] == ["c0_c1", "c1_c2", "c1_c3"]
-    counters = np.concatenate([np.append(1000, np.full(16, 300)) for _ in range(3)])
+    counters = np.concatenate([np.append(1000, np.full(16, 250)) for _ in range(3)])
     one = MarginEstimate().result(margin, Tally(6000, counters, margin.fingerprint))
     (_name, m), *_ = margin.pairs
     v1, v0 = _Cells.of(m.inner).of_row(4)
