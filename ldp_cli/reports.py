@@ -46,7 +46,7 @@ from ldp_core import (
     TableEstimate,
     estimates_metadata,
 )
-from ldp_core.engine import Window, asked_of, check_open, pair_of, questions_of, seed_warning
+from ldp_core.engine import MarginEstimate, Window, asked_of, check_open, margins, pair_of, questions_of, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -253,6 +253,9 @@ def estimate(
         questions = _questions(wanted, ask or (), confidence, top, how[1], repeats)
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
+        several = {} if repeats else margins(wanted)
+        wanted = {**wanted, **several}
+        questions = {**questions, **dict.fromkeys(several, MarginEstimate(how[0], population=how[1]))}
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)

@@ -164,7 +164,8 @@ def histograms(
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
-    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a sketch there is one
+    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a plan of pairs there
+    is also one of each column that the pairs hold, unless there is ``consistency``, ``repeats`` or ``person``. Of a sketch there is one
     if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
@@ -210,9 +211,8 @@ def histograms(
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
-    several: Mapping[str, Any] = (
-        margins(plan.columns) if person is None and repeats is None and consistency is None else {}
-    )
+    other = person is not None or repeats is not None or consistency is not None
+    several: Mapping[str, Any] = {} if other else margins(plan.columns)
     types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
     alone = MarginEstimate(confidence, simultaneous, None, population)
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
@@ -252,7 +252,7 @@ def estimates(
         assume_reports: see `histograms`.
 
     Returns:
-        By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
+        By column of the plan (and, of pairs, by each column that they hold): the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
         fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
         their own type. A group in which no heavy hitter was found has no row.
 
@@ -274,7 +274,7 @@ def estimates(
     for name, mechanism in plan.columns.items():
         table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
-    if person is None and repeats is None:
+    if person is None and not any(getattr(how, "repeats", None) for how in asked.values()):
         for name, margin in margins(plan.columns).items():
             table = groups.of_several(margin, MarginEstimate(confidence, population=population))
             made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()

@@ -560,7 +560,8 @@ class Table(Estimate):
         population: Population = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        pair = pair_of(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
+        make = Pair if self._of_values else pair_of
+        pair = make(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
         question = TableEstimate(confidence, population)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
 

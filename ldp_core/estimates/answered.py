@@ -113,7 +113,7 @@ class AnsweredPair(Pair):
     @property
     @override
     def counters(self) -> int:
-        return self.mechanism.counters
+        return int(self.mechanism.counters)
 
     @property
     @override
@@ -168,7 +168,8 @@ class AnsweredPair(Pair):
     @property
     @override
     def enough(self) -> int:
-        return math.ceil(self.mechanism.columns * self.mechanism.inner.variance(1) * self.mechanism.domain.size**2)
+        m = self.mechanism
+        return math.ceil(float(m.columns * m.inner.variance(1)) * m.domain.size**2)
 
     @override
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
