@@ -165,7 +165,8 @@ def histograms(
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
     Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a plan of pairs there
-    is also one of each column that the pairs hold, unless there is ``consistency``, ``repeats`` or ``person``. Of a sketch there is one
+    is also one of each column that the pairs hold, unless there is ``consistency``, ``repeats`` or ``person``.
+    Of a sketch there is one
     if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
@@ -252,7 +253,8 @@ def estimates(
         assume_reports: see `histograms`.
 
     Returns:
-        By column of the plan (and, of pairs, by each column that they hold): the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
+        By column of the plan (and, of pairs, by each column that they hold):
+        the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
         fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
         their own type. A group in which no heavy hitter was found has no row.
 

@@ -46,6 +46,7 @@ from ldp_core import (
     FrequencyOracle,
     HistogramEstimate,
     Mechanism,
+    Pair,
     ParameterError,
     PrivacyPlan,
     Question,
