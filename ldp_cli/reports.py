@@ -96,8 +96,8 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
-    scanned = files.having(files.scan(source, made), [*made.columns, *made.keep, *whose], source)
-    scanned = scanned.select(list(dict.fromkeys([*made.columns, *made.keep, *whose])))
+    scanned = files.having(files.scan(source, made), [*made.inputs, *made.keep, *whose], source)
+    scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
     # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
     folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     beside = folder / target.name  # complete, or not there

@@ -66,7 +66,7 @@ def table(
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population)
-    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(dict(made))
+    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan({name: made[name] for name in pair.by_column("")})
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(pair, asked)

@@ -169,7 +169,7 @@ class AnsweredPair(Pair):
     @override
     def enough(self) -> int:
         m = self.mechanism
-        return math.ceil(float(m.columns * m.inner.variance(1)) * m.domain.size**2)
+        return math.ceil(float(m.columns * m.inner.variance(1) * m.domain.size**2))
 
     @override
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
@@ -295,6 +295,25 @@ class Margin(Tallier):
         parts = zip(self.pairs, self._split(counters), strict=True)
         possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
         return possible
+
+    @property
+    def epsilon(self) -> float:
+        """What a record spends over all pairs."""
+        return max(m.epsilon for _, m in self.pairs)
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return f"from {len(self.pairs)} pair{'s' * (len(self.pairs) > 1)}"
+
+    @property
+    def memoized(self) -> bool:
+        """Whether a mechanism remembers permanent answers."""
+        return any(m.memoized for _, m in self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: each pair's mechanism."""
+        return {name: m.to_dict() for name, m in self.pairs}
 
     def _split(self, counters: I64) -> list[I64]:
         return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)

@@ -114,13 +114,15 @@ class PlanContents(Declared, Composing):
         for mechanism in self.columns.values():
             (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
 
+    def sources(self, column: str) -> dict[str, Any]:
+        """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
+        m = self[column]
+        return m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}
+
     @property
     def inputs(self) -> dict[str, Any]:
         """The columns of records that the plan perturbs, and what they may hold."""
-        alone = {name: m.inputs for name, m in self.columns.items() if not isinstance(m, DrawnColumn)}
-        drawn = self.drawn.sources if self.drawn else {}
-        in_order = (n for c, m in self.columns.items() for n in (m.sources(c) if isinstance(m, DrawnColumn) else [c]))
-        return {name: {**alone, **drawn}[name] for name in in_order}
+        return {name: inputs for column in self.columns for name, inputs in self.sources(column).items()}
 
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
