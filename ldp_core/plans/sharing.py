@@ -119,7 +119,8 @@ def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]
         raise PlanError("pairs are of two columns or more, and no two pairs have the same name: rename a column")
     check_epsilon("epsilon", epsilon)
     return {
-        name: SampledPair(_best(domain, epsilon), columns=len(both), **sources[name]) for name, domain in joint.items()
+        name: SampledPair(_best(domain, epsilon, alike=True), columns=len(both), **sources[name])
+        for name, domain in joint.items()
     }
 
 
@@ -154,13 +155,18 @@ def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
     raise PlanError(message)
 
 
-def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
-    """The first of `recommend` that takes the domain; n moves the order by rounding at most."""
+def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOracle:
+    """The first of `recommend` that takes the domain; n moves the order by rounding at most.
+
+    Where sums of counts are asked for, it is one whose reports all support as many values (``alike``).
+    """
     for recommendation in recommend(domain.size, epsilon, 1):
         try:
-            return CHOICES[recommendation.key].make(domain, epsilon)
+            made = CHOICES[recommendation.key].make(domain, epsilon)
         except DomainError:  # it has no report of no value
             continue
+        if not alike or made.supported[0] == made.supported[1]:
+            return made
     raise ParameterError("no mechanism takes this domain")
 
 
