@@ -17,7 +17,6 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.answered import MarginEstimate, margins, pair_of
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
@@ -46,6 +45,7 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.plans.answered import MarginEstimate, margins, pair_of
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate
-from ldp_core.estimates.answered import MarginEstimate, _Cells, margins, pair_of
+from ldp_core.plans.answered import MarginEstimate, _Cells, margins, pair_of
 from ldp_core.tally import Tally
 
 from ...cases import each
