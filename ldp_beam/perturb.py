@@ -111,7 +111,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
-        refuse_perturbed(pcoll, self._plan.columns)
+        refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:
             refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
@@ -133,7 +133,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
 def row_of_reports(plan: PrivacyPlan, fields: Mapping[str, Any], *, packed: bool) -> Any:
     """The type of a plan's single reports."""
-    plan.check_columns(fields)
+    plan.check_records(fields)
     made = []
     for name, mechanism in plan.columns.items():
         form = mechanism.reports
@@ -259,10 +259,10 @@ class _PerturbDoFn(RecordsDoFn):
 
     def _of_batch(self, batch: Batch) -> WindowedValue:
         self.check_schema(batch.schema)
-        self._plan.check_columns(batch.schema.names)
+        self._plan.check_records(batch.schema.names)
         ids, records = (None, None) if self._key is None else self._key.columns(batch)
         key = None if self._key is None or self._plan.seed is not None else self._key.secret
-        values = batch.select(self._plan)
+        values = batch.select((*self._plan.inputs, *self._plan.keep))
         reports = self._plan.perturb(values, packed=self._packed, key=key, id=ids, records=records)
         if key is not None and self._key is not None and not self._key.keyed:  # (of records, and not of persons)
             schema = self._plan.with_proof(reports.schema, seeded=key.seeded)
@@ -272,8 +272,8 @@ class _PerturbDoFn(RecordsDoFn):
     def _of_rows(self, batch: RowBatch) -> list[WindowedValue]:
         keyed = None if self._key is None else self._key.randomness(batch, "")  # the ids are hashed once
         values = {
-            name: batch.column(name) if mechanism.inputs.takes_nulls else batch.required(name)
-            for name, mechanism in self._plan.columns.items()
+            name: batch.column(name) if inputs.takes_nulls else batch.required(name)
+            for name, inputs in self._plan.inputs.items()
         }
         reports = self._plan.perturb_columns(values, keyed, packed=self._packed)
         columns = [_single(made) for made in reports.values()]
@@ -287,16 +287,16 @@ class _PerturbDoFn(RecordsDoFn):
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:
-        refuse_reports(schema, self._plan.columns)
+        refuse_reports(schema, self._plan.inputs)
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         if self._key is not None:
             self._key.find_faults(part, faults)
-        for name, mechanism in self._plan.columns.items():
-            if not mechanism.inputs.takes_nulls:
+        for name, inputs in self._plan.inputs.items():
+            if not inputs.takes_nulls:
                 find_lacking(part, name, faults)
-            check_values(part.column(name), mechanism.inputs, name, faults)
+            check_values(part.column(name), inputs, name, faults)
         for name in self._plan.keep:
             if part.column(name) is None:
                 faults.add(name, NO_COLUMN)

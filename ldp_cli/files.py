@@ -73,8 +73,8 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
     Raises:
         InputError: the file cannot be read, or lacks a column.
     """
-    names = list(plan.columns)
-    texts = {name: pa.string() for name, m in plan.columns.items() if m.inputs.kind == "str"}
+    names = list(plan.inputs)
+    texts = {name: pa.string() for name, inputs in plan.inputs.items() if inputs.kind == "str"}
     for file in files_of(path):
         kind = format_of(file)
         with _reading(file, kind):
@@ -112,7 +112,7 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
         return polars.scan_parquet(found)  # type: ignore[no-any-return]
     if kind == "ndjson":
         return polars.scan_ndjson(found)  # type: ignore[no-any-return]
-    texts = {} if plan is None else {n: polars.String for n, m in plan.columns.items() if m.inputs.kind == "str"}
+    texts = {} if plan is None else {n: polars.String for n, inputs in plan.inputs.items() if inputs.kind == "str"}
     return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
 
 

@@ -162,10 +162,10 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, i
     with working("checking the records"):
         for batch in files.batches(data, plan):
             records += batch.num_rows
-            for name, m in plan.columns.items():
+            for name, source, inputs in ((c, *one) for c in plan.columns for one in plan.sources(c).items()):
                 try:
-                    refused[name] += int(m.inputs.refuses(batch.column(name), column=name).sum())
-                    outside[name] += int(m.inputs.outside(batch.column(name), column=name).sum())
+                    refused[name] += int(inputs.refuses(batch.column(source), column=source).sum())
+                    outside[name] += int(inputs.outside(batch.column(source), column=source).sum())
                 except DtypeError as error:
                     wrong[name] = str(error)
     return records, refused, outside, wrong

@@ -37,7 +37,6 @@ from ldp_cli.values import labels, lines, named, population_of, share
 from ldp_core import (
     InputError,
     Mechanism,
-    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -47,7 +46,7 @@ from ldp_core import (
     TableEstimate,
     estimates_metadata,
 )
-from ldp_core.engine import Window, asked_of, check_open, questions_of, seed_warning
+from ldp_core.engine import MarginEstimate, Window, asked_of, check_open, margins, pair_of, questions_of, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -97,8 +96,8 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
-    scanned = files.having(files.scan(source, made), [*made.columns, *made.keep, *whose], source)
-    scanned = scanned.select(list(dict.fromkeys([*made.columns, *made.keep, *whose])))
+    scanned = files.having(files.scan(source, made), [*made.inputs, *made.keep, *whose], source)
+    scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
     # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
     folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     beside = folder / target.name  # complete, or not there
@@ -254,6 +253,9 @@ def estimate(
         questions = _questions(wanted, ask or (), confidence, top, how[1], repeats)
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
+        several = {} if repeats else margins(wanted)
+        wanted = {**wanted, **several}
+        questions = {**questions, **dict.fromkeys(several, MarginEstimate(how[0], population=how[1]))}
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
@@ -299,7 +301,7 @@ def _asked_of_pair(
         raise typer.BadParameter(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
         )
-    pair = Pair(plan.columns, table.split(","))
+    pair = pair_of(plan.columns, table.split(","))
     asked = TableEstimate(confidence, population)
     answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
     return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}

@@ -46,6 +46,7 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.plans.answered import MarginEstimate, margins, pair_of
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
@@ -110,6 +111,7 @@ __all__ = [
     "Inputs",
     "Label",
     "Made",
+    "MarginEstimate",
     "Native",
     "Nullable",
     "Persons",
@@ -165,6 +167,7 @@ __all__ = [
     "id_words",
     "is_cut_chart",
     "kernels",
+    "margins",
     "mechanisms_of_size",
     "need",
     "not_a_mechanism",
@@ -172,6 +175,7 @@ __all__ = [
     "open_parquet",
     "over",
     "p_values_of",
+    "pair_of",
     "plain",
     "plan_contents",
     "plan_of",

@@ -248,8 +248,8 @@ def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:
 def _named(name: object) -> type[Mechanism] | None:
     """The class of this name. Those of this package are above this file: so far only those that were used are there."""
     if not isinstance(name, str) or name not in Mechanism._registry:
-        for module in ("ldp_core.mechanisms.catalog", "ldp_core.plans.sampled", "ldp_core.plans.fake"):
-            import_module(module)
+        for module in ("mechanisms.catalog", "plans.sampled", "plans.fake", "plans.pairs"):
+            import_module(f"ldp_core.{module}")
     kind = Mechanism._registry.get(name) if isinstance(name, str) else None
     if kind is not None and kind.__module__ in sys.modules:
         import_module(kind.__module__)  # registered before its module is done: another thread may be at it

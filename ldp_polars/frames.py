@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,11 +23,13 @@ from ldp_core.engine import (
     PLAN_WAYS,
     Ask,
     DrawnColumn,
+    MarginEstimate,
     Simulation,
     Window,
     apportioned,
     check_same,
     generator_of,
+    margins,
     open_parquet,
     questions_of,
     refuse_keys_in,
@@ -45,10 +47,12 @@ from ldp_polars.columns import (
     refuse_reports,
     report_dtype,
     to_arrow,
+    untyped,
 )
-from ldp_polars.estimating import aggregate, check_repeats_said
+from ldp_polars.estimating import aggregate, answers, check_repeats_said
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
+from ldp_polars.tallying import tally_dtype, tally_series
 
 if TYPE_CHECKING:
     from ldp_core.engine import Consistency, Population
@@ -83,8 +87,8 @@ def perturb_frame(
     ['crashed', 'day']
     """
     schema = _schema_of(frame)
-    checked_plan(plan).check_columns(schema.names())
-    refuse_reports({name: schema[name] for name in plan.columns})
+    checked_plan(plan).check_records(schema.names())
+    refuse_reports({name: schema[name] for name in plan.inputs})
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
@@ -160,7 +164,9 @@ def histograms(
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
-    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a sketch there is one
+    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a plan of pairs there
+    is also one of each column that the pairs hold, unless there is ``consistency``, ``repeats`` or ``person``.
+    Of a sketch there is one
     if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
@@ -202,11 +208,15 @@ def histograms(
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
-    types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
+    other = person is not None or repeats is not None or consistency is not None
+    several: Mapping[str, Any] = {} if other else margins(plan.columns)
+    types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
+    alone = MarginEstimate(confidence, simultaneous, None, population)
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+    each = {name: groups.entries(name, mechanism, ask, person) for name, mechanism in plan.oracles.items()}
+    each |= {name: groups.of_several(margin, alone) for name, margin in several.items()}
     tidy = pl.concat(
-        groups.entries(name, mechanism, ask, person).with_columns(value, pl.lit(name).alias("column_name"))
-        for name, mechanism in plan.oracles.items()
+        table.with_columns(value, pl.lit(name).alias("column_name")) for name, table in each.items()
     ).select("column_name", *named(groups.names), *ENTRY)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
@@ -238,7 +248,8 @@ def estimates(
         person, assume_reports: see `histograms`.
 
     Returns:
-        By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
+        By column of the plan (and, of pairs, by each column that they hold):
+        the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
         fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
         their own type. A group in which no heavy hitter was found has no row.
 
@@ -260,6 +271,10 @@ def estimates(
     for name, mechanism in plan.columns.items():
         table = groups.entries(name, mechanism, asked[name], person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
+    if person is None and not any(getattr(how, "repeats", None) for how in asked.values()):
+        for name, margin in margins(plan.columns).items():
+            table = groups.of_several(margin, MarginEstimate(confidence, population=population))
+            made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
 
 
@@ -305,6 +320,23 @@ class Groups:
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
+
+    def of_several(self, tallier: Any, how: Question[Any]) -> pl.LazyFrame:
+        """The estimate of what is tallied from several columns, as `entries`."""
+        tally = pl.map_batches(
+            named(tallier.by_column("")),
+            partial(_tallied, tallier=tallier),
+            return_dtype=tally_dtype(tallier),
+            returns_scalar=True,
+        )
+        return self.aggregated(answers(tally, tallier, how)).explode("entry", empty_as_null=False).unnest("entry")
+
+
+def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any) -> pl.Series:
+    """Polars calls it back: columns of reports -> one tally."""
+    both = zip(tallier.by_column("").items(), inputs, strict=True)
+    arrays = {name: to_arrow(untyped(reports, mechanism)) for (name, mechanism), reports in both}
+    return tally_series(inputs[0].name, tallier.tally(arrays))
 
 
 def groups_of(

@@ -373,7 +373,7 @@ def perturb_drawn(
     The structs must be unnested as a whole: of two fields that are taken out of an expression, each may come from a
     draw of its own.
     """
-    names = [name for name, _ in columns.columns]
+    names = list(columns.sources)
     keyed, ids = keyed_noise(noise, cs.by_name(names[0]), names[0])
     for _, column in columns.columns:
         column.inner.check_noise(keyed=keyed is not None)
@@ -415,7 +415,7 @@ def _perturbed_draw(
     if any(len(series) != n for series in (ids, *values)):
         raise ParameterError("a plan needs one value a row in each of its columns")
     keyed = None if secret is None else Keyed(secret, ids_to_arrow(ids), column="")
-    arrays = columns.perturb([to_arrow(v) for v in values], keyed, packed=packed, tag=tag)
+    arrays = columns.perturb({v.name: to_arrow(v) for v in values}, keyed, packed=packed, tag=tag)
     series = []
     for field, reports in zip(return_dtype.fields, arrays, strict=True):
         if len(reports) != n:

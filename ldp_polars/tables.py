@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 import polars as pl
 
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
-from ldp_core.engine import Population
-from ldp_polars.columns import Report, to_arrow, untyped
-from ldp_polars.estimating import answers
-from ldp_polars.frames import Frame, checked_plan, groups_of, named
-from ldp_polars.tallying import tally_dtype, tally_series
+from ldp_core.engine import DrawnColumn, Population, pair_of
+from ldp_polars.columns import Report
+from ldp_polars.frames import Frame, checked_plan, groups_of
 
 
 def table(
@@ -67,20 +64,13 @@ def table(
     made: Mapping[str, Any] = {name: dtype.mechanism for name, dtype in dtypes.items() if isinstance(dtype, Report)}
     if plan is not None:
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
-    pair: Pair = Pair(made, (first, second))
+    pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population)
-    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(dict(zip(pair.names, pair.mechanisms, strict=True)))
+    used = pair.by_column("")
+    drawn = any(isinstance(made[name], DrawnColumn) for name in used)  # (then of all columns that are drawn from)
+    of_table = {name: m for name, m in made.items() if name in used or (drawn and isinstance(m, DrawnColumn))}
+    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(of_table)
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
-    tally = pl.map_batches(
-        named(pair.names), partial(_tallied, pair=pair), return_dtype=tally_dtype(pair), returns_scalar=True
-    )
-    tidy = groups.aggregated(answers(tally, pair, asked)).explode("entry", empty_as_null=False).unnest("entry")
+    tidy = groups.of_several(pair, asked)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
-
-
-def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, pair: Pair) -> pl.Series:
-    """Polars calls it back: two columns of reports -> one tally."""
-    both = zip(pair.names, inputs, pair.mechanisms, strict=True)
-    arrays = {name: to_arrow(untyped(reports, mechanism)) for name, reports, mechanism in both}
-    return tally_series(inputs[0].name, pair.tally(arrays))

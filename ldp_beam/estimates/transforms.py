@@ -61,6 +61,7 @@ from ldp_core.engine import (
     Persons,
     Population,
     check_open,
+    pair_of,
     refuse_keys_in,
     seconds,
     unsaid_repeats,
@@ -562,7 +563,8 @@ class Table(Estimate):
         population: Population = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        pair = Pair(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
+        make = Pair if self._of_values else pair_of
+        pair = make(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
         question = TableEstimate(confidence, population)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
 

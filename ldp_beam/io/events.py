@@ -142,7 +142,7 @@ class EventSchema:
         cls, plan: PrivacyPlan, event_time: str | None, extra: tuple[str, ...] = (), time_unit: TimeUnit = "s"
     ) -> EventSchema:
         """The columns that ``plan`` needs, with the types of its domains, and ``extra`` ones."""
-        types: dict[str, pa.DataType | None] = {name: ARROW_TYPES[m.inputs.kind] for name, m in plan.columns.items()}
+        types: dict[str, pa.DataType | None] = {name: ARROW_TYPES[one.kind] for name, one in plan.inputs.items()}
         types |= dict.fromkeys(name for name in (*plan.keep, *extra) if name not in types)
         types.pop(event_time or "", None)
         return cls(event_time, tuple(types.items()), time_unit)

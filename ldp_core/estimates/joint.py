@@ -271,6 +271,15 @@ class Pair(Tallier):
         both = counters[..., : first * second].reshape(*counters.shape[:-1], first, second)
         return both, counters[..., first * second : first * second + first], counters[..., -second:]
 
+    @property
+    def enough(self) -> int:
+        """See `reports_for`."""
+        return reports_for(self)
+
+    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
+        """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
+        return asked._arrays(self, n, counters)
+
     def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
         """The table of a tally; see `TableEstimate`."""
         return TableEstimate(confidence, population).result(self, tally)
@@ -404,7 +413,7 @@ class Table(Counted):
         if self.degrees_of_freedom:
             test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
             notes.append(f"independent? {test}, p = {self.p_value:.3g}")
-        if self.n < (enough := reports_for(self.pair)):
+        if self.n < (enough := self.pair.enough):
             notes.append(
                 f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
                 f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
@@ -514,14 +523,14 @@ class TableEstimate(Question[Table]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
-        arrays, margins = self._arrays(mechanism, n, counters)
+        arrays, margins = mechanism.arrays(self, n, counters)
         of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins)]
         fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
         return Table(mechanism, tally.n, *fields)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        arrays, _ = self._arrays(mechanism, n, counters)
+        arrays, _ = mechanism.arrays(self, n, counters)
         return _rows(mechanism, n, arrays), np.full(len(n), math.prod(mechanism.shape))
 
     def _arrays(self, pair: Pair, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:

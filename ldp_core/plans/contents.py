@@ -114,6 +114,16 @@ class PlanContents(Declared, Composing):
         for mechanism in self.columns.values():
             (mechanism.inner if isinstance(mechanism, DrawnColumn) else mechanism).check_noise(keyed=keyed)
 
+    def sources(self, column: str) -> dict[str, Any]:
+        """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
+        m = self[column]
+        return m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The columns of records that the plan perturbs, and what they may hold."""
+        return {name: inputs for column in self.columns for name, inputs in self.sources(column).items()}
+
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
         """The columns of which histograms can be made."""

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn
@@ -83,6 +83,15 @@ class DrawnColumn(Wrapping):
 
     domain = of_inner("domain")
     inputs = of_inner("inputs")
+
+    def sources(self, name: str) -> dict[str, Any]:
+        """What the columns of records may hold that this column, called ``name``, is made from: its own."""
+        return {name: self.inputs}
+
+    def codes(self, values: Mapping[str, Any], name: str) -> Codes:
+        """The codes of n records, given the values of its sources."""
+        codes: Codes = self.inputs.encode(values[name], column=name)
+        return codes
 
     @property
     def title(self) -> str:
@@ -152,6 +161,11 @@ class DrawnColumns:
                 "drawn from here: the draw is from all of them"
             )
 
+    @property
+    def sources(self) -> dict[str, Any]:
+        """What the columns of records may hold that these are made from, by name."""
+        return {source: inputs for name, m in self.columns for source, inputs in m.sources(name).items()}
+
     def draw(self, n: int, keyed: Keyed | None, tag: str | None = None) -> npt.NDArray[Any]:
         """The position of the column that each of n records answers, uniform; under keyed noise a person's own.
 
@@ -164,14 +178,12 @@ class DrawnColumns:
         return noise.uniform_below(len(self.columns), n, 0)
 
     def perturb(
-        self, values: Sequence[Any], keyed: Keyed | None, *, packed: bool, tag: str | None = None
+        self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool, tag: str | None = None
     ) -> list[pa.Array]:
         """Reports of each column. All values are checked, also those that are not drawn."""
         for _, column in self.columns:
             column.inner.check_noise(keyed=keyed is not None)
-        codes = [
-            column.inputs.encode(given, column=name) for (name, column), given in zip(self.columns, values, strict=True)
-        ]
+        codes = [column.codes(values, name) for name, column in self.columns]
         drawn = self.draw(len(codes[0]), keyed, tag)
         reports = []
         for position, (name, column) in enumerate(self.columns):

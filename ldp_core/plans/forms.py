@@ -184,12 +184,11 @@ class PlanForms(PlanContents):
 
     def check_columns(self, available: Iterable[str]) -> None:
         """Raise `PlanError` if a planned column is not among ``available``."""
-        there = set(available)
-        missing = [name for name in self if name not in there]
-        if missing:
-            raise PlanError(
-                f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}"
-            )
+        _check_there(self, available)
+
+    def check_records(self, available: Iterable[str]) -> None:
+        """Raise `PlanError` if a column of records that the plan needs is not among ``available``."""
+        _check_there((*self.inputs, *self.keep), available)
 
     def schema(self, source: pa.Schema, *, packed: bool = False) -> pa.Schema:
         """Names and types of the reports made from data of schema ``source``.
@@ -197,7 +196,7 @@ class PlanForms(PlanContents):
         It says nothing of how they were made: the reports themselves do, see `check_reports`. So data that were never
         perturbed do not pass for reports when they are written with this schema.
         """
-        self.check_columns(source.names)
+        self.check_records(source.names)
         fields = [
             pa.field(name, m.reports.arrow_type(packed=packed), nullable=m.reports.nullable)
             for name, m in self.columns.items()
@@ -285,6 +284,12 @@ class PlanForms(PlanContents):
                 raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
         warn_assumed(self.columns)
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
+
+
+def _check_there(names: Iterable[str], available: Iterable[str]) -> None:
+    there = set(available)
+    if missing := [name for name in names if name not in there]:
+        raise PlanError(f"the plan names columns that the data do not have: {missing}; the data have {sorted(there)}")
 
 
 def about(

@@ -122,6 +122,38 @@ class PrivacyPlan(PlanForms):
         return made
 
     @classmethod
+    def pairs(
+        cls, columns: Mapping[str, Column], *, epsilon: float, keep: Iterable[str] = (), seed: int | None = None
+    ) -> PrivacyPlan:
+        """Each record answers one pair of columns, drawn at random, with all of ``epsilon``: for tables of two columns.
+
+        The reports have a column for each pair, null but for the one that is answered. ``frame.ldp.table`` has the
+        table of two columns, with much smaller errors than of reports of a split: see `ldp_core.plans.pairs`.
+
+        Args:
+            columns: name to values, two columns or more. The mechanism of a pair is the best frequency oracle for d1 d2
+                values.
+            epsilon: what a record spends; see `ldp_core.plans.drawn` for the proof.
+            keep: see `PrivacyPlan`.
+            seed: see `PrivacyPlan`.
+
+        Raises:
+            PlanError: fewer than two columns, a bad one, or names of which two pairs have one name together.
+
+        >>> PrivacyPlan.pairs({"os": ["ios", "web"], "level": range(9), "crashed": [False, True]}, epsilon=2.0)
+        column          mechanism                     values  epsilon
+        os_level        subset_selection (1 of 3)     18      2
+        os_crashed      randomized_response (1 of 3)  4       2
+        level_crashed   subset_selection (1 of 3)     18      2
+        total a record                                        2
+        """
+        from ldp_core.plans import sharing
+
+        made = cls(sharing.pairs(columns, epsilon), keep=keep, seed=seed)
+        warn_large(epsilon)
+        return made
+
+    @classmethod
     def fake(
         cls,
         columns: Mapping[str, Column],
@@ -202,7 +234,7 @@ class PrivacyPlan(PlanForms):
                 f"records to perturb are an Arrow batch or table, or a frame, got {type(batch).__name__}; of a "
                 "LazyFrame take .ldp.perturb(plan)"
             )
-        refuse_reports(batch.schema, self.columns)
+        refuse_reports(batch.schema, self.inputs)
         schema = self.schema(batch.schema, packed=packed)
         if self.seed is not None:
             if key is not None or id is None:
@@ -214,7 +246,7 @@ class PrivacyPlan(PlanForms):
         seeded = key is not None and key.seeded
         schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)
-        reports = self.perturb_columns({name: batch.column(name) for name in self.columns}, keyed, packed=packed)
+        reports = self.perturb_columns({name: batch.column(name) for name in self.inputs}, keyed, packed=packed)
         kept = (batch.column(name) for name in self.keep)
         return type(batch).from_arrays([*reports.values(), *kept], schema=schema)
 
@@ -227,7 +259,7 @@ class PrivacyPlan(PlanForms):
                 reports[name] = m.perturb(values[name], randomness=randomness, packed=packed, column=name)
         if self.drawn:
             names = [name for name, _ in self.drawn.columns]
-            reports |= zip(names, self.drawn.perturb([values[n] for n in names], keyed, packed=packed), strict=True)
+            reports |= zip(names, self.drawn.perturb(values, keyed, packed=packed), strict=True)
         return reports
 
     def shuffled(self, n: int, delta: float, *, rows: bool = True) -> float:

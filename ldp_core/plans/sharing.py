@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
@@ -32,6 +33,7 @@ from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.parameters import check_epsilon
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.pairs import SampledPair, joint_domain
 from ldp_core.plans.recommend import recommend
 from ldp_core.plans.sampled import SampledColumn, SampledNumber
 
@@ -92,6 +94,36 @@ def fake(
     return {name: wrapped(name, m) for name, m in _answers(columns, epsilon, best).items()}
 
 
+@no_warning_of_epsilon()
+def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
+    """Pairs of columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.pairs`."""
+    both = list(combinations(columns, 2))
+    joint: dict[str, Domain] = {}
+    sources: dict[str, dict[str, Any]] = {}
+    for names in both:
+        domains = []
+        for name in names:
+            if isinstance(columns[name], Mechanism | Interval):
+                raise PlanError(f"column {name!r}: a pair is of columns of listed values")
+            try:
+                domains.append(Domain.of(columns[name]))  # type: ignore[arg-type]
+            except LdpError as error:
+                raise PlanError(f"column {name!r}: {error}") from None
+        told = zip(("first", "second"), names, domains, strict=True)
+        sources["_".join(names)] = {place: {"column": name, **domain.to_dict()} for place, name, domain in told}
+        try:
+            joint["_".join(names)] = joint_domain(*domains)
+        except LdpError as error:
+            raise PlanError(f"columns {list(names)}: {error}") from None
+    if not both or len(joint) < len(both):
+        raise PlanError("pairs are of two columns or more, and no two pairs have the same name: rename a column")
+    check_epsilon("epsilon", epsilon)
+    return {
+        name: SampledPair(_best(domain, epsilon, alike=True), columns=len(both), **sources[name])
+        for name, domain in joint.items()
+    }
+
+
 Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
 Answer: TypeAlias = FrequencyOracle | Numeric
 
@@ -124,13 +156,18 @@ def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
     raise PlanError(message)
 
 
-def _best(domain: Domain, epsilon: float) -> FrequencyOracle:
-    """The first of `recommend` that takes the domain; n moves the order by rounding at most."""
+def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOracle:
+    """The first of `recommend` that takes the domain; n moves the order by rounding at most.
+
+    Where sums of counts are asked for, it is one whose reports all support as many values (``alike``).
+    """
     for recommendation in recommend(domain.size, epsilon, 1):
         try:
-            return CHOICES[recommendation.key].make(domain, epsilon)
+            made = CHOICES[recommendation.key].make(domain, epsilon)
         except DomainError:  # it has no report of no value
             continue
+        if not alike or made.supported[0] == made.supported[1]:
+            return made
     raise ParameterError("no mechanism takes this domain")
 
 

@@ -26,7 +26,7 @@ NO_EXAMPLE = {
     ("ldp_beam.io", "ReadPubSub"),  # they need a server
     ("ldp_beam.io", "WritePubSub"),
 }
-VIEWS = {"candidates", "rappor_candidates", "sampled_column", "sampled_number", "fake_data_column"}
+VIEWS = {"candidates", "rappor_candidates", "sampled_column", "sampled_number", "sampled_pair", "fake_data_column"}
 """Names of mechanisms that are made from another one, and never chosen."""
 ENTRIES = pytest.mark.parametrize("entry", CATALOG, ids=lambda entry: entry.mechanism.__name__)
 

@@ -1,0 +1,373 @@
+"""Tables of two columns, and histograms of one, from reports of pairs: formulas in `ldp_core.plans.pairs`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from hashlib import sha256
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from typing_extensions import override
+
+from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.errors import ParameterError, ReportError
+from ldp_core.estimates.base import sampled_part, z_score
+from ldp_core.estimates.histogram import HistogramEstimate, Side
+from ldp_core.estimates.joint import Pair, TableEstimate, _Struct
+from ldp_core.estimates.weights import ratios
+from ldp_core.exact.composition import History, Spent
+from ldp_core.inputs.domain import Domain
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.plans.pairs import SampledPair
+from ldp_core.randomizer.tallying import Tallier
+from ldp_core.reports import Native, ReportFormat
+from ldp_core.tables import View
+
+
+class _Cells(NamedTuple):
+    """Noise of the weights of cells, of which all are alike: variances given the record's own cell, and another one.
+
+    ``own`` is the covariance of the record's own cell with another one, ``others`` that of two others.
+    """
+
+    yes: float
+    no: float
+    own: float
+    others: float
+
+    @classmethod
+    @lru_cache(maxsize=64)
+    def of(cls, inner: FrequencyOracle) -> _Cells:
+        """From p and q: a report that supports k cells always has indicators whose covariances with all add up to 0.
+
+        Raises:
+            ParameterError: another number of cells from report to report.
+        """
+        d, (least, most) = inner.domain.size, inner.supported
+        if least != most:
+            raise ParameterError(f"the errors of one column of a pair are not known for {inner.name}")
+        p, q = (float(side[0]) for side in inner.support_probabilities())
+        yes, no = (one * (1 - one) / (p - q) ** 2 for one in (p, q))
+        own = -yes / (d - 1)
+        return cls(yes, no, own, -(no + own) / (d - 2))
+
+    def of_row(self, cells: int) -> tuple[float, float]:
+        """(V1, V0) of the sum over a row of so many cells: for a record in this row, and for another one."""
+        none = cells * (self.no + (cells - 1) * self.others)
+        more = self.yes - self.no + 2 * (cells - 1) * (self.own - self.others)
+        return none + more, none
+
+    def with_row(self, cells: int) -> tuple[float, float, float]:
+        """Covariances of a cell and its row: of a record in the cell, in another one of the row, in another row."""
+        out = self.no + (cells - 1) * self.others
+        return self.yes + (cells - 1) * self.own, out + self.own - self.others, out
+
+
+class _Axis(NamedTuple):
+    """A column of a pair in the place of its mechanism: it has none of its own."""
+
+    domain: Domain
+    exhaustive: bool = False
+
+    def covariance(self, shares: F64) -> F64:
+        raise ParameterError("the shares of two columns of one pair are not independent")
+
+
+@dataclass(frozen=True, init=False)
+class AnsweredPair(Pair):
+    """Two columns of which records answer the pair: see `pair_of`.
+
+    Args:
+        column: the name of the column of reports.
+        mechanism: that made them.
+        names: both columns, in the order of the table.
+    """
+
+    column: str
+    mechanism: SampledPair
+
+    def __init__(self, column: str, mechanism: SampledPair, names: Sequence[str]) -> None:
+        axes = tuple(_Axis(dict(mechanism.of)[name]) for name in names)
+        for name, value in (
+            ("column", column),
+            ("mechanism", mechanism),
+            ("names", tuple(names)),
+            ("mechanisms", axes),
+        ):
+            object.__setattr__(self, name, value)
+
+    @override
+    def by_column(self, column: str) -> dict[str, Tallier]:
+        return {self.column: self.mechanism}
+
+    @override
+    def joined(self, parts: Sequence[Native]) -> Native:
+        [reports] = parts
+        return reports
+
+    @property
+    @override
+    def counters(self) -> int:
+        return int(self.mechanism.counters)
+
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        return self.mechanism.reports
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the mechanism, whose tallies these are."""
+        return self.mechanism.fingerprint
+
+    @property
+    @override
+    def epsilon(self) -> float:
+        return self.mechanism.epsilon
+
+    @property
+    @override
+    def title(self) -> str:
+        return self.mechanism.title
+
+    @property
+    @override
+    def memoized(self) -> bool:
+        return self.mechanism.memoized
+
+    @override
+    def check_noise(self, *, keyed: bool) -> None:
+        self.mechanism.check_noise(keyed=keyed)
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        return self.mechanism.spent_by(history)
+
+    @override
+    def to_dict(self) -> dict[str, Any]:
+        return {self.column: self.mechanism.to_dict()}
+
+    @override
+    def _checked(self, reports: Any, column: str) -> Any:
+        given = reports if isinstance(reports, pa.Array | pa.ChunkedArray) else reports[self.column]
+        return self.mechanism._checked(given, self.column)
+
+    @override
+    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        return self.mechanism.count_reports(reports, groups, n_groups)
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        return self.mechanism.is_possible(n, counters)
+
+    @property
+    @override
+    def enough(self) -> int:
+        m = self.mechanism
+        return math.ceil(float(m.columns * m.inner.variance(1) * m.domain.size**2))
+
+    @override
+    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
+        """A histogram of the cells; and rates, of those who answer, who are a sample."""
+        question = HistogramEstimate(asked.confidence, population=asked.population)
+        swapped = self.names[0] != self.mechanism.of[0][0]
+        cells = []
+        for array in question._arrays(self.mechanism, n[:, None], counters):
+            table = array.reshape(-1, *self.mechanism.shape)
+            cells.append(table.transpose(0, 2, 1) if swapped else table)
+        counts = cells[0]
+        margins = [counts.sum(axis=2), counts.sum(axis=1)]
+        m = counters[:, 0].astype(float)[:, None, None]
+        scale = m / np.maximum(n, 1)[:, None, None]
+        u, w = counts * scale, margins[0][:, :, None] * scale + np.zeros_like(counts)
+        part = sampled_part(asked.population, m) if asked.population is not None else _unsampled(n[:, None, None], m)
+        f = np.clip(w, 0, m)
+        c = np.clip(u, 0, f)
+        noise = _Cells.of(self.mechanism.inner)
+        inside, row, out = noise.with_row(self.shape[1])
+        yes, no = noise.of_row(self.shape[1])
+        squares = (
+            c * (noise.yes + part) + (m - c) * noise.no,
+            c * (inside + part) + (f - c) * row + (m - f) * out,
+            f * (yes + part) + (m - f) * no,
+        )
+        return [*cells, *ratios(np.stack([u, w, *squares], axis=-1), asked.confidence)], margins
+
+
+def _unsampled(n: Any, m: Any) -> Any:
+    """(n - m) / (n - 1): what part of the variance of a sample of m of n people there is."""
+    return np.maximum(n - m, 0) / np.maximum(n - 1, 1)
+
+
+def pair_of(columns: Mapping[str, Any], names: Sequence[str]) -> Pair:
+    """What a table of two columns is tallied from: the reports of their pair, or of each by itself.
+
+    Raises:
+        ParameterError: see `Pair`.
+    """
+    for column, mechanism in columns.items():
+        if isinstance(mechanism, SampledPair) and len(names) == 2 and set(names) == {name for name, _ in mechanism.of}:
+            return AnsweredPair(column, mechanism, names)
+    return Pair(columns, names)
+
+
+class _Parts(Sequence[Any]):
+    """Reports of several columns, row by row; see `PairedReports`."""
+
+    def __init__(self, *parts: Native) -> None:
+        self.both = parts
+
+    def __len__(self) -> int:
+        return len(self.both[0])
+
+    def __getitem__(self, rows: Any) -> _Parts:
+        return _Parts(*(part[rows] for part in self.both))
+
+    def take(self, rows: I64, axis: int = 0) -> _Parts:
+        """Some rows."""
+        return _Parts(*(part.take(rows, axis=axis) for part in self.both))
+
+
+@dataclass(frozen=True)
+class Margin(Tallier):
+    """One column, from the reports of all pairs that hold it.
+
+    Attributes:
+        column: its name.
+        pairs: the columns of reports and their mechanisms.
+    """
+
+    name: ClassVar[str] = "margin"
+
+    column: str
+    pairs: tuple[tuple[str, SampledPair], ...]
+
+    @property
+    def domain(self) -> Domain:
+        """Its values."""
+        return dict(self.pairs[0][1].of)[self.column]
+
+    @override
+    def by_column(self, column: str) -> dict[str, Tallier]:
+        return dict(self.pairs)
+
+    @override
+    def joined(self, parts: Sequence[Native]) -> Any:
+        return _Parts(*parts)
+
+    @property
+    @override
+    def counters(self) -> int:
+        return sum(m.counters for _, m in self.pairs)
+
+    @property
+    @override
+    def reports(self) -> ReportFormat:
+        names: Any = tuple(name for name, _ in self.pairs)
+        return _Struct(names, tuple(m.reports for _, m in self.pairs))  # type: ignore[arg-type]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Of the column and the mechanisms."""
+        told = ":".join([self.column, *(m.fingerprint for _, m in self.pairs)])
+        return sha256(told.encode()).hexdigest()[:16]
+
+    @override
+    def _checked(self, reports: Any, column: str) -> Any:
+        try:
+            parts = [m._checked(reports[name], name) for name, m in self.pairs]
+        except (TypeError, LookupError, ValueError):
+            raise ReportError(f"tallied of a frame, table or mapping with {[n for n, _ in self.pairs]}") from None
+        return self.joined(parts)
+
+    @override
+    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        both = zip(self.pairs, reports.both, strict=True)
+        return np.concatenate([m.count_reports(part, groups, n_groups) for (_, m), part in both], axis=1)
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        parts = zip(self.pairs, self._split(counters), strict=True)
+        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
+        return possible
+
+    @property
+    def epsilon(self) -> float:
+        """What a record spends over all pairs."""
+        return max(m.epsilon for _, m in self.pairs)
+
+    @property
+    def title(self) -> str:
+        """What people read."""
+        return f"from {len(self.pairs)} pair{'s' * (len(self.pairs) > 1)}"
+
+    @property
+    def memoized(self) -> bool:
+        """Whether a mechanism remembers permanent answers."""
+        return any(m.memoized for _, m in self.pairs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able form: each pair's mechanism."""
+        return {name: m.to_dict() for name, m in self.pairs}
+
+    def _split(self, counters: I64) -> list[I64]:
+        return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)
+
+    def side(self, n: Any, counters: I64) -> Side:
+        """The shares, float64[..., d], as people a sample of which many."""
+        noise, found, answers = [], [], []
+        for (_, m), part in zip(self.pairs, self._split(counters), strict=True):
+            axis = [name for name, _ in m.of].index(self.column)
+            noise.append(_Cells.of(m.inner).of_row(m.shape[1 - axis]))
+            people = part[..., :1].astype(float)
+            cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
+            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - axis))
+            answers.append(people)
+        precision = [people / v0 for people, (_, v0) in zip(answers, noise, strict=True)]
+        total = np.sum(precision, axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = [one / total for one in precision]
+            each = [np.where(people > 0, w**2 / people, 0) * n for w, people in zip(h, answers, strict=True)]
+            f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
+        a = np.sum([one * v0 for one, (_, v0) in zip(each, noise, strict=True)], axis=0)
+        b = np.sum([one * (v1 - v0) for one, (v1, v0) in zip(each, noise, strict=True)], axis=0)
+        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, np.sum(each, axis=0))
+
+
+def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
+    """The columns that pairs of a plan hold, and what their histograms are made from."""
+    pairs = [(name, m) for name, m in columns.items() if isinstance(m, SampledPair)]
+    held = dict.fromkeys(name for _, m in pairs for name, _ in m.of)
+    return {c: Margin(c, tuple(pair for pair in pairs if c in dict(pair[1].of))) for c in held if c not in columns}
+
+
+@dataclass(frozen=True)
+class MarginEstimate(HistogramEstimate):
+    """A histogram of a `Margin`: its options are those of `HistogramEstimate`, but for ``repeats``."""
+
+    name: ClassVar[str] = "margin"
+    view: ClassVar[View] = HistogramEstimate.view
+
+    @override
+    def check(self, mechanism: Any) -> None:
+        if not isinstance(mechanism, Margin) or self.repeats is not None or self.consistency is not None:
+            raise ParameterError("one column of pairs is estimated without repeats and consistency")
+
+    @override
+    def _arrays(self, mechanism: Any, n: Any, counters: I64, *_: Any) -> tuple[F64, F64, F64, F64]:
+        side = mechanism.side(np.asarray(n), counters)
+        people = side.n
+        # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
+        part = 1 - sampled_part(self.population, people)
+        sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
+        side = side._replace(sampled=sampled)
+        z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
+        low, high = side.ends(z)
+        made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]
+        counts, errors, low, high = (np.where(people > 0, people * one, 0.0) for one in made)
+        return counts, errors, low, high

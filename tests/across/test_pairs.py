@@ -1,0 +1,84 @@
+"""Plans of pairs in Polars, Beam and on the command line: the same draw, the same table, histograms of each column."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import ldp_beam
+import ldp_polars
+from ldp_core import DomainError, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan, Secret
+
+from ..beam.helpers import run
+from ..cases import case
+
+VALUES = {"os": ["ios", "web", "tv"], "crashed": [False, True], "age": [1, 2, 3, 4]}
+PLAN = PrivacyPlan.pairs(VALUES, epsilon=2.0, keep=["g"])
+N = 30_000
+RNG = np.random.default_rng(3)
+EVENTS = pl.DataFrame(
+    {
+        "os": RNG.choice(VALUES["os"], N, p=[0.6, 0.3, 0.1]),
+        "crashed": RNG.random(N) < 0.2,
+        "age": RNG.integers(1, 5, N),
+        "g": np.arange(N) % 2,
+        "id": np.arange(N),
+    }
+)
+SECRET = Secret.generate()
+
+
+def test_reports_of_one_key_are_the_same_everywhere():
+    expected = pa.table(PLAN.perturb(EVENTS[:200], key=SECRET, id=EVENTS["id"][:200].to_arrow())).to_pylist()
+    small = EVENTS[:200]
+    for packed in (False, True):
+        eager = small.ldp.perturb(PLAN, key=SECRET, id="id", packed=packed)
+        lazy = small.lazy().ldp.perturb(PLAN, key=SECRET, id="id", packed=packed).collect()
+        assert eager.ldp.table("os", "crashed").equals(lazy.ldp.table("os", "crashed"))
+    [batch] = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), [small.to_arrow().to_batches()[0]])
+    assert batch.to_pylist() == expected
+    singles = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), small.to_dicts())
+    assert all(sum(row[name] is not None for name in PLAN.columns) == 1 for row in singles)
+    by_pair = {name: sum(row[name] is not None for row in singles) for name in PLAN.columns}
+    assert by_pair == {name: sum(any(v is not None for v in _flat(row[name])) for row in expected) for name in by_pair}
+
+
+def _flat(report):
+    return report if isinstance(report, list) else [report]
+
+
+def test_tables_and_histograms(tmp_path):
+    reports = EVENTS.ldp.perturb(PLAN)
+    table = reports.ldp.table("crashed", "os")
+    true = EVENTS.group_by("crashed", "os").len().join(table, on=["crashed", "os"])
+    assert len(true) == 6
+    assert ((true["count"] - true["len"]).abs() < 5 * true["standard_error"]).all()
+    found = reports.ldp.histograms(PLAN, by="g")
+    each = reports.lazy().ldp.estimates(PLAN)
+    assert list(each) == [*PLAN.columns, *VALUES]
+    for name in VALUES:
+        whole = each[name].collect()
+        true = EVENTS.group_by(name).len().join(whole, left_on=name, right_on="value")
+        assert ((true["count"] - true["len"]).abs() < 5 * true["standard_error"]).all()
+        assert found.filter(column_name=name)["n"].unique().to_list() == [N // 2]
+    assert "os" not in reports.ldp.histograms(PLAN, consistency="norm-sub")["column_name"].to_list()
+    rows = run(ldp_beam.Table("crashed", "os", PLAN), [pa.table(PLAN.perturb(EVENTS)).to_batches()[0]])
+    assert [(r.crashed, r.os) for r in rows] == table.select("crashed", "os").rows()
+    assert sum(row.count for row in rows) == pytest.approx(N, rel=0.01)
+    reports.ldp.sink_parquet(tmp_path / "reports.parquet", PLAN)
+    assert ldp_polars.read_plan(tmp_path / "reports.parquet") == PLAN
+
+
+def test_what_is_refused():
+    for call, error, message in (
+        (lambda: EVENTS.drop("age").ldp.perturb(PLAN), PlanError, "'age'"),
+        (lambda: PLAN.perturb(EVENTS.with_columns(os=pl.lit("mac"))), DomainError, "'os'"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.perturb(PLAN), PlanError, "do not have"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.table("os", "g"), ParameterError, "private columns"),
+        (lambda: ldp_beam.PrivateTable("os", "crashed", PLAN), ParameterError, "private columns"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, by="os_age"), MechanismMismatchError, "os_age"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            call()

@@ -1,0 +1,21 @@
+"""Plans of pairs on the command line: what Polars says of them."""
+
+from pathlib import Path
+
+import polars as pl
+
+from ..across.test_pairs import EVENTS, PLAN, VALUES
+
+
+def test_the_command_line(ldp):
+    EVENTS[:3000].write_parquet("people.parquet")
+    Path("plan.toml").write_text(PLAN.to_toml())
+    ldp("plan check plan.toml people.parquet")
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    reports = pl.read_parquet("reports.parquet")
+    [found] = ldp("estimate reports.parquet --table os,crashed --json").data["columns"].values()
+    expected = reports.ldp.table("os", "crashed").to_dicts()
+    assert [{k: v for k, v in row.items() if k != "value"} for row in found["estimates"]] == expected
+    assert list(ldp("estimate reports.parquet --json").data["columns"]) == [*PLAN.columns, *VALUES]
+    ldp("estimate reports.parquet --output out")
+    assert len(pl.read_parquet("out/os.parquet")) == 3

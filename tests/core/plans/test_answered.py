@@ -1,0 +1,180 @@
+"""Plans of pairs: what a record spends, exactly; tables and histograms against true counts and closed forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate
+from ldp_core.plans.answered import MarginEstimate, _Cells, margins, pair_of
+from ldp_core.tally import Tally
+
+from ...cases import each
+from ..checks import exact_ln, slow
+
+COLUMNS = {"os": ["ios", "web", "tv"], "crashed": [False, True], "age": range(4)}
+PLAN = PrivacyPlan.pairs(COLUMNS, epsilon=1.0)
+
+
+def test_a_record_spends_epsilon_and_no_more():
+    """Every record of three bits, every answer, in rational arithmetic, from the exact p and q of the cells."""
+    for epsilon in (1.0, 2.0):
+        plan = PrivacyPlan.pairs({key: [0, 1] for key in "abc"}, epsilon=epsilon)
+        names = list(plan.columns)
+        chances = {}
+        for record in itertools.product((0, 1), repeat=3):
+            values = dict(zip("abc", record, strict=True))
+            for name, m in plan.columns.items():
+                p, q = m.inner.support_probabilities()
+                own = int(m.codes({c: [v] for c, v in values.items()}, name)[0])
+                for cell in range(4):  # (randomized response, so that a report is a cell)
+                    chances[record, name, cell] = Fraction(1, len(names)) * (p if cell == own else q)[cell]
+            assert sum(c for (r, *_), c in chances.items() if r == record) == 1
+        records = list(itertools.product((0, 1), repeat=3))
+        reports = [(name, cell) for name in names for cell in range(4)]
+        worst = max(chances[x, *y] / chances[z, *y] for x in records for z in records for y in reports)
+        assert exact_ln(worst) <= Decimal(plan.epsilon) == Decimal(epsilon)
+        assert exact_ln(worst) > Decimal(epsilon) * Decimal("0.999999")
+
+
+def test_one_pair_is_answered_and_a_person_keeps_it():
+    n, secret = 3000, Secret.generate()
+    rng = np.random.default_rng(2)
+    made = []
+    for _ in range(2):  # the same people with other values
+        batch = {name: rng.choice(np.array(list(values)), n).tolist() for name, values in COLUMNS.items()}
+        made.append(PLAN.perturb(pa.table(batch), key=secret, id=np.arange(n)))
+    there = [np.array([[v != [None] * len(v or ()) for v in c.to_pylist()] for c in t.columns]) for t in made]
+    assert (there[0].sum(axis=0) == 1).all()
+    assert (there[0] == there[1]).all()
+    assert PrivacyPlan.from_metadata(made[0].schema.metadata) == PLAN
+    seeded = PLAN.seeded(3)
+    with pytest.warns(Warning, match="seed"):
+        first, second = (seeded.perturb(pa.table(batch), id=np.arange(n)) for _ in range(2))
+    assert first.equals(second)
+
+
+def test_plans_travel():
+    for plan in (PLAN, PrivacyPlan.pairs({"a": [0, 1], "b": ["x", "y"]}, epsilon=1.0, keep=["day"], seed=4)):
+        assert PrivacyPlan.from_dict(plan.to_dict()) == PrivacyPlan.from_toml(plan.to_toml()) == plan
+        assert list(plan.inputs) == [*dict.fromkeys(name for m in plan.columns.values() for name, _ in m.of)]
+
+
+@each(
+    ("columns", "message"),
+    [
+        ({"a": [0, 1]}, "two columns"),
+        ({"a": [0, 1], "b": [1]}, "column 'b'"),
+        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "the same name"),
+    ],
+)
+def test_what_is_no_plan_of_pairs(columns, message):
+    with pytest.raises(PlanError, match=message):
+        PrivacyPlan.pairs(columns, epsilon=1.0)
+
+
+def test_noise_of_cells_is_that_of_their_covariances():
+    for m in PLAN.columns.values():
+        shares = np.zeros((1, m.domain.size))
+        shares[0, 0] = 1
+        c, noise = m.inner.covariance(shares)[0], _Cells.of(m.inner)
+        assert np.allclose([c[0, 0], c[1, 1], c[0, 1], c[1, 2]], noise)
+        for cells in (2, 3):
+            row, other = slice(0, cells), slice(cells, 2 * cells)
+            assert np.allclose(noise.of_row(cells), [c[row, row].sum(), c[other, other].sum()])
+            assert np.allclose(noise.with_row(cells), [c[0, row].sum(), c[1, row].sum(), c[cells, other].sum()])
+
+
+def simulated(people: np.ndarray, runs: int, seed: int):
+    """Tallies of many runs: who answers which pair, and the reports of each, from the mechanisms' own simulation."""
+    rng, pairs = np.random.default_rng(seed), list(PLAN.columns.items())
+    n = int(people.sum())
+    for _ in range(runs):
+        left, parts = people.reshape(-1).copy(), {}
+        for k, (name, m) in enumerate(pairs):
+            of_pair = rng.binomial(left, 1 / (len(pairs) - k))
+            left = left - of_pair
+            axes = [list(COLUMNS).index(source) for source, _ in m.of]
+            gone = tuple({0, 1, 2} - set(axes))
+            cells = of_pair.reshape(people.shape).sum(axis=gone).reshape(-1)
+            counts = m.inner.simulate_counters(np.arange(m.domain.size, dtype=np.uint8), cells, rng)
+            parts[name] = np.append(cells.sum(), counts)
+        yield n, parts
+
+
+def coverage(runs: int, n: int, *, plant: float = 1.0) -> dict[str, float]:
+    """The least and the largest coverage of 95 % intervals: of cells, of shares and of rates; and of all together."""
+    shape = tuple(len(list(values)) for values in COLUMNS.values())
+    shares = np.random.default_rng(8).dirichlet(np.full(math.prod(shape), 1.5)).reshape(shape)
+    people = np.random.default_rng(9).multinomial(n, shares.reshape(-1)).reshape(shape)
+    hits: dict[str, list] = {"cells": [], "shares": [], "rates": []}
+    sides = list(margins(PLAN.columns).items())
+    pair = pair_of(PLAN.columns, ["crashed", "os"])
+    both = people.sum(axis=2).T
+    for total, parts in simulated(people, runs, 5):
+        table = TableEstimate().result(pair, Tally(total, parts["os_crashed"], pair.fingerprint))
+        middle, half = table.counts, (table.high - table.low) / 2 * plant
+        hits["cells"].append(np.abs(middle - both) <= half)
+        rate = both / both.sum(axis=1, keepdims=True)
+        hits["rates"].append((table.rate_low <= rate) & (rate <= table.rate_high))
+        each_one = []
+        for axis, (_, margin) in enumerate(sides):
+            counters = np.concatenate([parts[name] for name, _ in margin.pairs])
+            found = MarginEstimate().result(margin, Tally(total, counters, margin.fingerprint))
+            true = people.sum(axis=tuple({0, 1, 2} - {axis}))
+            low, high = (found.counts + (end - found.counts) * plant for end in (found.low, found.high))
+            each_one.append((low <= true) & (true <= high))
+        hits["shares"].append(np.concatenate(each_one))
+    return {what: (np.mean(x, axis=0).min(), np.mean(x), np.mean(x, axis=0).max()) for what, x in hits.items()}
+
+
+@pytest.mark.parametrize(("runs", "n"), [(300, 20_000), slow(2000, 2_000), slow(2000, 20_000)])
+def test_intervals_hold(runs, n):
+    slack = 4 * math.sqrt(0.05 * 0.95 / runs)
+    for low, mean, high in coverage(runs, n).values():
+        assert 0.93 <= mean <= 0.97
+        assert 0.95 - max(slack, 0.02) <= low <= high <= 0.95 + max(slack, 0.02)
+    if runs < 1000:
+        faulty = coverage(runs, n, plant=0.8)  # intervals that are a fifth too short are found
+        assert faulty["cells"][1] < 0.93
+        assert faulty["shares"][1] < 0.93
+
+
+def test_variances_are_those_of_the_closed_forms():
+    """Of two columns with OUE: V(eps / D)^2 of a split, V(eps) D (D - 1) / 2 of pairs; and ours is no larger."""
+
+    def v(epsilon: float) -> float:
+        return 4 * math.exp(epsilon) / math.expm1(epsilon) ** 2
+
+    for columns, gain in ((2, 67), (3, 115), (5, 270), (10, 964)):
+        oue = v(1.0) * columns * (columns - 1) / 2
+        assert round(v(1.0 / columns) ** 2 / oue) == gain
+        plan = PrivacyPlan.pairs({f"c{k}": range(4) for k in range(columns)}, epsilon=1.0)
+        ours = plan["c0_c1"].columns * plan["c0_c1"].inner.variance(1)
+        assert 0.8 * oue < ours <= oue
+
+
+def test_one_column_weighs_all_its_pairs():
+    """About D / 2 times less variance than of one pair's cells alone, if all domains are alike."""
+    plan = PrivacyPlan.pairs({f"c{k}": range(4) for k in range(4)}, epsilon=1.0)
+    margin = margins(plan.columns)["c1"]
+    assert [name for name, _ in margin.pairs] == ["c0_c1", "c1_c2", "c1_c3"]
+    counters = np.concatenate([np.append(1000, np.full(16, 250)) for _ in range(3)])
+    one = MarginEstimate().result(margin, Tally(6000, counters, margin.fingerprint))
+    (_name, m), *_ = margin.pairs
+    v1, v0 = _Cells.of(m.inner).of_row(4)
+    f = one.frequencies
+    sampled = f * (1 - f) * (6000 / 3000 - 1) * 6000 / 5999
+    assert np.allclose(one.frequency_standard_errors**2, ((v0 + (v1 - v0) * f) * 2 + sampled) / 6000, rtol=1e-9)
+    with pytest.raises(ParameterError, match="repeats"):
+        MarginEstimate(repeats=2).check(margin)
+    with pytest.raises(ParameterError):
+        HistogramEstimate().check(margin)
+    with pytest.raises(ParameterError, match="private columns"):
+        pair_of(plan.columns, ["c0", "zz"])
