@@ -8,11 +8,13 @@ in a tally.
 
 from __future__ import annotations
 
-import argparse
 import warnings
+from itertools import product
+from typing import Any
 
 import numpy as np
 
+from benchmarks.simulation import Table, percent, print_tables
 from ldp_core import (
     HistogramEstimate,
     LdpWarning,
@@ -24,7 +26,9 @@ from ldp_core import (
 
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")
-FEW, SHARES, EPSILONS = (10, 15, 20, 50, 100), (0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)
+FEW = (10, 15, 20, 50, 100)
+CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))
+"""Share and epsilon."""
 
 
 def with_value(n: np.ndarray, changing: bool, share: float, generator: np.random.Generator) -> np.ndarray:
@@ -105,46 +109,34 @@ def weighted(people: int, share: float, epsilon: float, runs: int, seed: int) ->
     return holds / runs
 
 
-def row(*cells: str) -> None:
-    print(f"| {' | '.join(cells)} |", flush=True)
+def repeated(runs: int) -> Table:
+    yield "noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`"
+    for seed, (noise, changing, reports) in enumerate(product(NOISE, (False, True), (1, 7, 30, 90)), 1):
+        shares = held(noise, np.full(PEOPLE, reports), changing, runs, seed)
+        yield noise, "change" if changing else "stay", str(reports), *percent(*shares)
 
 
-def head(*cells: str) -> None:
-    row(*cells)
-    row(*["---"] * len(cells))
+def few_people(runs: int) -> Table:
+    """The least and the median of 12 cases, of shares of 1, 5, 20, 50 % and epsilon 0.5, 1, 3."""
+    yield "noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW)
+    for noise, changing, skewed in product(NOISE[:2], (False, True), (False, True)):
+        sizes = [reports_of(effective, skewed) for effective in FEW]
+        made = [[held(noise, n, changing, runs, 25, *case, few=True)[1] for case in CASES] for n in sizes]
+        yield noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *map(_least, made)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.people", description=__doc__)
-    parser.add_argument("--runs", type=int, default=RUNS)
-    args = parser.parse_args()
-    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
-    cases = [(share, epsilon) for share in SHARES for epsilon in EPSILONS]
-    head("noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`")
-    seed = 0
-    for noise in NOISE:
-        for changing in (False, True):
-            for reports in (1, 7, 30, 90):
-                seed += 1
-                shares = held(noise, np.full(PEOPLE, reports), changing, args.runs, seed)
-                row(noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
-    print("\nFew people: the least and the median of 12 cases, of shares of 1, 5, 20, 50 % and epsilon 0.5, 1, 3.\n")
-    head("noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW))
-    for noise in NOISE[:2]:
-        for changing in (False, True):
-            for skewed in (False, True):
-                cells = []
-                for effective in FEW:
-                    n = reports_of(effective, skewed)
-                    made = [held(noise, n, changing, args.runs, seed + 1, *case, few=True)[1] for case in cases]
-                    cells.append(f"{100 * min(made):.1f}, {100 * np.median(made):.1f} %")
-                row(noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *cells)
-    print("\n`weighted_mean`: the same.\n")
-    head("people", "by weights", "by groups")
+def weighted_means(runs: int) -> Table:
+    """The same of `weighted_mean`."""
+    yield "people", "by weights", "by groups"
     for people in (20, 50, 100):
-        made = np.array([weighted(people, *case, args.runs, seed) for case in cases])
-        row(str(people), *(f"{100 * x.min():.1f}, {100 * np.median(x):.1f} %" for x in made.T))
+        made = np.array([weighted(people, *case, runs, 24) for case in CASES])
+        yield str(people), *map(_least, made.T)
+
+
+def _least(shares: Any) -> str:
+    return f"{100 * np.min(shares):.1f}, {100 * np.median(shares):.1f} %"
 
 
 if __name__ == "__main__":
-    main()
+    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
+    print_tables([repeated, few_people, weighted_means], RUNS, __doc__)

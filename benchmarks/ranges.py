@@ -1,33 +1,18 @@
-"""Ranges by hierarchical histograms: variance, by exact formulas and from simulated reports; coverage; speed.
+"""Ranges by hierarchical histograms: variance, by exact formulas and from simulated reports; speed.
 
-    python -m benchmarks.ranges            # variances and speeds
-    python -m benchmarks.ranges coverage   # 2,000 runs a population, n and epsilon: about an hour
-
+``python -m benchmarks.ranges`` prints the tables of docs/ranges.md; `benchmarks.ordered` has the coverage.
 `LDP-hierarchical-mechanism` (PyPI) is beside it where it is installed.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.simulation import EPSILONS, Table, best, print_tables
 from ldp_core import HierarchicalHistogram, SubsetSelection
-
-F64 = npt.NDArray[np.float64]
-I64 = npt.NDArray[np.int64]
-
-
-def main() -> None:
-    if "coverage" in sys.argv[1:]:
-        coverage(2000)
-    else:
-        variances()
-        speeds()
-        peer()
+from ldp_core.engine import I64
 
 
 def pairs(d: int, workload: str) -> tuple[I64, I64]:
@@ -37,20 +22,19 @@ def pairs(d: int, workload: str) -> tuple[I64, I64]:
     return low, high
 
 
-def variances() -> None:
-    print("| epsilon | D | ranges: exact | ranges: from reports | prefixes: exact | prefixes: from reports |")
-    print("| --- | --- | --- | --- | --- | --- |")
-    for epsilon in (0.5, 1.0, 2.0):
+def variances(runs: int) -> Table:
+    yield "epsilon", "D", "ranges: exact", "ranges: from reports", "prefixes: exact", "prefixes: from reports"
+    for epsilon in EPSILONS:
         for d in (64, 256, 1024):
             cells = []
             for workload in ("ranges", "prefixes"):
                 m = HierarchicalHistogram(range(d), epsilon=epsilon, workload=workload)
                 low, high = pairs(d, workload)
-                cells += [f"{m.range_variances(low, high).mean():.2f}", f"{observed(m, low, high):.2f}"]
-            print("|", " | ".join([str(epsilon), str(d), *cells]), "|", flush=True)
+                cells += [f"{m.range_variances(low, high).mean():.2f}", f"{observed(m, low, high, runs):.2f}"]
+            yield str(epsilon), str(d), *cells
 
 
-def observed(m: HierarchicalHistogram, low: I64, high: I64, runs: int = 1000, n: int = 20_000) -> float:
+def observed(m: HierarchicalHistogram, low: I64, high: I64, runs: int, n: int = 20_000) -> float:
     """n Var of shares, of 4,000 of the ranges at most, from simulated reports of people who are spread evenly."""
     d, rng = m.domain.size, np.random.default_rng(2)
     some = rng.permutation(len(low))[:4000]
@@ -65,18 +49,14 @@ def observed(m: HierarchicalHistogram, low: I64, high: I64, runs: int = 1000, n:
     return squares / runs / total
 
 
-def speeds() -> None:
-    print(
-        "\n| D | perturb, ns | the same by subset selection | tally, ns a report | one range, ms | all prefixes, ms |"
-    )
-    print("| --- | --- | --- | --- | --- | --- |")
+def speeds(_: int) -> Table:
+    yield "D", "perturb, ns", "the same by subset selection", "tally, ns a report", "one range, ms", "all prefixes, ms"
     n = 1_000_000
     for d in (64, 256, 1024, 65536):
         m = HierarchicalHistogram(range(d), epsilon=1.0)
         values = np.random.default_rng(1).integers(0, d, n)
         reports = m.perturb(values)
-        tally = m.tally(reports)
-        asked = np.array([n]), tally.counters[None]
+        asked = np.array([n]), m.tally(reports).counters[None]
         flat, some = SubsetSelection(range(d), epsilon=1.0), values[: min(n, 20_000_000 // d)]
         cells = (
             best(lambda: m.perturb(values)) / n * 1e9,
@@ -85,15 +65,16 @@ def speeds() -> None:
             best(lambda: m.range_counts(*asked, np.array([d // 3]), np.array([d // 2]))) * 1e3,
             best(lambda: m.range_counts(*asked, np.zeros(d, np.int64), np.arange(1, d + 1))) * 1e3,
         )
-        print("|", d, "|", " | ".join(f"{cell:.1f}" for cell in cells), "|", flush=True)
+        yield str(d), *(f"{cell:.1f}" for cell in cells)
 
 
-def peer(d: int = 64, n: int = 20_000, runs: int = 10) -> None:
-    """`LDP-hierarchical-mechanism`, where it is installed, and ours: n Var over all ranges, and time, in one run."""
+def peer(_: int, d: int = 64, n: int = 20_000, runs: int = 10) -> Table:
+    """n Var over all ranges, and time, in one run."""
+    yield "in one run", "n Var", "seconds"
     try:
         from hierarchical_mechanism_LDP.mechanism import Private_TreeBary
     except ImportError:
-        print("\nLDP-hierarchical-mechanism is not installed")
+        yield "LDP-hierarchical-mechanism is not installed", "", ""
         return
     values, (low, high) = np.arange(n) % d, pairs(d, "ranges")
     before = np.cumsum(np.append(0, np.bincount(values, minlength=d)))
@@ -106,61 +87,12 @@ def peer(d: int = 64, n: int = 20_000, runs: int = 10) -> None:
         curve = n * np.append(0, tree.cdf)  # (as `get_range_query` does, but from the first value on)
         theirs = curve[high] - curve[low]
         middle = time.perf_counter()
-        tally = m.tally(m.perturb(values))
-        ours = m.range_counts(np.array([n]), tally.counters[None], low, high)[0][0]
+        ours = m.range_counts(np.array([n]), m.tally(m.perturb(values)).counters[None], low, high)[0][0]
         seconds += middle - start, time.perf_counter() - middle
         errors += [((found - (before[high] - before[low])) ** 2).mean() / n for found in (theirs, ours)]
-    print(f"\nLDP-hierarchical-mechanism, fan-out 4, n Var {errors[0] / runs:.1f}, {seconds[0] / runs:.3f} s")
-    print(f"HierarchicalHistogram, n Var {errors[1] / runs:.1f}, {seconds[1] / runs:.3f} s")
-
-
-def best(run: Callable[[], object], times: int = 5) -> float:
-    seconds = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
-
-
-def populations(d: int) -> dict[str, F64]:
-    """Shares of d values."""
-    at = (np.arange(d) + 0.5) / d
-    bells = 0.5 * np.exp(-(((at - 0.3) / 0.05) ** 2) / 2) / 0.05 + 0.5 * np.exp(-(((at - 0.7) / 0.1) ** 2) / 2) / 0.1
-    spike = np.full(d, 0.7 / d)
-    spike[d // 3] += 0.3
-    integers = np.where(np.arange(d) % 4 == 0, np.exp(-(((at - 0.4) / 0.12) ** 2) / 2), 0)
-    shares = {
-        "beta(5, 2)": at**4 * (1 - at),
-        "two normals": bells,
-        "30 % at one value": spike,
-        "integers": integers,
-        "all at one end": np.eye(d)[0],
-        "uniform": np.ones(d),
-    }
-    return {name: one / one.sum() for name, one in shares.items()}
-
-
-def coverage(runs: int, d: int = 256) -> None:
-    """Of 95 % intervals about the people, of eight ranges: the mean, the least and the greatest."""
-    low = np.array([0, 0, 0, d // 4, d // 3, d // 3, d // 8, d // 2])
-    high = np.array([1, d // 4, d // 3, d // 2, d // 3 + 1, d // 2, d - 3, d])
-    print("| epsilon | n | population | runs | mean | least | greatest |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for epsilon in (0.5, 1.0, 2.0):
-        m = HierarchicalHistogram(range(d), epsilon=epsilon)
-        for n in (500, 20_000, 1_000_000):
-            for name, shares in populations(d).items():
-                rng = np.random.default_rng(3)
-                people = rng.multinomial(n, shares, runs)
-                counters = np.array([m.simulate(row, seed=rng).counters for row in people])
-                counts, spread = m.range_counts(np.full(runs, n), counters, low, high)
-                before = np.cumsum(np.pad(people, ((0, 0), (1, 0))), axis=1)
-                inside = np.abs(counts - (before[:, high] - before[:, low])) < 1.959964 * np.sqrt(spread)
-                held = inside.mean(axis=0)
-                cells = (epsilon, n, name, runs, *(f"{x:.3f}" for x in (held.mean(), held.min(), held.max())))
-                print("|", " | ".join(map(str, cells)), "|", flush=True)
+    for k, name in enumerate(("LDP-hierarchical-mechanism, fan-out 4", "HierarchicalHistogram")):
+        yield name, f"{errors[k] / runs:.1f}", f"{seconds[k] / runs:.3f}"
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([variances, speeds, peer], 1000, __doc__)

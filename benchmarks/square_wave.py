@@ -8,15 +8,14 @@ bucket with the least) and of the quantiles 0.1, 0.25, 0.5, 0.75, 0.9; and half 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
+from benchmarks.simulation import SIZES, Table, print_tables
 from ldp_core import Interval, SquareWave
-
-F64 = npt.NDArray[np.float64]
+from ldp_core.engine import F64
 
 _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _FINE = (np.arange(4096) + 0.5) / 4096
@@ -67,29 +66,14 @@ def coverage(
     return of_buckets / runs, of_quantiles / runs, width / runs
 
 
-def table(runs: int, epsilons: list[float], sizes: list[int], assume: str | None) -> Iterator[str]:
-    """Lines in Markdown."""
-    yield "| epsilon | reports | population | buckets: mean, least | quantiles: mean, least | half a width |"
-    yield "| --- | --- | --- | --- | --- | --- |"
-    for epsilon in epsilons:
-        for n in sizes:
-            for name, population in POPULATIONS.items():
-                m = SquareWave(Interval(0, 100), epsilon=epsilon)
-                buckets, quantiles, width = coverage(m, population, n, runs=runs, assume=assume)
-                held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in (buckets, quantiles))
-                yield f"| {epsilon:g} | {n:,} | {name} | {' | '.join(held)} | {100 * width:.1f} % |"
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=100)
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.05, 0.5, 1.0, 4.0])
-    parser.add_argument("--n", type=int, nargs="+", default=[500, 20_000, 1_000_000])
-    parser.add_argument("--assume", choices=["smooth"])
-    given = parser.parse_args()
-    for line in table(given.runs, given.epsilon, given.n, given.assume):
-        print(line, flush=True)
+def intervals(runs: int, *, epsilon: Sequence[float], n: Sequence[int], assume: str | None) -> Table:
+    yield "epsilon", "reports", "population", "buckets: mean, least", "quantiles: mean, least", "half a width"
+    for e, reports, (name, population) in product(epsilon, n, POPULATIONS.items()):
+        m = SquareWave(Interval(0, 100), epsilon=e)
+        *shares, width = coverage(m, population, reports, runs=runs, assume=assume)
+        held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in shares)
+        yield f"{e:g}", f"{reports:,}", name, *held, f"{100 * width:.1f} %"
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([intervals], 100, __doc__, epsilon=(0.05, 0.5, 1.0, 4.0), n=SIZES, assume=None)
