@@ -26,9 +26,9 @@ def print_tables(tables: Sequence[Callable[..., Table]], runs: int, about: str |
     named = {table.__name__: table for table in tables}
     parser.add_argument("--only", nargs="+", choices=named, default=list(named))
     for name, default in options.items():
-        many = {"nargs": "+", "type": type(default[0])} if isinstance(default, tuple) else {}
-        required = isinstance(default, type)
-        parser.add_argument(f"--{name}", default=None if required else default, required=required, **many)
+        how: dict[str, Any] = {"nargs": "+"} if isinstance(default, tuple) else {}
+        how["type"] = default if isinstance(default, type) else type(default[0] if how else default or "")
+        parser.add_argument(f"--{name}", default=default, required=isinstance(default, type), **how)
     given = vars(parser.parse_args())
     asked, runs = given.pop("only"), given.pop("runs")
     for name in asked:
