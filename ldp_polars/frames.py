@@ -64,8 +64,7 @@ def perturb_frame(
     Args:
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
-        packed: see `perturb`.
-        typed: see `perturb`. `sink_parquet` asks for it.
+        packed, typed: see `perturb`. `sink_parquet` asks for typed reports.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
@@ -171,15 +170,10 @@ def histograms(
             begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
             first and the last may be partial: compare their ``n``.
         event_time: a Datetime or Date column; needed with ``window``.
-        confidence: see `histogram`.
-        simultaneous: see `histogram`.
-        consistency: see `histogram`.
-        population: see `histogram`.
-        repeats: see `histogram`.
+        confidence, simultaneous, consistency, population, repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
             window are taken together.
-        assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
-            warning. Raw Booleans look like reports of randomized response.
+        assume_reports: see `estimate`.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -232,15 +226,10 @@ def estimates(
     """Estimate every column of a frame of reports, each in a table of its own.
 
     Args:
-        reports: made by ``plan``, eager or lazy.
-        plan: the plan that made them.
-        by, window, event_time: see `histograms`.
-        confidence: of the intervals, in (0, 1).
+        reports, plan, by, window, event_time, confidence, person, assume_reports: see `histograms`.
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
         population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
-        person: see `histograms`.
-        assume_reports: see `histograms`.
 
     Returns:
         By column of the plan: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -275,13 +264,7 @@ def named(columns: Iterable[str]) -> list[pl.Expr]:
 
 @dataclass(frozen=True)
 class Groups:
-    """Reports, and what to estimate them by.
-
-    Attributes:
-        reports: with the start of the window of each, where there are windows.
-        keys: columns to group by; the last is the start of the window.
-        window: its length.
-    """
+    """Reports, with the start of the window of each, and the columns to group by, of which that start is the last."""
 
     reports: pl.LazyFrame
     keys: tuple[str, ...]
@@ -390,7 +373,6 @@ def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
 
 
 def _duration(window: Window) -> str:
-    """The length of windows, as Polars writes it."""
     return f"{window.months}mo" if window.months else _in_units(window.micros)
 
 
@@ -438,8 +420,7 @@ def explain(
             the middle (the median) and of the one with the most, whose are then ``total``.
         keyed: whether the noise is keyed, for what several reports of one person spend; with ``id`` the margin is that
             of reports whose noise is common to all of a person.
-        total: see `PrivacyPlan.explain`.
-        delta: see `PrivacyPlan.explain`.
+        total, delta: see `PrivacyPlan.explain`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -470,13 +451,8 @@ def explain(
     numbers = each.to_numpy().astype(float)
     how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
-    people = f"{len(each):,} people, "
-    people += (
-        f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
-        if most > 1
-        else "one record each"
-    )
-    return f"{people}\n\n{text}"
+    some = f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
+    return f"{len(each):,} people, {some if most > 1 else 'one record each'}\n\n{text}"
 
 
 def simulate(
@@ -533,8 +509,8 @@ def sink_parquet(
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
-    mechanism, as it does after ``.ldp.perturb(plan)``, and there must be no
-    column that the plan neither perturbs nor keeps.
+    mechanism, as it does after ``.ldp.perturb(plan)``, and there must be no column that the plan neither perturbs nor
+    keeps.
 
     Args:
         reports: made by ``plan``; a lazy frame is streamed.
@@ -640,11 +616,7 @@ def _plan_of(file: str) -> PrivacyPlan:
 
 
 def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
-    """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports.
-
-    Raises:
-        MechanismMismatchError: typed reports of another mechanism.
-    """
+    """Raise `PlanError` unless the planned columns are there, with the dtypes of the plan's reports."""
     schema = _schema_of(reports)
     checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():
