@@ -569,8 +569,6 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
 
 
 _FEW = 256  # rows at a time: many may share one long text
-
-
 _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
 
 

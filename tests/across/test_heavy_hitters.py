@@ -45,9 +45,6 @@ def check(values, counts: dict[str, int]) -> None:
     assert list(values) == list(counts)  # (they are far apart: in order)
 
 
-# ---- Polars
-
-
 # ---- Beam
 
 

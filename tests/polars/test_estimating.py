@@ -30,10 +30,7 @@ from ldp_core import (
 X = pl.col("x")
 RR = RandomizedResponse(["ios", "android"], epsilon=1.0)
 WORDS = ["rome", "oslo"]
-
-
 SKETCH = HadamardCountMeanSketch("str", epsilon=2.0, hashes=16, width=32)
-
 
 NO_HISTOGRAM = {
     "number": Hybrid((0, 100), epsilon=1.0),
@@ -74,9 +71,6 @@ def test_large_matrices_do_not_overflow_the_stacks_of_polars_threads(engine):
         .collect(engine=engine)
     )
     assert groups.rows() == [(4, 502)] * 2
-
-
-# ---- heavy hitters
 
 
 # ---- estimates that no data give

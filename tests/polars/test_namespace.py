@@ -24,15 +24,12 @@ RR = RandomizedResponse(LABELS, epsilon=1.0)
 X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
-
 FRAMES = (
     *("bound", "perturb_frame", "histograms", "estimates", "compare", "table", "explain", "simulate"),
     *("sink_csv", "sink_parquet"),
 )
 
-
 ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
-
 
 ELSEWHERE = {
     "navigation_timing",
@@ -42,9 +39,7 @@ ELSEWHERE = {
     "window_start",
 }  # of files, of times
 
-
 ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}
-
 
 NAMESPACES = [
     (pl.col("x").ldp, ON_EXPRESSIONS),

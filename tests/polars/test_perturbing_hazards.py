@@ -23,12 +23,8 @@ from ldp_core import (
 from ..cases import case
 
 N = 64_000
-
-
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins: two draws never agree
 LAZY_ENGINES = ("in-memory", "streaming")
-
-
 plain_reports = partial(ldp_polars.perturb, typed=False)
 
 
@@ -146,10 +142,7 @@ def test_literals_take_the_height_of_the_frame(run):
 
 
 FRAME = pl.DataFrame({"x": ["b", "a", None, "a", "b", "b"], "y": [0, 1, 1, 0, 1, 0], "g": [0, 0, 0, 1, 1, 1]})
-
-
 X = pl.col("x")
-
 
 UNFIT = {
     "filter": X.filter(pl.col("y") == 1),
@@ -165,7 +158,6 @@ UNFIT = {
     "explode": pl.col("x").implode().explode().head(3),
     "alias": X.max().alias("z"),
 }
-
 
 UNCLEAR = {  # what Polars cannot classify; streaming would broadcast it
     "selector, first": pl.col("x", "w").first(),

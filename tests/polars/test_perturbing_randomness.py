@@ -16,11 +16,7 @@ from ldp_core import RandomizedResponse, UnaryEncoding
 from ldp_polars import perturbing
 
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins a report: two draws never agree
-
-
 WORD = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first()
-
-
 DF = pl.DataFrame({"x": np.arange(4000) % 64})
 
 

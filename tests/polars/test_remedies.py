@@ -53,7 +53,6 @@ OUE = UnaryEncoding(["rome", "oslo"], epsilon=3.0)
 WORDS = PEOPLE.select(WORD.perturb(GRR))
 DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
 
-
 WRONG = [  # a call, and what its error says to do
     (
         lambda: PEOPLE.ldp.perturb({"crashed": RandomizedResponse(epsilon=1.0)}),
