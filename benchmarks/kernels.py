@@ -16,15 +16,7 @@ import numpy as np
 
 from benchmarks.columns import EPSILON
 from benchmarks.timing import Job, Row, compare, seconds
-from ldp_core import (
-    CountMeanSketch,
-    Keyed,
-    Keystream,
-    LocalHashing,
-    RandomizedResponse,
-    Secret,
-    UnaryEncoding,
-)
+from ldp_core import CountMeanSketch, Keyed, Keystream, LocalHashing, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.compute import compiled, threads
 from ldp_core.exact import aes
 

@@ -18,13 +18,7 @@ import pyarrow as pa
 from polars import selectors as cs
 from typing_extensions import override
 
-from ldp_core import (
-    DtypeError,
-    FrequencyOracle,
-    Mechanism,
-    ParameterError,
-    ReportError,
-)
+from ldp_core import DtypeError, FrequencyOracle, Mechanism, ParameterError, ReportError
 from ldp_core.engine import REPORT_TYPE as NAME
 from ldp_core.engine import (
     Made,

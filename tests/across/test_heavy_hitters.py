@@ -9,13 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-from ldp_core import (
-    HeavyHitters,
-    HeavyHittersEstimate,
-    Prefixes,
-    PrivacyPlan,
-    Secret,
-)
+from ldp_core import HeavyHitters, HeavyHittersEstimate, Prefixes, PrivacyPlan, Secret
 from ldp_polars import heavy_hitters
 
 from ..beam.helpers import run

@@ -14,15 +14,7 @@ import pytest
 
 import ldp_polars
 from ldp_cli import files
-from ldp_core import (
-    CountMeanSketch,
-    Domain,
-    PrivacyPlan,
-    RandomizedResponse,
-    Secret,
-    SquareWave,
-    UnaryEncoding,
-)
+from ldp_core import CountMeanSketch, Domain, PrivacyPlan, RandomizedResponse, Secret, SquareWave, UnaryEncoding
 from ldp_report import RESULTS, read_results
 
 N = 4000

@@ -11,14 +11,7 @@ import pytest
 from polars import selectors as cs
 
 import ldp_polars
-from ldp_core import (
-    Domain,
-    LdpError,
-    ParameterError,
-    PrivacyPlan,
-    RandomizedResponse,
-    UnaryEncoding,
-)
+from ldp_core import Domain, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..cases import case
 
