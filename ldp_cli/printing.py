@@ -146,11 +146,7 @@ Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colors
 
 
 def save(chart: Any, path: Path) -> None:
-    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB).
-
-    Raises:
-        MissingExtraError: vl-convert is not installed.
-    """
+    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
     kind = path.suffix.removeprefix(".").lower()
     if kind != "json":
         need("vl_convert", "plot")

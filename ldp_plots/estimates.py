@@ -273,9 +273,6 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
             Beam's rows or of mappings.
         column: only this one.
         by: columns, or names in Beam's ``key``, that tell groups apart.
-
-    Raises:
-        ParameterError: it cannot be drawn: another kind of data, or missing columns.
     """
     records = _records(data)
     keys = [by] if isinstance(by, str) else list(by)

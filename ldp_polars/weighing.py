@@ -216,11 +216,7 @@ def _answered(
 
 
 def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
-    """The rows without a null in any, as numpy arrays.
-
-    Raises:
-        DtypeError: a column is none of numbers, as one of reports, which `weight` makes numbers.
-    """
+    """The rows without a null in any, as numpy arrays."""
     for column in columns:
         if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
             came = "reports: take .ldp.weight(value) of them" if isinstance(column.dtype, Report) else column.dtype

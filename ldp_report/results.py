@@ -517,12 +517,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def _rows(file: Path, most: int) -> list[Row]:
-    """The rows of a file.
-
-    Raises:
-        LimitError: there are more, or a Parquet file declares more bytes than come in at most.
-        InputError: it cannot be read.
-    """
+    """The rows of a file."""
     data = _bytes(file)
     try:
         return _READERS[file.suffix](file, data, most)
