@@ -494,18 +494,7 @@ def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What a command has found out.
-
-    Attributes:
-        plan: of the reports.
-        mechanisms: by column.
-        questions: by column.
-        frames: the answers by column.
-        by: columns that tell groups apart.
-        covered: of windows, the times of the first and of the last record.
-        confidence: of the intervals.
-        top: how many values are shown.
-    """
+    """What a command has found out, by column."""
 
     plan: PrivacyPlan
     mechanisms: dict[str, Mechanism]
@@ -513,8 +502,10 @@ class _Answers:
     frames: dict[str, pl.DataFrame]
     by: list[str]
     covered: tuple[Any, Any] | None
+    """Of windows, the times of the first and of the last record."""
     confidence: float
     top: int
+    """So many values are shown."""
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""

@@ -120,6 +120,8 @@ def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
 def test_seeded_reports_say_so(mechanism, tmp_path):
     df = frame(mechanism)
     plan = PrivacyPlan({"x": mechanism})
+    with pytest.warns(LdpWarning, match="seeded with 7.*NOT private"):  # at once
+        df.lazy().ldp.perturb(plan.seeded(7))
     seeded = df.ldp.perturb(plan.seeded(7), typed=True)
     assert seeded.schema["x"].seeded
     assert seeded.equals(df.ldp.perturb(plan, typed=True, seed=7))
@@ -169,7 +171,10 @@ def test_what_puts_raw_values_among_reports():
         lambda: x.clone().extend(raw["x"]),
         lambda: reports.vstack(raw),
         lambda: reports.update(raw),
+        lambda: pl.concat([reports, raw]),
         lambda: pl.concat([reports, raw], how="vertical_relaxed"),
+        lambda: reports.select(pl.coalesce("x", raw["x"])),
+        lambda: reports.select(pl.when(column.is_null()).then(raw["x"]).otherwise("x")),
         lambda: reports.select(column.fill_null(True)),
         lambda: reports.select(column.shift(1, fill_value=True)),
         lambda: reports.select(pl.when(column.is_null()).then(column).otherwise(True)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,7 @@ import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import RandomizedResponse, UnaryEncoding
-from ldp_polars import perturbing
+from ldp_core import UnaryEncoding
 
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins a report: two draws never agree
 WORD = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first()
@@ -79,14 +77,3 @@ def test_worker_processes_draw_independently(method, tmp_path):
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1200\n"
-
-
-def test_no_state_in_the_callable():
-    """Only the mechanism and two flags: nothing that a fork or a pickle could duplicate."""
-    udf = perturbing.Perturb(RandomizedResponse(epsilon=1.0), packed=False, constant=False)
-    assert set(vars(udf)) == {"mechanism", "packed", "constant", "noise"}
-    assert udf.noise is None
-    before = pickle.dumps(udf)
-    udf([pl.Series([True] * 10), pl.Series(range(10))], return_dtype=pl.Boolean())
-    assert pickle.dumps(udf) == before
-    assert pickle.loads(before) == udf
