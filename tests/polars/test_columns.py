@@ -94,21 +94,14 @@ def known(request):
         pa.unregister_extension_type("ldp.report")
 
 
-def through_pyarrow(mechanism, known, path):
-    """Typed reports, and what pyarrow makes of them: read from a file, and by way of memory."""
-    path = path / "reports.parquet"
-    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True))
-    reports.write_parquet(path)
-    table = pq.read_table(path)
-    assert isinstance(table.schema.field("x").type, Registered) is known
-    return reports, [table, reports.to_arrow(), pa.table(reports)]
-
-
 def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
-    """Whether or not pyarrow knows the type: there and back, and tallied by the core."""
-    reports, tables = through_pyarrow(mechanism, known, tmp_path)
+    """Whether or not pyarrow knows the type: there and back, and tallied by the core; from a file, and from memory."""
+    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True))
+    reports.write_parquet(tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert isinstance(table.schema.field("x").type, Registered) is known
     expected = reports.select(pl.col("x").ldp.tally()).item()
-    for data in tables:
+    for data in (table, reports.to_arrow(), pa.table(reports)):
         back = pl.from_arrow(data)
         assert back.schema == reports.schema
         assert back.equals(reports)

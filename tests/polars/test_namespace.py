@@ -24,23 +24,10 @@ RR = RandomizedResponse(LABELS, epsilon=1.0)
 X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
-FRAMES = (
-    *("bound", "perturb_frame", "histograms", "estimates", "compare", "table", "explain", "simulate"),
-    *("sink_csv", "sink_parquet"),
-)
-
-ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
-
-ELSEWHERE = {
-    "navigation_timing",
-    "pool",
-    "read_plan",
-    "scan_csv",
-    "window_start",
-}  # of files, of times
-
-ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}
-
+ELSEWHERE = {"navigation_timing", "pool", "read_plan", "scan_csv", "window_start"}  # of files, of times
+FIRST = {name: next(iter(inspect.signature(f).parameters)) for name, f in PUBLIC.items() if name not in ELSEWHERE}
+ON_EXPRESSIONS = {name: PUBLIC[name] for name, first in FIRST.items() if first == "expr"}
+ON_FRAMES = {name: PUBLIC[name] for name, first in FIRST.items() if first in ("frame", "reports")}
 NAMESPACES = [
     (pl.col("x").ldp, ON_EXPRESSIONS),
     *((frame.ldp, {"perturb" if n == "perturb_frame" else n: f for n, f in ON_FRAMES.items()})
