@@ -55,10 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
-        "Ordered values": (
-            "ordered",
-            "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf",
-        ),
+        "Ordered values": ("ordered", "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf"),
         "Tables": ("tables", "Pair Table TableEstimate fit_tables FittedTables"),
         "Weights": (
             "weights",
@@ -72,10 +69,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Ranges": _family("ranges"),
         "Sets": _family("sets"),
         "Longitudinal collection": _family("longitudinal"),
-        "Plans and several columns": (
-            "several_columns polars",
-            "PrivacyPlan compare_plans",
-        ),
+        "Plans and several columns": ("several_columns polars", "PrivacyPlan compare_plans"),
         "What many reports and people spend": (
             "accounting budget",
             "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",

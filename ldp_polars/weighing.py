@@ -23,11 +23,7 @@ _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
 def weight(
-    expr: pl.Expr | str,
-    value: Label | None = None,
-    mechanism: Mechanism | None = None,
-    *,
-    assume_reports: bool = False,
+    expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism | None = None, *, assume_reports: bool = False
 ) -> pl.Expr:
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 

@@ -183,14 +183,7 @@ class Results:
         told = (
             None
             if self.plan is None or self.plan.seed is not None
-            else _changed(
-                groups,
-                view,
-                mechanism,
-                place,
-                anytime=self.live,
-                population=self.population,
-            )
+            else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {

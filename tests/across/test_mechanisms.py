@@ -185,10 +185,7 @@ def test_polars(name):
 @each
 def test_keyed_and_seeded_reports_of_polars_are_those_of_the_core(name):
     m, secret, frame = MECHANISMS[name], Secret.generate(), events(name, 2000)
-    for options, key in (
-        ({"key": secret, "id": "id"}, secret),
-        ({"seed": 7, "row_id": "id"}, Secret.from_seed(7)),
-    ):
+    for options, key in (({"key": secret, "id": "id"}, secret), ({"seed": 7, "row_id": "id"}, Secret.from_seed(7))):
         ours = frame.select(pl.col("x").ldp.perturb(m, **options))["x"]
         core = m.perturb(frame["x"].to_arrow(), randomness=Keyed(key, frame["id"].to_arrow(), column="x"))
         if name not in KEYED_ONLY or "seed" in options:

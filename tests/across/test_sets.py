@@ -41,10 +41,7 @@ def test_lists_that_are_refused_are_dead_letters():
     lists = [["mail"], ["x"], None, ["mail", "maps", "news"], [], "mail", ["mail", 7]]
     transform = ldp_beam.Perturb(PrivacyPlan({"x": m})).with_exception_handling()
 
-    for elements, wrong in (
-        ([{"x": items} for items in lists], 2),
-        ([pa.record_batch({"x": pa.array(lists[:5])})], 0),
-    ):
+    for elements, wrong in (([{"x": items} for items in lists], 2), ([pa.record_batch({"x": pa.array(lists[:5])})], 0)):
         good, letters = run(transform, elements)
         reasons = {letter.reason: letter.count for letter in letters}
         with case(len(elements)):

@@ -27,10 +27,7 @@ from .helpers import groups
 
 SECRET = Secret(bytes(range(32)))
 N = 20_000
-MECHANISMS = {
-    "bits": UnaryEncoding(range(12), epsilon=1.0),
-    "k-ary": RandomizedResponse(range(12), epsilon=1.0),
-}
+MECHANISMS = {"bits": UnaryEncoding(range(12), epsilon=1.0), "k-ary": RandomizedResponse(range(12), epsilon=1.0)}
 
 
 def people() -> pl.DataFrame:
