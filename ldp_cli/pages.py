@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import note, say
+from ldp_cli.printing import Overwrite, note, say
 from ldp_core import InputError, PrivacyPlan
 from ldp_report import planner_page, read_results, report_page
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Show = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 

@@ -143,6 +143,8 @@ Plot = Annotated[
     typer.Option("--plot", metavar="FILE", help="Draw it: .html (needs no network), .svg, .png, .pdf or .json."),
 ]
 Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colors of the picture.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table: all numbers.")]
 
 
 def save(chart: Any, path: Path) -> None:

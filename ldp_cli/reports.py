@@ -18,6 +18,8 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import (
+    Json,
+    Overwrite,
     Plot,
     Theme,
     cells_of,
@@ -54,14 +56,12 @@ from ldp_report import RESULTS, about
 if TYPE_CHECKING:
     import polars as pl
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Source = Annotated[str, typer.Argument(metavar="REPORTS", help="A file of reports; a folder; a pattern.")]
 By = Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")]
 Length = Annotated[str | None, typer.Option("--window", metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")]
 EventTime = Annotated[str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept time.")]
 Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")]
 Confidence = Annotated[float, typer.Option("--confidence", parser=share, metavar="SHARE", help="Of the intervals.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")]
 
 
 def perturb(
@@ -238,7 +238,7 @@ def estimate(
     at: Annotated[str | None, typer.Option(metavar="START", help="With --plot: draw only the window of then.")] = None,
     theme: Theme = "light",
     overwrite: Overwrite = False,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars.
 
@@ -344,7 +344,7 @@ def compare(
         bool | None,
         typer.Option("--same-people/--other-people", help="Whether people may be on both sides, or noise is keyed."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
@@ -399,7 +399,7 @@ def pool(
     event_time: EventTime = None,
     column: Columns = None,
     confidence: Confidence = 0.95,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
 

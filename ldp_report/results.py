@@ -54,25 +54,9 @@ MOST_ROWS = 200_000
 """More rows of estimates than so many are no page to read."""
 
 _ENDS = ("window_start", "window_end")
-_OF_ROWS = {
-    *_ENDS,
-    "column_name",
-    "confidence",
-    "standard_error",
-    "low",
-    "high",
-    "n",
-    "pane_index",
-    "pane_timing",
-    "key",
-    "epsilon",
-    "fingerprint",
-    "frequency",
-    "frequency_standard_error",
-    "frequency_low",
-    "frequency_high",
-    "partial",
-}
+_OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
+_OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
+_OF_ROWS |= {"key", "partial"}
 """Columns of an estimate, beside those of its view; any other one is a group's."""
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
