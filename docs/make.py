@@ -20,10 +20,11 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ldp_core import Mechanism, Numeric, ParameterError
 from ldp_core.mechanisms.catalog import CATALOG, Entry, mechanisms_of_size
@@ -367,26 +368,16 @@ def screens() -> dict[str, str]:
     """The text of each, with the terminal's codes for colors."""
     from ldp_cli.app import app  # noqa: PLC0415 (as Altair)
 
-    made, here = {}, Path.cwd()
+    made = {}
     settings = {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ |= settings
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            exec(PEOPLE, {})  # noqa: S102 (our own)
-            Path("secret").write_text("07" * 32 + "\n", encoding="ascii")  # so that the page is the same each time
-            for line in (*_BEFORE, *SCREENS.values()):
-                out = io.StringIO()
-                with redirect_stdout(out), redirect_stderr(io.StringIO()):
-                    app(shlex.split(line), prog_name="ldp", standalone_mode=False)
-                made[line] = out.getvalue()
-    finally:
-        os.chdir(here)
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), patch.dict(os.environ, settings):
+        exec(PEOPLE, {})  # noqa: S102 (our own)
+        Path("secret").write_text("07" * 32 + "\n", encoding="ascii")  # so that the page is the same each time
+        for line in (*_BEFORE, *SCREENS.values()):
+            out = io.StringIO()
+            with redirect_stdout(out), redirect_stderr(io.StringIO()):
+                app(shlex.split(line), prog_name="ldp", standalone_mode=False)
+            made[line] = out.getvalue()
     return {name: made[line] for name, line in SCREENS.items()}
 
 
