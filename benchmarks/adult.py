@@ -1,4 +1,4 @@
-"""``python -m benchmarks.adult FILE``: tables of six columns of Adult, from reports of one pair of columns each.
+"""``python -m benchmarks.adult --file FILE``: tables of six columns of Adult, from reports of one pair of columns each.
 
 FILE is ``data/adult.csv`` of github.com/ryan112358/private-pgm: 48,842 people of the UCI data set, as codes. Errors are
 mean absolute differences of shares from those of the people, in points. The first table is over all tables of two and
@@ -7,14 +7,15 @@ of three columns, the second of occupation by sex by income as one column: its i
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable
+from functools import reduce
 from itertools import combinations
 
 import numpy as np
 import polars as pl
 
 import ldp_polars  # noqa: F401
+from benchmarks.simulation import Table, print_tables
 from ldp_core import PrivacyPlan, SubsetSelection, fit_tables
 
 COLUMNS = ["sex", "income>50K", "race", "marital-status", "relationship", "occupation"]
@@ -52,58 +53,52 @@ def shares(people: pl.DataFrame, names: Iterable[str], values: dict[str, list[in
     return np.bincount(codes, minlength=int(np.prod(shape))) / len(people)
 
 
-def error(given: dict[tuple[str, ...], np.ndarray], true: dict[tuple[str, ...], np.ndarray]) -> float:
+def product(alone: list[np.ndarray]) -> np.ndarray:
+    return reduce(np.multiply.outer, alone).reshape(-1)
+
+
+def errors(given: dict[tuple[str, ...], np.ndarray], true: dict[tuple[str, ...], np.ndarray]) -> float:
     return 100 * float(np.mean([np.abs(given[names] - true[names]).mean() for names in true]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.adult", description=__doc__)
-    parser.add_argument("file")
-    parser.add_argument("--runs", type=int, default=10)
-    args = parser.parse_args()
-    people = pl.read_csv(args.file).select(COLUMNS)
-    values = {name: list(range(int(people[name].max()) + 1)) for name in COLUMNS}  # type: ignore[arg-type]
-    triples: list[str] = []
-    ways = ["pairs", "fitted", "independent columns", "sampling of the people"]
-    print(f"| epsilon | columns | {' | '.join(ways)} |\n| --- | --- |{' ---: |' * len(ways)}")
+WAYS = ("pairs", "fitted", "independent columns", "sampling of the people")
+
+
+def tables(runs: int, file: str) -> Table:
+    """Of all tables of two and of three columns; and the rows of the second table, below."""
+    people = pl.read_csv(file).select(COLUMNS)
+    values: dict[str, list[int]] = {name: list(range(int(people[name].max()) + 1)) for name in COLUMNS}  # type: ignore[arg-type]
+    triples: list[tuple[str, ...]] = []
+    yield "epsilon", "columns", *WAYS
     for epsilon in (1.0, 2.0, 4.0):
-        errors: dict[tuple[int, str], list[float]] = {}
+        found: dict[tuple[int, str], list[float]] = {}
         of_triple, held = [], []
-        for run in range(args.runs):
+        for run in range(runs):
             pairs = dict(zip(PAIRS, tables_of_pairs(people, values, epsilon), strict=True))
-            fitted = fit_tables(pairs.values())
-            one = one_column(people, values, epsilon)
+            fitted, one = fit_tables(pairs.values()), one_column(people, values, epsilon)
             held.append(one.select(pl.col("true").is_between("low", "high").mean()).item())
             true_shares = one["true"].to_numpy() / len(people)
-            given = one["frequency"].to_numpy(), fitted.table(*TRIPLE)["frequency"].to_numpy()
-            of_triple.append([100 * np.abs(table - true_shares).mean() for table in given])
+            both = one["frequency"].to_numpy(), fitted.table(*TRIPLE)["frequency"].to_numpy()
+            of_triple.append([100 * np.abs(table - true_shares).mean() for table in both])
             alone = {name: fitted.table(name)["frequency"].to_numpy() for name in COLUMNS}
             again = people.sample(fraction=1, with_replacement=True, seed=run)
             for size in (2, 3):
                 of = list(combinations(COLUMNS, size))
                 true = {names: shares(people, names, values) for names in of}
-                found = {"fitted": {names: fitted.table(*names)["frequency"].to_numpy() for names in of}}
-                found["independent columns"] = {names: product([alone[name] for name in names]) for names in of}
-                found["sampling of the people"] = {names: shares(again, names, values) for names in of}
+                made = {"fitted": {names: fitted.table(*names)["frequency"].to_numpy() for names in of}}
+                made["independent columns"] = {names: product([alone[name] for name in names]) for names in of}
+                made["sampling of the people"] = {names: shares(again, names, values) for names in of}
                 if size == 2:
-                    found["pairs"] = {names: pairs[names]["frequency"].to_numpy() for names in of}
-                for way, given in found.items():
-                    errors.setdefault((size, way), []).append(error(given, true))
+                    made["pairs"] = {names: pairs[names]["frequency"].to_numpy() for names in of}
+                for way, given in made.items():
+                    found.setdefault((size, way), []).append(errors(given, true))
         for size in (2, 3):
-            cells = [f"{np.mean(errors[size, way]):.3f}" if (size, way) in errors else "" for way in ways]
-            print(f"| {epsilon:g} | {size} | {' | '.join(cells)} |", flush=True)
-        direct, of_pairs = np.mean(of_triple, axis=0)
-        triples.append(f"| {epsilon:g} | {np.mean(held):.3f} | {direct:.3f} | {of_pairs:.3f} |")
-    print("\n| epsilon | intervals that hold | one column | fitted from pairs |\n| --- |", " ---: |" * 3, sep="")
-    print("\n".join(triples))
-
-
-def product(alone: list[np.ndarray]) -> np.ndarray:
-    out = alone[0]
-    for shares_of_one in alone[1:]:
-        out = np.multiply.outer(out, shares_of_one)
-    return out.reshape(-1)
+            cells = (f"{np.mean(found[size, way]):.3f}" if (size, way) in found else "" for way in WAYS)
+            yield f"{epsilon:g}", str(size), *cells
+        triples.append((f"{epsilon:g}", *(f"{x:.3f}" for x in (np.mean(held), *np.mean(of_triple, axis=0)))))
+    yield "epsilon", "intervals that hold", "one column", "fitted from pairs"
+    yield from triples
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([tables], 10, __doc__, file=str)

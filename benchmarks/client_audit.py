@@ -1,4 +1,4 @@
-"""Audits the fresh noise of clients/js, which must have been built: `python -m benchmarks.client_audit [TRIALS]`.
+"""Audits the fresh noise of clients/js, which must have been built: `python -m benchmarks.client_audit`.
 
 The black box is node. For each mechanism there is a lower bound of epsilon. If the client is right, it is above the
 mechanism's epsilon with probability 1e-6; `ldp_core.audit` says more.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.simulation import Table, print_tables
 from ldp_core import (
     HadamardResponse,
     HierarchicalHistogram,
@@ -43,8 +43,8 @@ MECHANISMS = [
 ]
 
 
-def main(trials: int) -> None:
-    """One line a mechanism."""
+def audits(trials: int) -> Table:
+    yield "mechanism", "epsilon", "at least", ""
     for m in MECHANISMS:
         inputs: list[Any] = [m.inputs.labels[0], m.inputs.labels[-1]] if hasattr(m.inputs, "labels") else [0.0, 1.0]
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -57,8 +57,8 @@ def main(trials: int) -> None:
                 return m.reports.from_json(json.loads(made.stdout))
 
             found = audit(m, perturb, inputs=inputs, trials=trials, name=m.name)
-        print(f"{m.name:25} epsilon {m.epsilon:.3f}  at least {found.lower_bound:.4f}  {found.verdict}", flush=True)
+        yield m.name, f"{m.epsilon:.3f}", f"{found.lower_bound:.4f}", found.verdict
 
 
 if __name__ == "__main__":
-    main(int(float(sys.argv[1])) if len(sys.argv) > 1 else 1_000_000)
+    print_tables([audits], 1_000_000, __doc__)

@@ -6,12 +6,11 @@ coverage over many looks, and the run length of the CUSUM.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 
-from benchmarks.timing import print_tables
+from benchmarks.simulation import EPSILONS, Table, percent, print_tables, zipf
 from ldp_core import QuantilesEstimate, RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
@@ -24,11 +23,6 @@ ORACLES = {
     "randomized response": lambda d, epsilon: RandomizedResponse(range(d), epsilon=epsilon),
     "subset selection": lambda d, epsilon: SubsetSelection(range(d), epsilon=epsilon),
 }
-
-
-def zipf(d: int) -> np.ndarray:
-    shares = 1 / np.arange(1, d + 1)
-    return shares / shares.sum()
 
 
 def tallies(m, shares, n: int, runs: int, generator: np.random.Generator) -> np.ndarray:
@@ -51,20 +45,20 @@ def compared(m, shares, others, sizes, runs: int, seed: int, **asked):
     return dict(zip(names, found, strict=False))
 
 
-def levels(runs: int) -> Iterator[tuple[str, ...]]:
+def levels(runs: int) -> Table:
     yield ("mechanism", "d", "epsilon", "level: all values", "any value (Holm)", "coverage of the differences")
     for k, (name, make) in enumerate(ORACLES.items()):
         for d in (2, 4, 16, 40) if k < 3 else (4, 16):  # (subsets are drawn one by one)
-            for epsilon in (0.5, 1.0, 2.0):
+            for epsilon in EPSILONS:
                 f = zipf(d)
                 seed = 1000 * k + 10 * d + int(2 * epsilon)
                 found = compared(make(d, epsilon), f, f, (20_000, 12_000), runs, seed)
                 hold = ((found["low"] <= 0) & (found["high"] >= 0)).mean()
                 shares = ((found["p_all"] < 0.05).mean(), (found["p_adjusted"].min(axis=1) < 0.05).mean(), hold)
-                yield (name, str(d), f"{epsilon:g}", *(f"{100 * share:.1f} %" for share in shares))
+                yield (name, str(d), f"{epsilon:g}", *percent(*shares))
 
 
-def powers(runs: int) -> Iterator[tuple[str, ...]]:
+def powers(runs: int) -> Table:
     yield ("mechanism", "epsilon", "change", "planned power", "people a side", "power")
     for k, (name, make) in enumerate(ORACLES.items()):
         for epsilon, change, power in ((0.5, 0.05, 0.8), (1.0, 0.01, 0.8), (1.0, 0.03, 0.5), (2.0, 0.01, 0.9)):
@@ -74,17 +68,15 @@ def powers(runs: int) -> Iterator[tuple[str, ...]]:
             shares = [np.array([f, *[(1 - f) / rest] * rest]) for f in (0.05, 0.05 + change)]
             found = compared(m, *shares, (need, need), runs, seed=77 + k)
             reached = (found["p"][:, 0] < 0.05).mean()
-            yield (name, f"{epsilon:g}", f"{100 * change:g} %", f"{power:.0%}", f"{need:,}", f"{100 * reached:.1f} %")
+            yield (name, f"{epsilon:g}", f"{100 * change:g} %", f"{power:.0%}", f"{need:,}", *percent(reached))
 
 
-def medians(runs: int) -> Iterator[tuple[str, ...]]:
+def medians(runs: int) -> Table:
     """Of a smooth population, one with all values alike, and one of which 40 % have one value; and of these shifted."""
     yield ("mechanism", "d", "epsilon", "people a side", "median: level", "coverage of a shift", "worst")
     for k, (name, make) in enumerate(ORACLES.items()):
         d = (64, 16, 6)[min(k, 2)]
-        for epsilon, n in (
-            itertools.product((1.0, 3.0), (1000, 10_000)) if k < 3 else ()
-        ):  # (subsets are drawn one by one)
+        for epsilon, n in product((1.0, 3.0), (1000, 10_000)) if k < 3 else ():  # (subsets are drawn one by one)
             bell = np.exp(-(((np.arange(d) - 0.4 * d) / (0.15 * d)) ** 2) / 2)
             called, held = [], []
             for seed, f in enumerate(
@@ -100,12 +92,12 @@ def medians(runs: int) -> Iterator[tuple[str, ...]]:
                         table, _ = QuantilesEstimate((0.5,), population="many").rows(m, np.full(runs, people), counters)
                         sides.append([table[column].to_numpy() for column in ("quantile", "low", "high")])
                     _, low, high = differences(*sides)
-                    is_held.append(100 * np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
-            shown = (100 - min(called), np.mean(held), min(held))
-            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *(f"{x:.1f} %" for x in shown))
+                    is_held.append(np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
+            shown = percent(1 - min(called), float(np.mean(held)), min(held))
+            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *shown)
 
 
-def looks(runs: int) -> Iterator[tuple[str, ...]]:
+def looks(runs: int) -> Table:
     yield ("60 looks, 500 to 100,000 reports a side", "all intervals hold", "all values: ever called changed")
     m, f, generator = RandomizedResponse(range(4), epsilon=1.0), zipf(4), np.random.default_rng(5)
     at = np.unique(np.round(np.geomspace(500, 100_000, 60)).astype(int))
@@ -119,10 +111,10 @@ def looks(runs: int) -> Iterator[tuple[str, ...]]:
         found = ask._arrays(m, fixed, np.moveaxis(counters, 0, 2).reshape(-1, 2, 4))
         holds = ((found[4] <= 0) & (found[5] >= 0)).reshape(runs, len(at), 4)[..., 0].all(axis=1).mean()
         ever = (found[10].reshape(runs, len(at)) < 0.05).any(axis=1).mean()
-        yield (name, f"{100 * holds:.1f} %", f"{100 * ever:.1f} %")
+        yield (name, *percent(holds, ever))
 
 
-def run_lengths(runs: int) -> Iterator[tuple[str, ...]]:
+def run_lengths(runs: int) -> Table:
     """Of standardized differences of one value to all windows before, as `changes` has them."""
     yield ("run length asked for", "windows until the first false alarm, on average", "standard error")
     generator = np.random.default_rng(8)

@@ -6,16 +6,17 @@
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from benchmarks.peers import apple_cms, installed
+from benchmarks.simulation import Table, print_tables
 from ldp_core import HeavyHitters, LocalHashing, Prefixes
 from ldp_core.mechanisms.oracles.local_hashing import FUNCTION, PRIME
 
@@ -231,83 +232,66 @@ def measure_peer(people: Population, made: Made) -> Measured:
     )
 
 
-def line(name: str, epsilon: float, runs: list[Measured]) -> str:
+HEADING = ("protocol", "n", "epsilon", "recall@10 / 20 / 50, %", "F1", "NCR", "above the threshold")
+HEADING += ("client, ns", "server, ns", "search, s", "reports or tally, MB")
+Measure = Callable[[Population], Measured]
+
+
+def row(name: str, epsilon: float, people: list[Population], measure: Measure) -> list[str]:
+    runs = [measure(some) for some in people]
     mean = [np.mean(column, axis=0) for column in zip(*runs, strict=True)]
     n, recalls, f1, ranks, above, right, client, server, search, tally = mean
     cells = [name, f"{n:,.0f}", f"{epsilon:g}", " / ".join(f"{100 * share:.0f}" for share in recalls)]
     cells += [" / ".join(f"{one:.2f}" for one in scores) for scores in (f1, ranks)]
     cells += ["" if np.isnan(above) else f"{right:.1f} of {above:.1f}"]
-    cells += [f"{1e9 * client:,.0f}", f"{1e9 * server:,.0f}", f"{search:.2f}", f"{tally / 1e6:.2f}"]
-    return "| " + " | ".join(cells) + " |"
+    return [*cells, f"{1e9 * client:,.0f}", f"{1e9 * server:,.0f}", f"{search:.2f}", f"{tally / 1e6:.2f}"]
 
 
-HEADING = ["protocol", "n", "epsilon", "recall@10 / 20 / 50, %", "F1", "NCR"]
-HEADING += ["above the threshold", "client, ns", "server, ns", "search, s", "reports or tally, MB"]
-
-
-def show(name: str, epsilon: float, people: list[Population], measure: Callable[[Population], Measured]) -> None:
-    print(line(name, epsilon, [measure(some) for some in people]), flush=True)
-
-
-def show_ours(epsilon: float, people: list[Population], levels: Sequence[int] | None = None) -> None:
+def ours(epsilon: float, people: list[Population], levels: Sequence[int] | None = None) -> list[str]:
     m = HeavyHitters(Prefixes(people[0].alphabet, people[0].length), epsilon=epsilon, levels=levels)
-    show(f"ours, levels {', '.join(map(str, m.levels))}", epsilon, people, partial(measure_ours, m=m))
+    return row(f"ours, levels {', '.join(map(str, m.levels))}", epsilon, people, partial(measure_ours, m=m))
 
 
-def million_strings(n: int, runs: int) -> None:
-    people = [population(n, ALPHABET, 4, seed) for seed in range(runs)]
-    for epsilon in (1.0, 2.0, 4.0):
-        show_ours(epsilon, people)
-        show_ours(epsilon, people, (2, 3, 4))
-        olh = partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 3, 4))
-        show("PEM over OLH, levels 2, 3, 4", epsilon, people, olh)
+def over_olh(epsilon: float, people: list[Population], levels: tuple[int, ...]) -> list[str]:
+    olh = partial(measure_pem_over_olh, epsilon=epsilon, levels=levels)
+    return row(f"PEM over OLH, levels {', '.join(map(str, levels))}", epsilon, people, olh)
+
+
+def populations(sizes: Sequence[float], alphabet: str, length: int, runs: int, scale: float) -> Iterator[Any]:
+    """Epsilons, and people of each size, of so many seeds."""
+    for n in sizes:
+        people = [population(int(n * scale), alphabet, length, seed) for seed in range(runs)]
+        yield from product((1.0, 2.0, 4.0), [people])
+
+
+def million(runs: int, scale: float) -> Table:
+    yield HEADING
+    for epsilon, people in populations((1e5, 1e6), ALPHABET, 4, runs, scale):
+        yield ours(epsilon, people)
+        yield ours(epsilon, people, (2, 3, 4))
+        yield over_olh(epsilon, people, (2, 3, 4))
         if installed("pure_ldp"):
-            of_two = people[:2]
-            show(
-                "pure-ldp PEM, HCMS, 3 levels", epsilon, of_two, lambda some: measure_peer(some, pem(epsilon, bits=20))
-            )
+            peer = lambda some: measure_peer(some, pem(epsilon, bits=20))  # noqa: E731 (a server keeps its reports)
+            yield row("pure-ldp PEM, HCMS, 3 levels", epsilon, people[:2], peer)
 
 
-def letters(n: int, runs: int) -> None:
-    people = [population(n, LETTERS, 6, seed) for seed in range(runs)]
-    for epsilon in (1.0, 2.0, 4.0):
-        show_ours(epsilon, people)
+def letters(runs: int, scale: float) -> Table:
+    yield HEADING
+    for epsilon, people in populations((1e5, 1e6), LETTERS, 6, runs, scale):
+        yield ours(epsilon, people)
 
 
-def few_strings(n: int, runs: int) -> None:
+def few(runs: int, scale: float) -> Table:
     """2^12 strings of 4 out of 8 characters."""
-    people = [population(n, "01234567", 4, seed) for seed in range(runs)]
-    for epsilon in (1.0, 2.0, 4.0):
-        show_ours(epsilon, people)
-        show_ours(epsilon, people, (2, 4))
-        show(
-            "PEM over OLH, levels 2, 4", epsilon, people, partial(measure_pem_over_olh, epsilon=epsilon, levels=(2, 4))
-        )
+    yield HEADING
+    for epsilon, people in populations((2e4,), "01234567", 4, runs, scale):
+        yield ours(epsilon, people)
+        yield ours(epsilon, people, (2, 4))
+        yield over_olh(epsilon, people, (2, 4))
         if installed("pure_ldp"):
-            show("pure-ldp 1.2.0, SFP", epsilon, people, lambda some: measure_peer(some, sfp(epsilon)))
-            show("pure-ldp 1.2.0, TreeHist", epsilon, people, lambda some: measure_peer(some, tree_histogram(epsilon)))
-
-
-TABLES = {
-    "million": (million_strings, (1e5, 1e6)),
-    "letters": (letters, (1e5, 1e6)),
-    "few": (few_strings, (2e4,)),
-}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.heavy_hitters")
-    parser.add_argument("tables", nargs="*", default=list(TABLES), help=", ".join(TABLES))
-    parser.add_argument("--scale", type=float, default=1.0)
-    parser.add_argument("--runs", type=int, default=5)
-    args = parser.parse_args()
-    print("| " + " | ".join(HEADING) + " |")
-    print("|" + " --- |" * len(HEADING))
-    for name in args.tables:
-        table, sizes = TABLES[name]
-        for n in sizes:
-            table(int(n * args.scale), args.runs)
+            for name, make in (("SFP", sfp), ("TreeHist", tree_histogram)):
+                yield row(f"pure-ldp 1.2.0, {name}", epsilon, people, lambda some: measure_peer(some, make(epsilon)))
 
 
 if __name__ == "__main__":
-    main()
+    print_tables([million, letters, few], 5, __doc__, scale=1.0)

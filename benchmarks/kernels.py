@@ -11,20 +11,13 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
 from benchmarks.columns import EPSILON
 from benchmarks.timing import Job, Row, compare, seconds
-from ldp_core import (
-    CountMeanSketch,
-    Keyed,
-    Keystream,
-    LocalHashing,
-    RandomizedResponse,
-    Secret,
-    UnaryEncoding,
-)
+from ldp_core import CountMeanSketch, Keyed, Keystream, LocalHashing, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.compute import compiled, threads
 from ldp_core.exact import aes
 
@@ -137,13 +130,11 @@ def _where(variable: str, value: str, known: Any, job: Job) -> Job:
     """The job while an environment variable, of which a cached function ``known`` depends, has a value."""
 
     def run() -> object:
-        before = os.environ.get(variable)
-        os.environ[variable] = value
         known.cache_clear()
         try:
-            return job()
+            with patch.dict(os.environ, {variable: value}):
+                return job()
         finally:
-            os.environ.pop(variable) if before is None else os.environ.update({variable: before})
             known.cache_clear()
 
     return run

@@ -8,13 +8,13 @@ in a tally.
 
 from __future__ import annotations
 
-import itertools
 import warnings
-from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from benchmarks.timing import print_tables
+from benchmarks.simulation import Table, percent, print_tables
 from ldp_core import (
     HistogramEstimate,
     LdpWarning,
@@ -26,7 +26,9 @@ from ldp_core import (
 
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")
-FEW, SHARES, EPSILONS = (10, 15, 20, 50, 100), (0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)
+FEW = (10, 15, 20, 50, 100)
+CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))
+"""Share and epsilon."""
 
 
 def with_value(n: np.ndarray, changing: bool, share: float, generator: np.random.Generator) -> np.ndarray:
@@ -107,33 +109,32 @@ def weighted(people: int, share: float, epsilon: float, runs: int, seed: int) ->
     return holds / runs
 
 
-CASES = [(share, epsilon) for share in SHARES for epsilon in EPSILONS]
-
-
-def repeated(runs: int) -> Iterator[Sequence[str]]:
-    yield ("noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`")
-    cases = itertools.product(NOISE, (False, True), (1, 7, 30, 90))
-    for seed, (noise, changing, reports) in enumerate(cases, 1):
+def repeated(runs: int) -> Table:
+    yield "noise", "values", "reports of each", "as if independent", "by persons", "`repeats=`"
+    for seed, (noise, changing, reports) in enumerate(product(NOISE, (False, True), (1, 7, 30, 90)), 1):
         shares = held(noise, np.full(PEOPLE, reports), changing, runs, seed)
-        yield (noise, "change" if changing else "stay", str(reports), *(f"{100 * x:.1f} %" for x in shares))
+        yield noise, "change" if changing else "stay", str(reports), *percent(*shares)
 
 
-def few_people(runs: int) -> Iterator[Sequence[str]]:
-    """The least and the median of `CASES`."""
-    yield ("noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW))
-    for noise, changing, skewed in itertools.product(NOISE[:2], (False, True), (False, True)):
+def few_people(runs: int) -> Table:
+    """The least and the median of 12 cases, of shares of 1, 5, 20, 50 % and epsilon 0.5, 1, 3."""
+    yield "noise", "values", "reports of each", *(f"{e} effective persons" for e in FEW)
+    for noise, changing, skewed in product(NOISE[:2], (False, True), (False, True)):
         sizes = [reports_of(effective, skewed) for effective in FEW]
-        each = ([held(noise, n, changing, runs, 25, *case, few=True)[1] for case in CASES] for n in sizes)
-        cells = (f"{100 * min(made):.1f}, {100 * np.median(made):.1f} %" for made in each)
-        yield (noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *cells)
+        made = [[held(noise, n, changing, runs, 25, *case, few=True)[1] for case in CASES] for n in sizes]
+        yield noise, "change" if changing else "stay", "1 to 50" if skewed else "30", *map(_least, made)
 
 
-def weighted_means(runs: int) -> Iterator[Sequence[str]]:
-    """The least and the median of `CASES`."""
-    yield ("people", "by weights", "by groups")
+def weighted_means(runs: int) -> Table:
+    """The same of `weighted_mean`."""
+    yield "people", "by weights", "by groups"
     for people in (20, 50, 100):
         made = np.array([weighted(people, *case, runs, 24) for case in CASES])
-        yield (str(people), *(f"{100 * x.min():.1f}, {100 * np.median(x):.1f} %" for x in made.T))
+        yield str(people), *map(_least, made.T)
+
+
+def _least(shares: Any) -> str:
+    return f"{100 * np.min(shares):.1f}, {100 * np.median(shares):.1f} %"
 
 
 if __name__ == "__main__":

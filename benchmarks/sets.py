@@ -8,31 +8,26 @@ least of them.
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Iterator, Sequence
-
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.timing import print_tables
+from benchmarks.simulation import Table, best, cases, ends, print_tables, simulated
 from ldp_core import HistogramEstimate, PrivSet, SubsetSelection, UnaryEncoding
-from ldp_core.engine import I64, apportioned, generator_of
+from ldp_core.engine import I64, apportioned
 
 RUNS = 2000
-SIZES = ((20, 3), (50, 5), (100, 10))
+ITEMS = ((20, 3), (50, 5), (100, 10))
 
 
-def variances(runs: int) -> Iterator[Sequence[str]]:
+def variances(_: int) -> Table:
     """n times the variance of the share of an item that nobody has."""
-    yield ("epsilon", "items", "most", "a bit for each item", "one item drawn", "PrivSet", "k")
+    yield "epsilon", "items", "most", "a bit for each item", "one item drawn", "PrivSet", "k"
     for epsilon in (0.5, 1.0, 2.0, 4.0):
-        for d, most in SIZES:
+        for d, most in ITEMS:
             bits = UnaryEncoding(range(d), epsilon=epsilon / most, variant="symmetric").variance(1)
             one = SubsetSelection(range(d + most), epsilon=epsilon).variance(1) * most**2
             m = PrivSet(range(d), epsilon=epsilon, most=most)
-            numbers = (f"{x:.3g}" for x in (bits, one, m.variance(1)))
-            yield (f"{epsilon:g}", str(d), str(most), *numbers, str(m.k))
+            yield f"{epsilon:g}", str(d), str(most), *(f"{x:.3g}" for x in (bits, one, m.variance(1))), str(m.k)
 
 
 def population(d: int, most: int, n: int) -> tuple[list[list[int]], I64]:
@@ -43,43 +38,28 @@ def population(d: int, most: int, n: int) -> tuple[list[list[int]], I64]:
     return sets, apportioned("sets", 0.9 ** np.arange(20), n)
 
 
-def coverage(m: PrivSet, n: int, runs: int) -> tuple[float, float]:
-    """Percentages of intervals that hold: of all items, and of the item of which the fewest do."""
-    sets, people = population(m.domain.size, m.most, n)
-    generator, true = generator_of(1), np.zeros(m.domain.size)
-    for items, number in zip(sets, people.tolist(), strict=True):
-        true[items] += number
-    counters = np.array([m.simulate_values(sets, people, generator).counters for _ in range(runs)])
-    table, _ = HistogramEstimate().rows(m, np.full(runs, n), counters)
-    low, high = (np.array(table[name]).reshape(runs, -1) for name in ("low", "high"))
-    held = ((low <= true) & (true <= high)).mean(axis=0)
-    return 100 * held.mean(), 100 * held.min()
-
-
-def speeds(runs: int) -> Iterator[Sequence[str]]:
-    """Nanoseconds a person."""
-    yield ("items", "most", "perturb, ns a person", "tally, ns a report")
-    for d, most in SIZES:
+def speeds(_: int) -> Table:
+    yield "items", "most", "perturb, ns a person", "tally, ns a report"
+    for d, most in ITEMS:
         m, n = PrivSet(range(d), epsilon=1.0, most=most), 200_000
         sets, people = population(d, most, n)
-        values = [items for items, number in zip(sets, people.tolist(), strict=True) for _ in range(number)]
-        column = pa.array(values)
-        taken = []
-        for _ in range(5):
-            start = time.perf_counter()
-            reports = m.perturb(column, packed=True)
-            middle = time.perf_counter()
-            m.tally(reports)
-            taken.append((middle - start, time.perf_counter() - middle))
-        yield (str(d), str(most), *(f"{1e9 * min(seconds) / n:.0f}" for seconds in zip(*taken, strict=True)))
+        column = pa.array([items for items, number in zip(sets, people.tolist(), strict=True) for _ in range(number)])
+        reports = m.perturb(column, packed=True)
+        taken = best(lambda: m.perturb(column, packed=True)), best(lambda: m.tally(reports))
+        yield str(d), str(most), *(f"{1e9 * one / n:.0f}" for one in taken)
 
 
-def intervals(runs: int) -> Iterator[Sequence[str]]:
-    yield ("items", "most", "epsilon", "people", "all items", "least item")
-    for (d, most), epsilon, n in itertools.product(SIZES, (0.5, 1.0, 2.0), (500, 20_000, 1_000_000)):
-        found = coverage(PrivSet(range(d), epsilon=epsilon, most=most), n, runs)
-        yield (str(d), str(most), f"{epsilon:g}", f"{n:,}", *(f"{x:.1f}" for x in found))
+def coverage(runs: int) -> Table:
+    yield "items", "most", "epsilon", "people", "all items", "least item"
+    for (d, most), epsilon, n in cases(ITEMS):
+        m, (sets, people) = PrivSet(range(d), epsilon=epsilon, most=most), population(d, most, n)
+        true = np.zeros(d)
+        for items, number in zip(sets, people.tolist(), strict=True):
+            true[items] += number
+        low, high = ends(HistogramEstimate(), m, n, simulated(m, sets, people, runs, seed=1))
+        held = ((low <= true) & (true <= high)).mean(axis=0)
+        yield str(d), str(most), f"{epsilon:g}", f"{n:,}", f"{100 * held.mean():.1f}", f"{100 * held.min():.1f}"
 
 
 if __name__ == "__main__":
-    print_tables([variances, speeds, intervals], RUNS, __doc__)
+    print_tables([variances, speeds, coverage], RUNS, __doc__)

@@ -1,6 +1,6 @@
 """How often intervals of `SquareWave.distribution` hold the truth, by population, epsilon and number of reports.
 
-    python -m benchmarks.square_wave [--runs 100] [--only intervals smooth]
+    python -m benchmarks.square_wave [--runs 100] [--epsilon 0.05 0.5 1 4] [--n 500 20000 1000000] [--assume smooth]
 
 Numbers are in [0, 100]. A row has the percentage of 95 % intervals that hold: of 20 buckets (on average, and of the
 bucket with the least) and of the quantiles 0.1, 0.25, 0.5, 0.75, 0.9; and half the width of a bucket's interval.
@@ -8,16 +8,14 @@ bucket with the least) and of the quantiles 0.1, 0.25, 0.5, 0.75, 0.9; and half 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import product
 
 import numpy as np
-import numpy.typing as npt
 
-from benchmarks.timing import print_tables
+from benchmarks.simulation import SIZES, Table, print_tables
 from ldp_core import Interval, SquareWave
-
-F64 = npt.NDArray[np.float64]
+from ldp_core.engine import F64
 
 _LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
 _FINE = (np.arange(4096) + 0.5) / 4096
@@ -68,19 +66,14 @@ def coverage(
     return of_buckets / runs, of_quantiles / runs, width / runs
 
 
-def intervals(runs: int, **options: str | None) -> Iterator[Sequence[str]]:
-    yield ("epsilon", "reports", "population", "buckets: mean, least", "quantiles: mean, least", "half a width")
-    cases = itertools.product((0.05, 0.5, 1.0, 4.0), (500, 20_000, 1_000_000), POPULATIONS.items())
-    for epsilon, n, (name, population) in cases:
-        m = SquareWave(Interval(0, 100), epsilon=epsilon)
-        buckets, quantiles, width = coverage(m, population, n, runs=runs, **options)
-        held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in (buckets, quantiles))
-        yield (f"{epsilon:g}", f"{n:,}", name, *held, f"{100 * width:.1f} %")
-
-
-def smooth(runs: int) -> Iterator[Sequence[str]]:
-    return intervals(runs, assume="smooth")
+def intervals(runs: int, *, epsilon: Sequence[float], n: Sequence[int], assume: str | None) -> Table:
+    yield "epsilon", "reports", "population", "buckets: mean, least", "quantiles: mean, least", "half a width"
+    for e, reports, (name, population) in product(epsilon, n, POPULATIONS.items()):
+        m = SquareWave(Interval(0, 100), epsilon=e)
+        *shares, width = coverage(m, population, reports, runs=runs, assume=assume)
+        held = (f"{100 * one.mean():.0f}, {100 * one.min():.0f}" for one in shares)
+        yield f"{e:g}", f"{reports:,}", name, *held, f"{100 * width:.1f} %"
 
 
 if __name__ == "__main__":
-    print_tables([intervals, smooth], 100, __doc__)
+    print_tables([intervals], 100, __doc__, epsilon=(0.05, 0.5, 1.0, 4.0), n=SIZES, assume=None)

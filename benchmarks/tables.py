@@ -5,13 +5,13 @@ Coverage of 95 % intervals of counts and rates, levels of the test of independen
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 import numpy as np
 
-from benchmarks.comparisons import zipf
-from benchmarks.timing import print_tables
+from benchmarks.simulation import Table, best, print_tables, zipf
 from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
 from ldp_core.estimates import joint
 
@@ -52,79 +52,58 @@ def tallies(pair: Pair, people: np.ndarray, seed: int) -> np.ndarray:
     return np.array(out)
 
 
-def cases(runs: int) -> Iterator[tuple[str, tuple[int, int], float, int, int]]:
-    for name in PAIRS:
-        for shape in SHAPES:
-            for n in SIZES:
-                yield name, shape, 1.0 if n > 2000 else 2.0, n, min(runs, max(MOST_REPORTS // n, 200))
+def cases(runs: int) -> Iterator[tuple[Any, ...]]:
+    """The first cells of a row, and the number of the case, a pair, its shape, n, runs."""
+    for number, (name, shape, n) in enumerate(product(PAIRS, SHAPES, SIZES)):
+        epsilon, fewer = 1.0 if n > 2000 else 2.0, min(runs, max(MOST_REPORTS // n, 200))
+        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{fewer:,}"]
+        yield row, number, pair_of(name, shape, epsilon), shape, n, fewer
 
 
-def coverage(runs: int) -> Iterator[list[str]]:
-    yield [
-        "pair",
-        "values",
-        "epsilon",
-        "n",
-        "runs",
-        "counts",
-        "by cell",
-        "of a population",
-        "by cell",
-        "rates",
-        "by cell",
-    ]
-    for number, (name, shape, epsilon, n, runs) in enumerate(cases(runs)):  # noqa: B020
-        pair, shares = pair_of(name, shape, epsilon), shares_of(shape, independent=False)
-        generator = np.random.default_rng(number)
-        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{runs:,}"]
+HEAD = ("pair", "values", "epsilon", "n", "runs")
+
+
+def coverage(runs: int) -> Table:
+    yield *HEAD, "counts", "by cell", "of a population", "by cell", "rates", "by cell"
+    for row, number, pair, shape, n, fewer in cases(runs):
+        shares, generator = shares_of(shape, independent=False), np.random.default_rng(number)
         fixed = generator.multinomial(n, shares.ravel()).reshape(shape)
-        sampled = generator.multinomial(n, shares.ravel(), size=runs).reshape(-1, *shape)
+        sampled = generator.multinomial(n, shares.ravel(), size=fewer).reshape(-1, *shape)
+        found = []
         for people, population, true in (
             (np.broadcast_to(fixed, sampled.shape), None, fixed),
             (sampled, "many", n * shares),
         ):
-            made = tallies(pair, people, number)
-            asked = TableEstimate(population=population)
-            _, _, low, high, _, _, rate_low, rate_high = asked._arrays(pair, np.full(runs, n), made)[0]
+            made, asked = tallies(pair, people, number), TableEstimate(population=population)
+            _, _, low, high, _, _, rate_low, rate_high = asked._arrays(pair, np.full(fewer, n), made)[0]
             rates = true / true.sum(axis=1, keepdims=True)
-            held = [(low <= true) & (true <= high), (rate_low <= rates) & (rates <= rate_high)]
-            shown = [f"{h.mean():.3f}" for h in held], [f"{h.mean(0).min():.3f} to {h.mean(0).max():.3f}" for h in held]
-            row += [shown[0][0], shown[1][0]]
-            if population is None:
-                of_rates = [shown[0][1], shown[1][1]]
-        yield [*row, *of_rates]
+            found += [(low <= true) & (true <= high), (rate_low <= rates) & (rates <= rate_high)]
+        counts, rates_of_these, of_population, _ = found
+        for held in (counts, of_population, rates_of_these):
+            row += [f"{held.mean():.3f}", f"{held.mean(0).min():.3f} to {held.mean(0).max():.3f}"]
+        yield row
 
 
-def levels(runs: int) -> Iterator[list[str]]:
-    yield ["pair", "values", "epsilon", "n", "runs", "independent: p < 0.05", "dependent"]
-    for number, (name, shape, epsilon, n, runs) in enumerate(cases(runs)):  # noqa: B020
-        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{runs:,}"]
+def levels(runs: int) -> Table:
+    yield *HEAD, "independent: p < 0.05", "dependent"
+    for row, number, pair, shape, n, fewer in cases(runs):
         for independent in (True, False):
-            pair, shares = pair_of(name, shape, epsilon), shares_of(shape, independent=independent)
-            people = np.random.default_rng(number).multinomial(n, shares.ravel(), size=runs).reshape(-1, *shape)
-            of, made = np.full(runs, n), tallies(pair, people, number)
+            shares = shares_of(shape, independent=independent)
+            people = np.random.default_rng(number).multinomial(n, shares.ravel(), size=fewer).reshape(-1, *shape)
+            of, made = np.full(fewer, n), tallies(pair, people, number)
             arrays, margins = TableEstimate()._arrays(pair, of, made)
             row.append(f"{(joint._independence(pair, of, arrays[0], margins)[2] < 0.05).mean():.3f}")
         yield row
 
 
-def times(runs: int) -> Iterator[list[str]]:
-    yield ["reports", "one column, ns a row", "the pair, ns a row", "times"]
+def times(_: int) -> Table:
+    yield "reports", "one column, ns a row", "the pair, ns a row", "times"
     m = UnaryEncoding(range(16), epsilon=1.0)
     pair = Pair({"x": m, "y": m})
     for n in (100_000, 1_000_000, 4_000_000):
         columns = {c: m.perturb(np.arange(n) % 16, packed=True) for c in "xy"}
-        one, both = (
-            min(timed(call) for _ in range(9)) / n
-            for call in (lambda: m.tally(columns["x"]), lambda: pair.tally(columns))
-        )
-        yield [f"{n:,}", f"{1e9 * one:.2f}", f"{1e9 * both:.2f}", f"{both / one:.2f}"]
-
-
-def timed(call) -> float:
-    start = time.process_time()
-    call()
-    return time.process_time() - start
+        one, both = (best(call, 9) / n for call in (lambda: m.tally(columns["x"]), lambda: pair.tally(columns)))
+        yield f"{n:,}", f"{1e9 * one:.2f}", f"{1e9 * both:.2f}", f"{both / one:.2f}"
 
 
 if __name__ == "__main__":

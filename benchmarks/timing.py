@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 Job = Callable[[], object]
@@ -72,16 +71,3 @@ def absolute(job: str, ours: Job, *, n: int, unit: str, limit: float | None = No
     ours()
     cost = 1e9 * statistics.median(seconds(ours) for _ in range(repeats)) / n
     return Row(job, "", unit, cost, None, f"<= {limit:g}" if limit else "", cost <= limit if limit else None)
-
-
-def print_tables(tables: Sequence[Callable[[int], Iterable[Sequence[str]]]], runs: int, about: str | None) -> None:
-    """The command of a module of simulations: each table, of a heading and rows, in Markdown."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument("--runs", type=int, default=runs)
-    named = {table.__name__: table for table in tables}
-    parser.add_argument("--only", nargs="+", choices=named, default=list(named))
-    args = parser.parse_args()
-    for name in args.only:
-        print()
-        for k, row in enumerate(named[name](args.runs)):
-            print(f"| {' | '.join(row)} |" + (f"\n|{' --- |' * len(row)}" if k == 0 else ""), flush=True)

@@ -6,16 +6,17 @@ Each case is simulated as its mechanism draws, from fixed seeds. An interval tha
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 import ldp_polars  # noqa: F401 (the namespace)
-from benchmarks.timing import Row, absolute, compare, print_tables
+from benchmarks.simulation import Table, print_tables
+from benchmarks.timing import Row, absolute, compare
 from ldp_core import (
     HierarchicalHistogram,
     Hybrid,
@@ -46,19 +47,20 @@ def _bits(rng: np.random.Generator, m: UnaryEncoding, codes: Any) -> Any:
     return rng.random((len(codes), d)) < np.where(np.eye(d, dtype=bool)[codes], m.p, m.q)
 
 
-def mean_of_a_group(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
-    """Log-normal times, longer in the group."""
+def _times(rng: np.random.Generator, n: int, share: float) -> tuple[Any, Any]:
+    """Log-normal times, longer in the group, and its weights."""
     inside = rng.random(n) < share
     y = np.where(inside, rng.lognormal(7.6, 0.6, n), rng.lognormal(7.0, 0.5, n))
-    w = W3C.weights(_coins(rng, W3C, inside), True)
+    return y, W3C.weights(_coins(rng, W3C, inside), True)
+
+
+def mean_of_a_group(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
+    y, w = _times(rng, n, share)
     return ratio(w * y, w), float(np.exp(7.6 + 0.18))
 
 
 def median_of_a_group(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
-    inside = rng.random(n) < share
-    y = np.where(inside, rng.lognormal(7.6, 0.6, n), rng.lognormal(7.0, 0.5, n))
-    found = weighted_quantiles(y, W3C.weights(_coins(rng, W3C, inside), True), [0.5])
-    return found, float(np.exp(7.6))
+    return weighted_quantiles(*_times(rng, n, share), [0.5]), float(np.exp(7.6))
 
 
 def share_of_answers(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
@@ -207,29 +209,28 @@ def rows(scale: float) -> Iterator[Row]:
         yield compare(name, against, ours, histogram, n=n)
 
 
-def of_groups(runs: int) -> Iterator[Sequence[str]]:
-    yield ("", "people", "share of the group", "intervals hold", "unbounded")
+def groups(runs: int) -> Table:
+    yield "", "people", "share of the group", "intervals hold", "unbounded"
     for name, sample, n, share in CASES:
-        held, unbounded = coverage(sample, n, share, runs)
-        yield (name, f"{n:,}", f"{share:.0%}", f"{held:.1%}", f"{unbounded:.1%}")
+        yield name, f"{n:,}", f"{share:.0%}", *(f"{x:.1%}" for x in coverage(sample, n, share, runs))
 
 
-def rare_values(runs: int) -> Iterator[Sequence[str]]:
-    yield ("the 0/1 number", "epsilon", "rate", "worst", "of Fieller's alone", "below 93%", "more unbounded")
-    for private, epsilon, rate in itertools.product((False, True), (0.5, 1.0, 3.0, 5.0), (0.001, 0.01, 0.05, 0.3)):
+def rare_values(runs: int) -> Table:
+    yield "the 0/1 number", "epsilon", "rate", "worst", "of Fieller's alone", "below 93%", "more unbounded"
+    for private, epsilon, rate in product((False, True), (0.5, 1.0, 3.0, 5.0), (0.001, 0.01, 0.05, 0.3)):
         before, after, more = rare(private, epsilon, rate, runs)
-        cells = (f"{epsilon:g}", f"{rate:.1%}", f"{min(after):.1%}", f"{min(before):.1%}")
         low = f"{sum(x < 0.93 for x in after)} of {len(after)}"
-        yield ("private" if private else "public", *cells, low, f"{more:.1%}")
+        cells = f"{epsilon:g}", f"{rate:.1%}", f"{min(after):.1%}", f"{min(before):.1%}", low, f"{more:.1%}"
+        yield "private" if private else "public", *cells
 
 
-def fits(runs: int) -> Iterator[Sequence[str]]:
-    yield ("a line of", "people", "slope", "deviation", "least", "most")
+def second_moments(runs: int) -> Table:
+    yield "a line of", "people", "slope", "deviation", "least", "most"
     for name, first, second, n in LINES:
         mean, deviation, shares = lines(first, second, n, runs)
         found = [share for share in shares.values() if share]
-        yield (name, f"{n:,}", f"{mean:.3f}", f"{deviation:.3f}", f"{min(found):.1%}", f"{max(found):.1%}")
+        yield name, f"{n:,}", f"{mean:.3f}", f"{deviation:.3f}", f"{min(found):.1%}", f"{max(found):.1%}"
 
 
 if __name__ == "__main__":
-    print_tables([of_groups, rare_values, fits], 2000, __doc__)
+    print_tables([groups, rare_values, second_moments], 2000, __doc__)

@@ -20,10 +20,11 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Iterable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from ldp_core import Mechanism, Numeric, ParameterError
 from ldp_core.mechanisms.catalog import CATALOG, Entry, mechanisms_of_size
@@ -55,10 +56,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "
             "question_of estimates_metadata",
         ),
-        "Ordered values": (
-            "ordered",
-            "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf",
-        ),
+        "Ordered values": ("ordered", "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf"),
         "Tables": ("tables", "Pair Table TableEstimate fit_tables FittedTables"),
         "Weights": (
             "weights",
@@ -72,10 +70,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Ranges": _family("ranges"),
         "Sets": _family("sets"),
         "Longitudinal collection": _family("longitudinal"),
-        "Plans and several columns": (
-            "several_columns polars",
-            "PrivacyPlan compare_plans",
-        ),
+        "Plans and several columns": ("several_columns polars", "PrivacyPlan compare_plans"),
         "What many reports and people spend": (
             "accounting budget",
             "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",
@@ -374,26 +369,16 @@ def screens() -> dict[str, str]:
     """The text of each, with the terminal's codes for colors."""
     from ldp_cli.app import app  # noqa: PLC0415 (as Altair)
 
-    made, here = {}, Path.cwd()
+    made = {}
     settings = {"FORCE_COLOR": "1", "COLUMNS": "80", "TERM": "xterm-256color"}
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ |= settings
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            os.chdir(folder)
-            exec(PEOPLE, {})  # noqa: S102 (our own)
-            Path("secret").write_text("07" * 32 + "\n", encoding="ascii")  # so that the page is the same each time
-            for line in (*_BEFORE, *SCREENS.values()):
-                out = io.StringIO()
-                with redirect_stdout(out), redirect_stderr(io.StringIO()):
-                    app(shlex.split(line), prog_name="ldp", standalone_mode=False)
-                made[line] = out.getvalue()
-    finally:
-        os.chdir(here)
-        for name, value in before.items():
-            os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+    with tempfile.TemporaryDirectory() as folder, chdir(folder), patch.dict(os.environ, settings):
+        exec(PEOPLE, {})  # noqa: S102 (our own)
+        Path("secret").write_text("07" * 32 + "\n", encoding="ascii")  # so that the page is the same each time
+        for line in (*_BEFORE, *SCREENS.values()):
+            out = io.StringIO()
+            with redirect_stdout(out), redirect_stderr(io.StringIO()):
+                app(shlex.split(line), prog_name="ldp", standalone_mode=False)
+            made[line] = out.getvalue()
     return {name: made[line] for name, line in SCREENS.items()}
 
 

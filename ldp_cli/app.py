@@ -87,12 +87,7 @@ def _add(group: typer.Typer, name: str, command: Callable[..., None], *examples:
     group.command(name, epilog=_examples(*examples), no_args_is_help=True, **options)(command)
 
 
-_add(
-    plans,
-    "new",
-    planning.new,
-    "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day",
-)
+_add(plans, "new", planning.new, "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day")
 _add(plans, "check", planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
 _add(plans, "compile", planning.compile_plan, "ldp plan compile plan.toml > plan.json")
 _add(plans, "registry", planning.registry, "ldp plan registry plan.toml")
@@ -202,9 +197,7 @@ app.command(
     "live",
     rich_help_panel=_RUNS,
     epilog=_examples(
-        "ldp live --for 60s",
-        "ldp live --plan plan.toml --rate 1e6 --window 10s",
-        "ldp live --engine flink --for 60s",
+        "ldp live --for 60s", "ldp live --plan plan.toml --rate 1e6 --window 10s", "ldp live --engine flink --for 60s"
     ),
 )(jobs.live)
 app.command("flink", rich_help_panel=_RUNS, context_settings=jobs.PASSED_ON, add_help_option=False)(jobs.flink)

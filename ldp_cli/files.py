@@ -23,11 +23,7 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl":
 
 
 def format_of(path: str) -> str:
-    """``"parquet"``, ``"csv"`` or ``"ndjson"``, by the name; a folder is one of Parquet files.
-
-    Raises:
-        ParameterError: another name.
-    """
+    """``"parquet"``, ``"csv"`` or ``"ndjson"``, by the name; a folder is one of Parquet files."""
     if Path(path).is_dir():
         return "parquet"
     found = _FORMATS.get(Path(path).suffix.lower())
@@ -37,11 +33,7 @@ def format_of(path: str) -> str:
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a path, a folder or a pattern.
-
-    Raises:
-        InputError: there is none.
-    """
+    """The files of a path, a folder or a pattern."""
     if Path(path).is_dir():
         found = sorted(map(str, Path(path).rglob("*.parquet")))
     else:
@@ -68,11 +60,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
-    """The planned columns of records, as Arrow batches; kept columns are not read.
-
-    Raises:
-        InputError: the file cannot be read, or lacks a column.
-    """
+    """The planned columns of records, as Arrow batches; kept columns are not read."""
     names = list(plan.inputs)
     texts = {name: pa.string() for name, inputs in plan.inputs.items() if inputs.kind == "str"}
     for file in files_of(path):
@@ -100,10 +88,6 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
     Args:
         path: a file, a folder of Parquet files, or a pattern.
         plan: of what will be done with it; text columns of CSV are read as text.
-
-    Raises:
-        InputError: there is no file.
-        MissingExtraError: Polars is not installed.
     """
     polars: Any = need("polars", "polars")
     found = files_of(path)
@@ -117,11 +101,7 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
 
 
 def having(frame: pl.LazyFrame, names: list[str], path: str) -> pl.LazyFrame:
-    """The frame, if it has these columns.
-
-    Raises:
-        InputError: it lacks one; or the file cannot be read.
-    """
+    """The frame, if it has these columns."""
     with polars_work(path):
         _check(path, frame.collect_schema().names(), names, "")
     return frame
@@ -180,11 +160,7 @@ def _reading(file: str, kind: str) -> Iterator[None]:
 
 
 def our_polars() -> Any:
-    """Our package for Polars.
-
-    Raises:
-        MissingExtraError: Polars is not installed.
-    """
+    """Our package for Polars."""
     need("polars", "polars")
     import ldp_polars  # noqa: PLC0415 (only some commands need it)
 
@@ -193,11 +169,7 @@ def our_polars() -> Any:
 
 @contextmanager
 def polars_work(what: str) -> Iterator[None]:
-    """What Polars says of data may quote them, so only its kind is passed on; our own errors go through.
-
-    Raises:
-        InputError: Polars could not do it.
-    """
+    """What Polars says of data may quote them, so only its kind is passed on; our own errors go through."""
     polars: Any = need("polars", "polars")
     try:
         yield

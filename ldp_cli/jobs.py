@@ -14,7 +14,7 @@ from ldp_beam import telemetry
 from ldp_beam.telemetry import FileOptions, LiveOptions
 from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
-from ldp_cli.printing import note, say, say_json
+from ldp_cli.printing import Json, note, say, say_json
 from ldp_cli.values import whole
 from ldp_core import PrivacyPlan
 
@@ -36,7 +36,7 @@ def audit(
     rounds: Annotated[
         int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")
     ] = 4,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")] = False,
+    as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
 ) -> None:
     """Look for faults: lower bounds of epsilon, from reports that are drawn here."""

@@ -9,13 +9,12 @@ from typing import Annotated
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import note, say
+from ldp_cli.printing import Overwrite, note, say
 from ldp_cli.values import named, share, whole
 from ldp_core import InputError, Limits, PrivacyPlan
 from ldp_core.engine import check_open, need, seconds
 from ldp_report import planner_page, read_results, report_page
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Show = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 

@@ -11,6 +11,8 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import (
+    Json,
+    Overwrite,
     Plot,
     Theme,
     cells_of,
@@ -47,7 +49,6 @@ from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import plan_contents, seed_warning
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table.")]
 Group = Annotated[
     float,
     typer.Option(
@@ -74,7 +75,7 @@ def new(
         Literal["split", "sampled", "fake"],
         typer.Option(help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes."),
     ] = "split",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Overwrite = False,
 ) -> None:
     """Write a plan: what one record reveals."""
     columns: dict[str, Any] = {}

@@ -143,14 +143,12 @@ Plot = Annotated[
     typer.Option("--plot", metavar="FILE", help="Draw it: .html (needs no network), .svg, .png, .pdf or .json."),
 ]
 Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colors of the picture.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table: all numbers.")]
 
 
 def save(chart: Any, path: Path) -> None:
-    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB).
-
-    Raises:
-        MissingExtraError: vl-convert is not installed.
-    """
+    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
     kind = path.suffix.removeprefix(".").lower()
     if kind != "json":
         need("vl_convert", "plot")

@@ -6,7 +6,7 @@ import math
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,8 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import (
+    Json,
+    Overwrite,
     Plot,
     Theme,
     cells_of,
@@ -53,7 +55,12 @@ from ldp_report import RESULTS, about
 if TYPE_CHECKING:
     import polars as pl
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+Source = Annotated[str, typer.Argument(metavar="REPORTS", help="A file of reports; a folder; a pattern.")]
+By = Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")]
+Length = Annotated[str | None, typer.Option("--window", metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")]
+EventTime = Annotated[str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept time.")]
+Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")]
+Confidence = Annotated[float, typer.Option("--confidence", parser=share, metavar="SHARE", help="Of the intervals.")]
 
 
 def perturb(
@@ -192,12 +199,12 @@ def _spent(plan: PrivacyPlan, records: int, *, keyed: bool) -> str:
 
 
 def estimate(
-    source: Annotated[str, typer.Argument(metavar="REPORTS", help="A file of reports; a folder; a pattern.")],
+    source: Source,
     *,
-    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")] = None,
-    window: Annotated[str | None, typer.Option(metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")] = None,
-    event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
-    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
+    by: By = None,
+    window: Length = None,
+    event_time: EventTime = None,
+    column: Columns = None,
     candidates: Annotated[
         list[str] | None,
         typer.Option("--candidates", metavar="NAME=FILE", help="Of a sketch: the values to look for, one a line."),
@@ -209,7 +216,7 @@ def estimate(
     table: Annotated[
         str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
     ] = None,
-    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    confidence: Confidence = 0.95,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="The most reports of one person in a window; keyed noise asks for it.")
     ] = None,
@@ -230,7 +237,7 @@ def estimate(
     at: Annotated[str | None, typer.Option(metavar="START", help="With --plot: draw only the window of then.")] = None,
     theme: Theme = "light",
     overwrite: Overwrite = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars.
 
@@ -321,16 +328,14 @@ def compare(
     source: Annotated[str, typer.Argument(metavar="BEFORE", help="A file of reports; a folder; a pattern.")],
     after: Annotated[str | None, typer.Argument(metavar="AFTER", help="More reports, of other people.")] = None,
     *,
-    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Groups, by a kept column.")] = None,
+    by: By = None,
     baseline: Annotated[
         str | None, typer.Option(metavar="VALUE", help="With --by: what groups are compared with. Default: the first.")
     ] = None,
-    window: Annotated[
-        str | None, typer.Option(metavar="LENGTH", help="Each window with the one before: 7d, 1h.")
-    ] = None,
-    event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
-    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
-    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    window: Length = None,
+    event_time: EventTime = None,
+    column: Columns = None,
+    confidence: Confidence = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
     ] = False,
@@ -341,7 +346,7 @@ def compare(
         bool | None,
         typer.Option("--same-people/--other-people", help="Whether people may be on both sides, or noise is keyed."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
@@ -369,17 +374,12 @@ def compare(
         say_json(found)
         return
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
-    for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
-        if k:
-            out().print()
-        rows = [row for row in found if row["column_name"] == name]
-        shown = [_compared(row, keys, numbers=row["value"] is None) for row in rows]
-        show(shown, title=f"{name}: {made[name].title}, epsilon {made[name].epsilon:g}")
-    seeded = [] if made.seed is None else ["; ".join(seed_warning(made))]
-    words = (
-        f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
+    titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
+    looks = ", at all looks" if anytime else ""
+    words = f"intervals: {100 * confidence:g} %{looks}; p: adjusted for all values (Holm); "
+    _show_rows(
+        found, keys, _compared, words + "p of all: of one test of all values of a column together", [made], titles
     )
-    show([], notes=[words + "p of all: of one test of all values of a column together", *seeded])
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -396,12 +396,12 @@ def pool(
         list[str], typer.Argument(metavar="REPORTS...", help="Two files of reports or more, of other people each.")
     ],
     *,
-    by: Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")] = None,
-    window: Annotated[str | None, typer.Option(metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")] = None,
-    event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
-    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
-    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: all numbers.")] = False,
+    by: By = None,
+    window: Length = None,
+    event_time: EventTime = None,
+    column: Columns = None,
+    confidence: Confidence = 0.95,
+    as_json: Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
 
@@ -420,32 +420,41 @@ def pool(
     if as_json:
         say_json(found)
         return
-    keys = [*(by or ()), *(["window_start"] if window else [])]
+    words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
+    _show_rows(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)
+
+
+def _show_rows(
+    found: list[dict[str, Any]],
+    keys: list[str],
+    cells: Callable[[dict[str, Any], Callable[[Any], str]], dict[str, str]],
+    words: str,
+    plans: Sequence[PrivacyPlan],
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """A table for each column, of rows with ``cells`` after the keys and the value; below what they mean."""
     for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
         if k:
             out().print()
-        rows = [row for row in found if row["column_name"] == name]
         shown = []
-        for row in rows:
-            as_text = partial(number, digits=3) if row["value"] is None else percent
-            cells = {key.replace("_", " "): word(row[key]) for key in keys}
-            cells |= {} if row["value"] is None else {"value": word(row["value"])}
-            cells |= {to: as_text(row[of]) for to, of in (("estimate", "estimate"), ("from", "low"), ("to", "high"))}
-            shown.append({**cells, "reports": f"{row['n']:,}", "p of Q": f"{row['p_value']:.2g}"})
-        show(shown, title=name)
+        for row in (row for row in found if row["column_name"] == name):
+            numbers = row["value"] is None
+            head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
+            shown.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+        show(shown, title=(titles or {}).get(name, name))
     seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
-    words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
     show([], notes=[words, *dict.fromkeys(seeded)])
 
 
-def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[str, str]:
-    """A row of a comparison, for people."""
-    as_text = partial(number, digits=3) if numbers else percent
-    cells = {key.replace("_", " "): word(row[key]) for key in keys} | ({} if numbers else {"value": word(row["value"])})
-    cells |= {name: as_text(row[name]) for name in ("before", "after", "difference")}
-    cells |= {"from": as_text(row["low"]), "to": as_text(row["high"])}
-    p, of_all = row["p_adjusted"], row["p_value_of_all"]
-    return cells | {"p": f"{p:.2g}", "p of all": "" if of_all is None else f"{of_all:.2g}"}
+def _compared(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
+    cells = {name: text(row[name]) for name in ("before", "after", "difference")}
+    cells |= {"from": text(row["low"]), "to": text(row["high"]), "p": f"{row['p_adjusted']:.2g}"}
+    return cells | {"p of all": "" if row["p_value_of_all"] is None else f"{row['p_value_of_all']:.2g}"}
+
+
+def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
+    cells = {"estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}
+    return {**cells, "reports": f"{row['n']:,}", "p of Q": f"{row['p_value']:.2g}"}
 
 
 def _questions(
@@ -487,18 +496,7 @@ def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class _Answers:
-    """What a command has found out.
-
-    Attributes:
-        plan: of the reports.
-        mechanisms: by column.
-        questions: by column.
-        frames: the answers by column.
-        by: columns that tell groups apart.
-        covered: of windows, the times of the first and of the last record.
-        confidence: of the intervals.
-        top: how many values are shown.
-    """
+    """What a command has found out, by column."""
 
     plan: PrivacyPlan
     mechanisms: dict[str, Mechanism]
@@ -506,8 +504,10 @@ class _Answers:
     frames: dict[str, pl.DataFrame]
     by: list[str]
     covered: tuple[Any, Any] | None
+    """Of windows, the times of the first and of the last record."""
     confidence: float
     top: int
+    """So many values are shown."""
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""

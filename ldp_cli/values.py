@@ -41,9 +41,6 @@ def population_of(text: str | None) -> Any:
 def values_of(text: str) -> int | Domain | Interval | Prefixes:
     """What is asked about: a number of values, or the values.
 
-    Raises:
-        ParameterError, InputError: it cannot be read so.
-
     >>> values_of("16"), values_of("0:60"), values_of("1..3"), values_of("false,true")
     (16, Interval(low=0.0, high=60.0, unmatched='error', missing=None), Domain([1, 2, 3]), Domain([False, True]))
     """
@@ -58,9 +55,6 @@ def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
     Args:
         text: see `SYNTAX`.
         other: whether there is one more answer, for values that are not declared and for nulls.
-
-    Raises:
-        ParameterError, InputError: it cannot be read so.
     """
     try:
         made = _declared(text, other)
@@ -101,11 +95,7 @@ def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
 
 
 def lines(path: str) -> list[str]:
-    """The lines of a text file, without empty ones.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """The lines of a text file, without empty ones."""
     try:
         return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
@@ -115,9 +105,6 @@ def lines(path: str) -> list[str]:
 
 def named(pair: str, *, example: str) -> tuple[str, str]:
     """Both sides of ``NAME=WHAT``.
-
-    Raises:
-        ParameterError: there are not two.
 
     >>> named("os=ios,android", example="os=ios,android")
     ('os', 'ios,android')
@@ -136,9 +123,6 @@ def mechanism_of(inputs: Interval | Prefixes, epsilon: float) -> Mechanism:
 def shares_of(text: str) -> dict[str | int | bool, float]:
     """Values and their shares or numbers of people: ``ios:0.6,android:0.4``.
 
-    Raises:
-        ParameterError: it cannot be read so.
-
     >>> shares_of("true:0.1,false:0.9")
     {True: 0.1, False: 0.9}
     """
@@ -154,9 +138,6 @@ def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | di
     Args:
         texts: as ``0.02``, ``2%``, ``os=0.02``.
         numbers: columns of numbers, or ``""`` for what has no columns: a margin of a mean is in the numbers' own unit.
-
-    Raises:
-        ParameterError: it cannot be read so.
 
     >>> margins_of(["2%"]), margins_of(["os=2%", "minutes=0.5"], numbers=["minutes"])
     (0.02, {'os': 0.02, 'minutes': 0.5})

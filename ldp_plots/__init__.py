@@ -7,10 +7,4 @@ from ldp_core.engine import themed
 from ldp_plots.estimates import estimate, windows
 from ldp_plots.planning import error, mechanisms
 
-__all__ = [
-    "error",
-    "estimate",
-    "mechanisms",
-    "themed",
-    "windows",
-]
+__all__ = ["error", "estimate", "mechanisms", "themed", "windows"]

@@ -235,17 +235,11 @@ def _heights(row: Row, *, means: bool, shares: bool) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Panel:
-    """Rows that belong in one picture: of one column, and of one group.
-
-    Attributes:
-        column: the estimated column; empty if it is not known.
-        group: name and value of what the estimates are by, as text.
-        records: the rows, with the columns of ``view``.
-        view: which of them to look at.
-    """
+    """Rows that belong in one picture: of one column, which may have no name, and of one group."""
 
     column: str
     group: tuple[tuple[str, str], ...]
+    """Name and value of what the estimates are by, as text."""
     records: Sequence[Mapping[str, Any]]
     view: View
 
@@ -273,9 +267,6 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
             Beam's rows or of mappings.
         column: only this one.
         by: columns, or names in Beam's ``key``, that tell groups apart.
-
-    Raises:
-        ParameterError: it cannot be drawn: another kind of data, or missing columns.
     """
     records = _records(data)
     keys = [by] if isinstance(by, str) else list(by)
@@ -304,9 +295,7 @@ def _view(record: Mapping[str, Any]) -> View:
 
 
 def _of_key(record: Mapping[str, Any], key: str) -> str:
-    inner = record.get(
-        "key"
-    )  # a mapping, or pairs, or records of key and value: as Beam, Arrow and older Polars have it
+    inner = record.get("key")  # a mapping, pairs, or records of key and value: as Beam, Arrow, older Polars have it
     pairs = inner.items() if isinstance(inner, Mapping) else inner if isinstance(inner, list) else ()
     of_beam = dict(tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in pairs)
     if key not in record and key not in of_beam:

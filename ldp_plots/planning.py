@@ -102,10 +102,7 @@ def error(
             axis=alt.Axis(values=_round(bottom, top), format="~g" if numeric else "~%"),
         ),
         color=alt.Color(
-            f"{line}:O",
-            sort=order,
-            title=line,
-            legend=alt.Legend(format=",d" if line == "people" else "~g"),
+            f"{line}:O", sort=order, title=line, legend=alt.Legend(format=",d" if line == "people" else "~g")
         ),
         tooltip=["epsilon:Q", "people:Q", "margin:Q"],
     )

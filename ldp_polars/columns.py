@@ -18,13 +18,7 @@ import pyarrow as pa
 from polars import selectors as cs
 from typing_extensions import override
 
-from ldp_core import (
-    DtypeError,
-    FrequencyOracle,
-    Mechanism,
-    ParameterError,
-    ReportError,
-)
+from ldp_core import DtypeError, FrequencyOracle, Mechanism, ParameterError, ReportError
 from ldp_core.engine import REPORT_TYPE as NAME
 from ldp_core.engine import (
     Made,
@@ -209,14 +203,7 @@ def as_typed(name: str, dtype: pl.DataType, mechanism: Mechanism, seeded: bool) 
 
 
 def check_proved(dtypes: Mapping[str, Any], *, assume_reports: bool) -> None:
-    """Whether columns may be estimated: their dtypes say that they are reports, or somebody gives their word.
-
-    Raises:
-        DtypeError: neither.
-
-    Warns:
-        LdpWarning: it is a word.
-    """
+    """Raise `DtypeError` unless dtypes say that columns are reports, or somebody gives their word, with a warning."""
     plain = [name for name, dtype in dtypes.items() if not isinstance(dtype, Report)]
     if plain and not assume_reports:
         raise DtypeError(not_proved(plain))
@@ -225,11 +212,7 @@ def check_proved(dtypes: Mapping[str, Any], *, assume_reports: bool) -> None:
 
 
 def maker_of(reports: pl.Expr, dtype: Any, mechanism: Mechanism | None, *, assume_reports: bool) -> Mechanism:
-    """The mechanism that made a column's reports: the given one, or the one that the dtype names.
-
-    Raises:
-        DtypeError: there is none, or nothing says that these are reports; see `check_proved`.
-    """
+    """The mechanism that made a column's reports, given or named by the dtype; see `check_proved` for errors."""
     name = reports.meta.output_name(raise_if_undetermined=False) or ""
     if mechanism is not None:
         check_proved({name: dtype}, assume_reports=assume_reports)
@@ -243,11 +226,7 @@ def maker_of(reports: pl.Expr, dtype: Any, mechanism: Mechanism | None, *, assum
 
 
 def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
-    """Plain reports.
-
-    Raises:
-        MechanismMismatchError: their dtype says that another mechanism made them.
-    """
+    """Plain reports; a `MechanismMismatchError` if their dtype says that another mechanism made them."""
     if not isinstance(reports.dtype, Report):
         return reports
     check_same(reports.dtype.mechanism, mechanism, reports.name)
@@ -255,9 +234,5 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
 
 
 def refuse_reports(dtypes: Mapping[str, Any]) -> None:
-    """Raise if the dtype of a column that is to be perturbed says that it holds reports already.
-
-    Raises:
-        MechanismMismatchError: perturbing reports again makes estimates wrong.
-    """
+    """Raise `MechanismMismatchError` if a dtype says that a column holds reports: perturbed again they are wrong."""
     refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")

@@ -44,15 +44,13 @@ def compare(
     is compared with one of them.
 
     Args:
-        reports: made by ``plan``, eager or lazy.
-        plan: the plan that made them.
+        reports, plan, assume_reports: see `histograms`.
         other: more reports of the plan, of other people.
         by: columns of groups.
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
             last that has some. Reports without a time have rows of their own, without a window, compared with nothing.
         confidence, simultaneous, anytime, same_people, population: see `ldp_core.compare`.
-        assume_reports: see `histograms`.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for),

@@ -28,14 +28,8 @@ def sink_csv(
     plan, as a Parquet file does (`sink_parquet`): keep it beside the file, as ``plan.to_toml()``.
 
     Args:
-        reports: made by ``plan``; a lazy frame is streamed.
-        path: of the file.
-        plan: the plan that made them.
-        assume_reports: see `sink_parquet`.
+        reports, path, plan, assume_reports: see `sink_parquet`, also for errors.
         options: of ``LazyFrame.sink_csv``.
-
-    Raises:
-        PlanError, MechanismMismatchError: see `sink_parquet`.
 
     >>> import polars as pl, ldp_polars, tempfile
     >>> from ldp_core import PrivacyPlan, UnaryEncoding

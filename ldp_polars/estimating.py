@@ -51,7 +51,7 @@ def estimate(
 ) -> pl.Expr:
     """Aggregate reports to the answer to a question, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
-    `histogram`, `mean`, `distribution` and `heavy_hitters` are this function with a question of their own.
+    `histogram`, `mean` and the like are this function with a question of their own, and raise the same errors.
 
     Args:
         expr: a column of reports (or its name). Or of tallies, as `tally` and `merge` make them, which are answered
@@ -153,17 +153,12 @@ def mean(
     """Aggregate reports to the mean of the numbers, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
     Args:
-        expr, confidence, person, assume_reports: see `estimate`.
-        mechanism: the one that made them, as `ldp_core.Hybrid`; not needed for typed reports.
+        expr, mechanism, confidence, person, assume_reports: see `estimate`.
         population, repeats: see `histogram`, and `ldp_core.MeanEstimate`.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n}`` a group, in the numbers' own unit; ``unnest`` makes columns.
         The mean is unbiased; see `ldp_core.Mean`. nan without reports.
-
-    Raises:
-        ParameterError: not a mechanism for numbers, or a confidence outside (0, 1).
-        ReportError: when run: nulls, or not this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import Hybrid
@@ -189,9 +184,7 @@ def distribution(
     """Aggregate reports to the distribution of the numbers over buckets.
 
     Args:
-        expr, confidence, assume_reports: see `estimate`.
-        mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
-            reports.
+        expr, mechanism, confidence, assume_reports: see `estimate`; of `SquareWave` or `StochasticRounding`.
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
         assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
@@ -201,10 +194,6 @@ def distribution(
         bucket: ``.explode(name).unnest(name)`` makes it a table. ``standard_error``, ``low`` and ``high`` are those of
         ``frequency``. Intervals of `SquareWave` hold for every population, unless ``assume=`` says which.
 
-    Raises:
-        ParameterError: not a mechanism for distributions, an option that it does not have, or bad values of options.
-        ReportError: when run: nulls, or not this mechanism's reports.
-
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import SquareWave
     >>> m = SquareWave((0, 100), epsilon=1.0, buckets=200)
@@ -213,9 +202,8 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(
-        expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports
-    )
+    question = DistributionEstimate(confidence, buckets, method, assume)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def heavy_hitters(
@@ -239,10 +227,6 @@ def heavy_hitters(
     Returns:
         A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
         is above the threshold. ``value`` is String, or Int64.
-
-    Raises:
-        ParameterError: bad arguments.
-        ReportError: when run: nulls, or not the shape of this mechanism's reports.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import HeavyHitters, Prefixes
@@ -270,12 +254,12 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
 
     Args:
-        expr, mechanism, assume_reports: see `estimate`.
+        expr, mechanism, confidence, assume_reports: see `estimate`.
         low, high: of labels, as whole numbers, both belong to the range; of cells they are edges; None: no end.
         ranges: in their place several pairs (low, high).
         edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
         values: or a set of labels in any order, as ``["ios", "ipados"]``.
-        confidence, population: see `histogram`.
+        population: see `histogram`.
 
     Returns:
         A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
@@ -304,9 +288,9 @@ def quantiles(
     """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
 
     Args:
-        expr, mechanism, assume_reports: see `estimate`.
+        expr, mechanism, confidence, assume_reports: see `estimate`.
         probabilities: of the quantiles, each in (0, 1).
-        confidence, population: see `histogram`, and `ldp_core.QuantilesEstimate`.
+        population: see `histogram`, and `ldp_core.QuantilesEstimate`.
 
     Returns:
         A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
@@ -333,8 +317,7 @@ def median(
     """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
 
     Args:
-        expr, mechanism, assume_reports: see `estimate`.
-        confidence, population: see `quantiles`.
+        expr, mechanism, confidence, population, assume_reports: see `quantiles`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import SubsetSelection
@@ -358,10 +341,9 @@ def cdf(
     """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
 
     Args:
-        expr, mechanism, assume_reports: see `estimate`.
+        expr, mechanism, population, assume_reports: see `quantiles`.
         confidence: that the whole curve is in the band.
         simultaneous: False: of each interval by itself.
-        population: see `quantiles`.
 
     Returns:
         A ``List(Struct{value, share, standard_error, low, high, n})`` a group.
@@ -412,14 +394,7 @@ def _estimated(
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, question: Question[Any]) -> None:
-    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
-
-    Args:
-        name: of the column.
-        dtype: its dtype, which says that noise is keyed.
-        mechanism: or this one, which has permanent answers.
-        question: nothing is asked of those that have no ``repeats``.
-    """
+    """Raise `ParameterError` if a column's noise is keyed, and nobody says how often a person reports."""
     keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
     if keyed and getattr(question, "repeats", 1) is None:
         raise unsaid_repeats(name)

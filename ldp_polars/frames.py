@@ -68,8 +68,7 @@ def perturb_frame(
     Args:
         frame: eager or lazy; of a lazy one only the schema is resolved here.
         plan: mechanisms by column.
-        packed: see `perturb`.
-        typed: see `perturb`. `sink_parquet` asks for it.
+        packed, typed: see `perturb`. `sink_parquet` asks for typed reports.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give
             ``plan.seeded(1)`` rather than ``seed=1`` where the reports are stored, and the plan with them.
 
@@ -180,8 +179,7 @@ def histograms(
         confidence, simultaneous, consistency, population, repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
             window are taken together.
-        assume_reports: take your word for it that columns of another type than `Report` are reports of the plan; with a
-            warning. Raw Booleans look like reports of randomized response.
+        assume_reports: see `estimate`.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
@@ -238,14 +236,10 @@ def estimates(
     """Estimate every column of a frame of reports, each in a table of its own.
 
     Args:
-        reports: made by ``plan``, eager or lazy.
-        plan: the plan that made them.
-        by, window, event_time: see `histograms`.
-        confidence: of the intervals, in (0, 1).
+        reports, plan, by, window, event_time, confidence, person, assume_reports: see `histograms`.
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
         population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
-        person, assume_reports: see `histograms`.
 
     Returns:
         By column of the plan (and, of pairs, by each column that they hold):
@@ -285,13 +279,7 @@ def named(columns: Iterable[str]) -> list[pl.Expr]:
 
 @dataclass(frozen=True)
 class Groups:
-    """Reports, and what to estimate them by.
-
-    Attributes:
-        reports: with the start of the window of each, where there are windows.
-        keys: columns to group by; the last is the start of the window.
-        window: its length.
-    """
+    """Reports, with the start of the window of each, and the columns to group by, of which that start is the last."""
 
     reports: pl.LazyFrame
     keys: tuple[str, ...]
@@ -417,7 +405,6 @@ def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
 
 
 def _duration(window: Window) -> str:
-    """The length of windows, as Polars writes it."""
     return f"{window.months}mo" if window.months else _in_units(window.micros)
 
 
@@ -496,13 +483,8 @@ def explain(
     numbers = each.to_numpy().astype(float)
     how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
-    people = f"{len(each):,} people, "
-    people += (
-        f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
-        if most > 1
-        else "one record each"
-    )
-    return f"{people}\n\n{text}"
+    some = f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
+    return f"{len(each):,} people, {some if most > 1 else 'one record each'}\n\n{text}"
 
 
 def simulate(
@@ -559,8 +541,8 @@ def sink_parquet(
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
-    mechanism, as it does after ``.ldp.perturb(plan)``, and there must be no
-    column that the plan neither perturbs nor keeps.
+    mechanism, as it does after ``.ldp.perturb(plan)``, and there must be no column that the plan neither perturbs nor
+    keeps.
 
     Args:
         reports: made by ``plan``; a lazy frame is streamed.
@@ -666,11 +648,7 @@ def _plan_of(file: str) -> PrivacyPlan:
 
 
 def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
-    """Raise `PlanError` unless the planned columns are there with the dtypes of the plan's reports.
-
-    Raises:
-        MechanismMismatchError: typed reports of another mechanism.
-    """
+    """Raise `PlanError` unless the planned columns are there, with the dtypes of the plan's reports."""
     schema = _schema_of(reports)
     checked_plan(plan).check_columns(schema.names())
     for name, mechanism in plan.columns.items():

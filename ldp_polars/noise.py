@@ -64,11 +64,7 @@ class KeyedNoise:
 
 
 def ids_to_arrow(ids: pl.Series) -> pa.Array:
-    """Ids as `Keyed` takes them; those of 128 bits, which Arrow has no integers for, as decimals.
-
-    Raises:
-        InputError: some have more than 38 digits.
-    """
+    """Ids as `Keyed` takes them; those of 128 bits, which Arrow has no integers for, as decimals."""
     wide: pl.Series | None = ids
     if ids.dtype in (pl.Int128, pl.UInt128):
         wide = None
@@ -97,9 +93,6 @@ def keyed_noise(
         options: of one column, whose noise the tag names; of a plan, if there is a
         column: a column of it, which the tag is added to.
         values: what is perturbed.
-
-    Raises:
-        ParameterError: options that do not go together, or that do not exist.
     """
     check_options(options)
     key, seed = options.get("key"), options.get("seed")

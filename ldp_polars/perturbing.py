@@ -137,16 +137,12 @@ def randomized_response(
     """Randomized response: the true value with probability p, any other one with q.
 
     Args:
-        expr: the values, or a column's name.
+        expr, typed, noise: see `perturb`, also for what is returned.
         mechanism: a `RandomizedResponse`, or instead of it
         epsilon: what one report spends, and
         domain: the declared values; default those that the column's dtype declares: the Booleans, or the categories of
             an Enum (also that of ``bin_intervals``).
         unmatched: what becomes of other values, nulls included: see `ldp_core.Domain`.
-        typed, noise: see `perturb`.
-
-    Returns:
-        Boolean, Int64 or String (plain: Enum of the domain); see `perturb`.
 
     Raises:
         DtypeError: when planned: no domain, and a dtype that declares none.
@@ -176,20 +172,10 @@ def unary_encode(
     """Unary encoding: one bit per value of the domain, each perturbed.
 
     Args:
-        expr: the values, or a column's name.
+        expr, packed, typed, noise: see `perturb`, also for what is returned.
         mechanism: a `UnaryEncoding`, or instead of it
-        epsilon: what one report spends,
-        domain: the declared values; default the categories of an Enum column (also that of ``bin_intervals``),
-        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE), and
-        unmatched: what becomes of values outside the domain, nulls included: see `ldp_core.Domain`.
-        packed: as 64-bit words rather than Booleans.
-        typed, noise: see `perturb`.
-
-    Returns:
-        ``Array(Boolean, d)``, or packed ``Array(UInt64, ceil(d / 64))``; see `perturb`.
-
-    Raises:
-        DtypeError: when planned: no domain, and a dtype that declares none.
+        epsilon, domain, unmatched: see `randomized_response`, also for the error where no domain is declared; and
+        variant: ``"optimized"`` (OUE) or ``"symmetric"`` (SUE).
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"os": ["ios", "android"]})

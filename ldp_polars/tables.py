@@ -37,10 +37,7 @@ def table(
         first, second: columns of reports. The rate is that of the second column's value among those who have the first
             one's.
         plan: the plan that made them, or their mechanisms by column. Not needed for typed reports.
-        by, window, event_time: see `histograms`.
-        confidence: of each interval, in (0, 1).
-        population: whom the intervals are about, see `ldp_core.HistogramEstimate`.
-        assume_reports: see `histograms`.
+        by, window, event_time, confidence, population, assume_reports: see `histograms`.
 
     Returns:
         A row for each pair: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), the two values

@@ -20,17 +20,10 @@ def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, assume_rep
     """Aggregate reports to a tally, which `merge` adds and `histogram`, `mean` and others estimate from.
 
     Args:
-        expr: a column of reports (or its name).
-        mechanism: the one that made them; not needed for typed reports.
-        assume_reports: see `estimate`.
+        expr, mechanism, assume_reports: see `estimate`, which raises the same errors.
 
     Returns:
         One ``Struct{n: Int64, counters: Array(Int64, d), fingerprint: String}`` a group.
-
-    Raises:
-        ReportError: when run: nulls, or not the shape of this mechanism's reports.
-        MechanismMismatchError: when run: typed reports of another mechanism.
-        DtypeError: when planned: no typed reports, and no ``assume_reports``; or no mechanism.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -121,12 +114,7 @@ def tally_series(name: str, tally: Tally) -> pl.Series:
 
 
 def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
-    """``n``, int64[k], and the counters, int64[k, counters], of k tallies.
-
-    Raises:
-        MechanismMismatchError: they are not this mechanism's.
-        ReportError: some cannot be tallies of n reports.
-    """
+    """``n``, int64[k], and the counters, int64[k, counters], of k tallies; see `merge` for errors."""
     if tallies.dtype != tally_dtype(mechanism):
         came = "reports" if isinstance(tallies.dtype, Report) else tallies.dtype
         raise MechanismMismatchError(
@@ -157,8 +145,7 @@ def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false
     It finds crude attacks only; see `Mechanism.suspicious` for what it cannot see.
 
     Args:
-        expr: a column of reports (or its name).
-        mechanism: the one that made them; not needed for typed reports.
+        expr, mechanism: see `estimate`.
         false_alarm: the most that the probability may be that an honest report is suspicious, in (0, 1).
 
     Returns:
@@ -166,9 +153,7 @@ def suspicious(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, false
 
     Raises:
         ParameterError: false_alarm outside (0, 1); or nothing of the kind is known of such reports.
-        ReportError: when run: nulls, or not the shape of this mechanism's reports.
-        MechanismMismatchError: when run: typed reports of another mechanism.
-        DtypeError: when planned: no mechanism, and no typed reports.
+        ReportError, MechanismMismatchError, DtypeError: see `estimate`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import UnaryEncoding

@@ -23,11 +23,7 @@ _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
 def weight(
-    expr: pl.Expr | str,
-    value: Label | None = None,
-    mechanism: Mechanism | None = None,
-    *,
-    assume_reports: bool = False,
+    expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism | None = None, *, assume_reports: bool = False
 ) -> pl.Expr:
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
@@ -35,19 +31,15 @@ def weight(
     product is a weight of both values. See `total`, `ratio` and `weighted_quantiles` for what sums of them estimate.
 
     Args:
-        expr: a column of reports (or its name).
+        expr, mechanism, assume_reports: see `estimate`.
         value: one of the domain's; of numbers None, where the weight is the report's value, on average the number.
-        mechanism: the one that made the reports; not needed for typed reports.
-        assume_reports: see `estimate`.
 
     Returns:
         Float64, one per report.
 
     Raises:
         ParameterError: a value that the domain does not have, or a mechanism whose reports have no weights.
-        ReportError: when run: nulls, or not the shape of this mechanism's reports.
-        MechanismMismatchError: when run: typed reports of another mechanism.
-        DtypeError: when planned: no typed reports, and no ``assume_reports``; or no mechanism.
+        ReportError, MechanismMismatchError, DtypeError: see `estimate`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import RandomizedResponse
@@ -83,7 +75,7 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
             mean of y among those who have it is ``ratio(w * y, w)``; with a and b the weights of two values, the share
             of the first among those who have one of them is ``ratio(a, a + b)``; with c the weight of a value of
             another column, the rate of c in the group is ``ratio(w * c, w)``. Rows with a null in either are left out.
-        confidence: of the interval, in (0, 1).
+        confidence: of the interval.
 
     Returns:
         A ``Struct{ratio, standard_error, low, high, n}`` a group; low is -inf and high inf where the sum below is not
@@ -98,12 +90,7 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
     >>> df.select(ldp_polars.ratio(pl.col("w") * pl.col("minutes"), "w")).unnest("w")["ratio"].round(2).to_list()
     [52.5]
     """
-    return _aggregated([expr, below], partial(_ratio, confidence=check_open("confidence", confidence)), _RATIO)
-
-
-def _ratio(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
-    """Polars calls it back: two columns -> one ratio."""
-    return _one(inputs[0].name, core.ratio(*_without_nulls(inputs), confidence=confidence), return_dtype)
+    return _aggregated([expr, below], core.ratio, _RATIO, confidence=check_open("confidence", confidence))
 
 
 def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
@@ -112,26 +99,20 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
     Args:
         expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.
             Nulls are left out.
-        confidence: of the interval, in (0, 1).
+        confidence: of the interval.
 
     Returns:
         A ``Struct{total, standard_error, low, high, n}`` a group. The error is that of noise and of the people
         together, who are a sample of many.
 
     Raises:
-        ParameterError: confidence outside (0, 1).
-        InputError: when run: numbers that are not finite.
+        ParameterError, InputError: see `ratio`.
 
     >>> import polars as pl, ldp_polars
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    return _aggregated([expr], partial(_total, confidence=check_open("confidence", confidence)), _TOTAL)
-
-
-def _total(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
-    """Polars calls it back: a column -> its total."""
-    return _one(inputs[0].name, core.total(*_without_nulls(inputs), confidence=confidence), return_dtype)
+    return _aggregated([expr], core.total, _TOTAL, confidence=check_open("confidence", confidence))
 
 
 def weighted_mean(
@@ -149,7 +130,7 @@ def weighted_mean(
         weights: a column: how many people each stands for. Default: all as many.
         groups: a column of public groups, with ``shares``.
         shares: of each group in the population (post-stratification).
-        confidence: of the interval, in (0, 1).
+        confidence: of the interval.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n, effective}`` a group.
@@ -165,12 +146,10 @@ def weighted_mean(
     """
     columns = {"weights": weights, "groups": groups}
     given = {name: column for name, column in columns.items() if column is not None}
-    options: dict[str, Any] = {
-        "names": tuple(given),
-        "shares": shares,
-        "confidence": check_open("confidence", confidence),
-    }
-    return _aggregated([expr, *given.values()], partial(_weighted_mean, **options), _WEIGHTED)
+    check_open("confidence", confidence)
+    function = partial(_weighted_mean, names=tuple(given), shares=shares, confidence=confidence)
+    inputs = [as_expr(column) for column in (expr, *given.values())]
+    return pl.map_batches(inputs, function, return_dtype=_WEIGHTED, returns_scalar=True)
 
 
 def _weighted_mean(
@@ -199,15 +178,13 @@ def weighted_quantiles(
         expr: a column of public numbers (or its name).
         probabilities: of the quantiles, each in (0, 1).
         weights: of the group, as `weight` makes them. Rows with a null in either are left out.
-        confidence: of each interval, in (0, 1).
+        confidence: of each interval.
 
     Returns:
-        A ``List(Struct{probability, quantile, low, high, n})`` a group: ``.explode(name).unnest(name)`` makes it a
-        table.
+        A ``List(Struct{probability, quantile, low, high, n})`` a group, as `quantiles` makes it.
 
     Raises:
-        ParameterError: a probability or confidence outside (0, 1).
-        InputError: when run: numbers that are not finite.
+        ParameterError: a probability outside (0, 1); and InputError: see `ratio`.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"minutes": range(1, 101), "w": 1.0})
@@ -215,30 +192,27 @@ def weighted_quantiles(
     (0.5, 50.0, 41.0, 60.0, 100)
     """
     checked = core.weighted_quantiles([], [], probabilities, confidence=confidence)  # what is refused is refused now
-    function = partial(_quantiles, probabilities=tuple(checked.probabilities.tolist()), confidence=confidence)
-    return _aggregated([expr, weights], function, _QUANTILES)
+    given = tuple(checked.probabilities.tolist())
+    return _aggregated([expr, weights], core.weighted_quantiles, _QUANTILES, probabilities=given, confidence=confidence)
 
 
-def _quantiles(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, probabilities: Sequence[float], confidence: float
+def _aggregated(columns: Sequence[pl.Expr | str], ask: Callable[..., Result], dtype: Any, **options: Any) -> pl.Expr:
+    function = partial(_answered, ask=ask, **options)
+    return pl.map_batches([as_expr(column) for column in columns], function, return_dtype=dtype, returns_scalar=True)
+
+
+def _answered(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, ask: Callable[..., Result], **options: Any
 ) -> pl.Series:
-    """Polars calls it back: numbers and weights -> one list of quantiles."""
-    numbers, weights = _without_nulls(inputs)
-    found = core.weighted_quantiles(numbers, weights, probabilities, confidence=confidence)
-    return pl.Series(inputs[0].name, [found.to_arrow().to_pylist()], dtype=_QUANTILES)
-
-
-def _aggregated(columns: Sequence[pl.Expr | str], function: Callable[..., pl.Series], dtype: pl.DataType) -> pl.Expr:
-    inputs = [as_expr(column) for column in columns]
-    return pl.map_batches(inputs, function, return_dtype=dtype, returns_scalar=True)
+    """Polars calls it back: columns of numbers -> what the core says of them."""
+    found = ask(*_without_nulls(inputs), **options)
+    if isinstance(return_dtype, pl.List):
+        return pl.Series(inputs[0].name, [found.to_arrow().to_pylist()], dtype=return_dtype)
+    return _one(inputs[0].name, found, return_dtype)
 
 
 def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
-    """The rows without a null in any, as numpy arrays.
-
-    Raises:
-        DtypeError: a column is none of numbers, as one of reports, which `weight` makes numbers.
-    """
+    """The rows without a null in any, as numpy arrays."""
     for column in columns:
         if not (column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null)):
             came = "reports: take .ldp.weight(value) of them" if isinstance(column.dtype, Report) else column.dtype
@@ -258,11 +232,10 @@ def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.9
 
     Args:
         expr, y: columns (or their names) of public numbers, or of typed reports of private ones.
-        confidence: of each interval, in (0, 1).
+        confidence: of each interval.
 
     Returns:
-        A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group; ``.explode(name).unnest(name)`` makes
-        it a table.
+        A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group.
 
     Raises:
         ParameterError: reports of a mechanism that does not tell squares, as one-bit means do not; fewer than two

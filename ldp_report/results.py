@@ -54,25 +54,9 @@ MOST_ROWS = 200_000
 """More rows of estimates than so many are no page to read."""
 
 _ENDS = ("window_start", "window_end")
-_OF_ROWS = {
-    *_ENDS,
-    "column_name",
-    "confidence",
-    "standard_error",
-    "low",
-    "high",
-    "n",
-    "pane_index",
-    "pane_timing",
-    "key",
-    "epsilon",
-    "fingerprint",
-    "frequency",
-    "frequency_standard_error",
-    "frequency_low",
-    "frequency_high",
-    "partial",
-}
+_OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
+_OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
+_OF_ROWS |= {"key", "partial"}
 """Columns of an estimate, beside those of its view; any other one is a group's."""
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
@@ -183,14 +167,7 @@ class Results:
         told = (
             None
             if self.plan is None or self.plan.seed is not None
-            else _changed(
-                groups,
-                view,
-                mechanism,
-                place,
-                anytime=self.live,
-                population=self.population,
-            )
+            else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         return {
@@ -517,12 +494,7 @@ def _bytes(file: Path) -> bytes:
 
 
 def _rows(file: Path, most: int) -> list[Row]:
-    """The rows of a file.
-
-    Raises:
-        LimitError: there are more, or a Parquet file declares more bytes than come in at most.
-        InputError: it cannot be read.
-    """
+    """The rows of a file."""
     data = _bytes(file)
     try:
         return _READERS[file.suffix](file, data, most)
@@ -569,8 +541,6 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
 
 
 _FEW = 256  # rows at a time: many may share one long text
-
-
 _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
 
 

@@ -43,8 +43,24 @@ def events(m: Mechanism, n: int) -> pl.DataFrame:
     return pl.DataFrame({"x": values, "code": codes, "k": np.arange(n) % 3, "id": np.arange(n)})
 
 
+def events_of_sets(m: Any, n: int) -> pl.DataFrame:
+    """Lists of items, some of which are there twice, nulls where the domain takes them; and the codes in each."""
+    rng, other = np.random.default_rng(3), m.domain.unmatched == "other"
+    labels = [*m.domain.labels, *(["unknown"] if other else [])]
+    weights = 0.5 ** np.minimum(np.arange(len(labels)), 5)
+    rows = [rng.choice(len(labels), rng.integers(0, m.most + 1), p=weights / weights.sum()) for _ in range(n)]
+    lists: list[Any] = [[labels[k] for k in row] for row in rows]
+    codes = [sorted({*row.tolist()}) for row in rows]
+    if other:
+        lists[::50], codes[::50] = [None] * len(lists[::50]), [[len(labels) - 1]] * len(codes[::50])
+    return pl.DataFrame({"x": lists, "code": codes, "k": np.arange(n) % 3, "id": np.arange(n)})
+
+
 def true_counts(m: Mechanism, codes: Any) -> np.ndarray:
-    """Of each value of the domain; what is "none" is counted nowhere."""
+    """Of each value of the domain, of codes or lists of them; what is "none" is counted nowhere."""
+    codes = np.asarray(codes)
+    if codes.dtype == object:
+        codes = np.concatenate([np.asarray(some, int) for some in codes])
     return np.bincount(codes, minlength=m.domain.size)[: m.domain.size]
 
 

@@ -32,7 +32,6 @@ READERS = {
     "command": lambda path, kind: EventsDoFn(EventSchema("t", (("os", kind),)), "dead").process(path),
 }
 
-
 TEXT = pa.string()
 
 

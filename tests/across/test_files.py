@@ -79,15 +79,6 @@ def polars_counts(reports):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_reports_of_polars_are_tallied_by_beam(tmp_path, packed):
-    path = tmp_path / "reports.parquet"
-    pl.from_arrow(events()).lazy().ldp.perturb(PLAN, packed=packed).sink_parquet(path)
-    check_counts(path)
-    with pytest.raises(Exception, match="the reports were made by the mechanism"):  # as the type of the column says
-        run(ldp_beam.Histogram("crashed", RandomizedResponse(epsilon=0.123)), pq.read_table(path).to_batches())
-
-
-@pytest.mark.parametrize("packed", [False, True])
 def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
     batch = events().combine_chunks().to_batches()[0]
     with beam.Pipeline("FnApiRunner") as pipeline:
@@ -99,7 +90,9 @@ def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
     with pytest.raises(MechanismMismatchError, match=r"\['crashed', 'hour', 'os', 'text', 'wide'\] hold reports"):
         pl.scan_parquet(path).ldp.perturb(PLAN)
     pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", PLAN)
-    check_counts(path)
+    check_counts(tmp_path / "again.parquet")
+    with pytest.raises(Exception, match="the reports were made by the mechanism"):  # as the type of the column says
+        run(ldp_beam.Histogram("crashed", RandomizedResponse(epsilon=0.123)), pq.read_table(path).to_batches())
 
 
 # ---- long lists of labels: what Polars and Beam write is small and is read back, and what could not be is refused

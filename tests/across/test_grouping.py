@@ -37,7 +37,7 @@ def test_where_polars_asks_nobody():
     """A dtype is told of no grouping and of no filter by plain values: where this fails, refuse it there, too."""
     reports, found = pl.DataFrame(PEOPLE).ldp.perturb(PLAN), pl.col("crashed").ldp.histogram()
     assert {name for name in vars(pl.BaseExtension) if not name.startswith("__")} == {
-        *("_string_repr", "ext_from_params", "ext_metadata", "ext_name", "ext_storage"),
+        *("_string_repr", "ext_from_params", "ext_metadata", "ext_name", "ext_storage")
     }
     assert reports.group_by("version").agg(found).columns == ["version", "crashed"]
     assert reports.select(found.over("version")).height == 12

@@ -9,13 +9,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
-from ldp_core import (
-    HeavyHitters,
-    HeavyHittersEstimate,
-    Prefixes,
-    PrivacyPlan,
-    Secret,
-)
+from ldp_core import HeavyHitters, HeavyHittersEstimate, Prefixes, PrivacyPlan, Secret
 from ldp_polars import heavy_hitters
 
 from ..beam.helpers import run
@@ -41,16 +35,6 @@ def events() -> pl.DataFrame:
     return frame.with_columns(id=np.arange(len(frame)))
 
 
-def check(values, counts: dict[str, int]) -> None:
-    assert list(values) == list(counts)  # (they are far apart: in order)
-
-
-# ---- Polars
-
-
-# ---- Beam
-
-
 @pytest.mark.parametrize("private", [False, True])
 def test_windows_that_differ(tmp_path, private):
     """Reports of Polars, through a file (or values, perturbed in Beam); each window has its own heavy hitters."""
@@ -63,7 +47,7 @@ def test_windows_that_differ(tmp_path, private):
     rows = run(search, beam.io.ReadFromParquetBatched(path))
     for start, counts in ((0, MORNING), (HOUR, EVENING)):
         mine = [row for row in rows if row.window_start == start]
-        check([row.value for row in mine], counts)
+        assert [row.value for row in mine] == list(counts)  # (they are far apart: in order)
         assert {row.n for row in mine} == {30_000}
     if not private:
         core = M.find(M.tally(frame.filter(hour=0)["x"].to_arrow()), 3)
@@ -94,6 +78,3 @@ def test_dead_letters():
     reports = M.perturb(["bead"] * 50).tolist()
     reports[3] = M.counters
     check_dead_letter(ldp_beam.Estimate("x", M, HeavyHittersEstimate(1, threshold=0)), pa.array(reports, pa.uint64()))
-
-
-# ---- plans

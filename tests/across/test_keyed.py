@@ -12,7 +12,6 @@ import pytest
 import ldp_beam
 from ldp_core import PlanError, Secret
 
-from ..beam.estimates.driven import tallied
 from ..beam.helpers import perturbed, run
 from ..beam.streams import All
 from ..cases import case
@@ -48,19 +47,6 @@ def test_private_histograms_are_those_of_polars_exactly():
         with case(column):
             assert [row.count for row in rows] == expected.to_list()
             assert {row.n for row in rows} == {N}
-
-
-def test_tallies_are_those_of_polars():
-    frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
-    for column, m in PLAN.columns.items():
-        expected = frame.select(pl.col(column).ldp.tally(m)).item()["counters"]
-        for elements in ELEMENTS:
-            found, _ = tallied(
-                ldp_beam.PrivateHistogram(column, m, key=SECRET, id="user", repeats=1), ELEMENTS[elements]()
-            )
-            [tally] = found.values()
-            with case(column, elements):
-                assert tally.counters.tolist() == expected
 
 
 def test_a_seeded_plan_gives_the_reports_of_polars():

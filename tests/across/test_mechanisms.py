@@ -28,6 +28,7 @@ from ldp_core import (
     Mechanism,
     ParameterError,
     PrivacyPlan,
+    PrivSet,
     ProjectiveGeometryResponse,
     RandomizedResponse,
     Secret,
@@ -97,9 +98,11 @@ MECHANISMS: dict[str, Mechanism] = {
     # many cohorts, as the value that nobody lists collides
     "RAPPOR of integers": Rappor("int", bits=70, hashes=1, cohorts=32, **RAPPOR),
     "RAPPOR by MD5": Rappor(bits=16, hashes=2, cohorts=8, **RAPPOR, hashing="md5"),
+    "sets": PrivSet(Domain(OS, unmatched="other"), epsilon=2.0, most=3),
+    "sets of integers": PrivSet(WIDE, epsilon=2.0, most=2, on_more="first"),
     **LONGITUDINAL,
 }
-FORMATS = ("RR other", "subset wide", "OLH none", "SHE none", "CMS", "HCMS", "RAPPOR", "L-OSUE", "LOLOHA")
+FORMATS = ("RR other", "subset wide", "OLH none", "SHE none", "CMS", "HCMS", "RAPPOR", "sets", "L-OSUE", "LOLOHA")
 """One of each format of reports: label, bits, word, row of integers, a sketch's two, RAPPOR's, and two rounds."""
 CANDIDATES = dict.fromkeys(("CMS", "HCMS", "HCMS of integers"), (2, 9999, 1))
 """Of what is asked: the two most frequent values and one that nobody has; of RAPPOR six, and another is not asked."""
@@ -115,6 +118,8 @@ def word(name: str, k: int) -> Any:
 
 
 def events(name: str, n: int = N) -> pl.DataFrame:
+    if name.startswith("sets"):
+        return checks.events_of_sets(MECHANISMS[name], n)
     if name not in CANDIDATES:
         return checks.events(MECHANISMS[name], n)
     rng = np.random.default_rng(3)
@@ -180,10 +185,7 @@ def test_polars(name):
 @each
 def test_keyed_and_seeded_reports_of_polars_are_those_of_the_core(name):
     m, secret, frame = MECHANISMS[name], Secret.generate(), events(name, 2000)
-    for options, key in (
-        ({"key": secret, "id": "id"}, secret),
-        ({"seed": 7, "row_id": "id"}, Secret.from_seed(7)),
-    ):
+    for options, key in (({"key": secret, "id": "id"}, secret), ({"seed": 7, "row_id": "id"}, Secret.from_seed(7))):
         ours = frame.select(pl.col("x").ldp.perturb(m, **options))["x"]
         core = m.perturb(frame["x"].to_arrow(), randomness=Keyed(key, frame["id"].to_arrow(), column="x"))
         if name not in KEYED_ONLY or "seed" in options:
@@ -243,7 +245,7 @@ def test_reports_of_polars_are_tallied_by_beam(tmp_path, name):
     check_beam_reads(paths, asked(name))
 
 
-@each
+@pytest.mark.parametrize("name", some(MECHANISMS, *(name for name in FORMATS if name not in ("HCMS", "LOLOHA"))))
 def test_single_records(name):
     """Dictionaries: one report each, bits or words or a number, and back."""
     frame, plan = events(name, 500), PrivacyPlan({"x": MECHANISMS[name]}, keep=["k"])
@@ -258,9 +260,9 @@ def test_single_records(name):
     check(name, [row.count for row in private], [row.standard_error for row in private], frame["code"])
 
 
-@pytest.mark.parametrize("name", some(LONGITUDINAL, "L-OSUE", "LOLOHA"))
+@pytest.mark.parametrize("name", some([*LONGITUDINAL, "sets"], "L-OSUE", "LOLOHA", "sets"))
 def test_seeded_single_records_are_those_of_the_core(name):
-    m, frame = LONGITUDINAL[name], events(name, 200).select("x", "k", "id")
+    m, frame = MECHANISMS[name], events(name, 200).select("x", "k", "id")
     plan = PrivacyPlan({"x": m}, keep=["k", "id"], seed=11)
     transforms = [ldp_beam.Perturb(plan, id="id", packed=packed) for packed in (False, True)]
     for packed, reports in enumerate(run(All(transforms), frame.to_dicts())):
@@ -281,7 +283,7 @@ def test_combine_fn():
             check_combined(asked(name), reports, [reports[:600], m.tally(reports[600:700]), *reports[700:].to_pylist()])
 
 
-ANY_WORD = ("RR", "subset", "THE", *LONGITUDINAL)
+ANY_WORD = ("RR", "subset", "THE", "sets", *LONGITUDINAL)
 NOT_ANY_WORD = [name for name in MECHANISMS if not name.startswith(ANY_WORD)]
 
 

@@ -14,15 +14,7 @@ import pytest
 
 import ldp_polars
 from ldp_cli import files
-from ldp_core import (
-    CountMeanSketch,
-    Domain,
-    PrivacyPlan,
-    RandomizedResponse,
-    Secret,
-    SquareWave,
-    UnaryEncoding,
-)
+from ldp_core import CountMeanSketch, Domain, PrivacyPlan, RandomizedResponse, Secret, SquareWave, UnaryEncoding
 from ldp_report import RESULTS, read_results
 
 N = 4000
@@ -368,15 +360,6 @@ def test_a_report_has_what_was_estimated(ldp, people):
     assert [row[:2] for row in rows] == [[row["value"], row["count"]] for row in found]
 
 
-def test_it_is_not_written_over(ldp, people):
-    ldp("perturb people.parquet reports.parquet --plan plan.toml")
-    ldp("estimate reports.parquet --output all --csv")
-    ldp("report all")
-    assert "is there already" in ldp("report all", code=1).err
-    ldp("report all --overwrite")
-    assert "must end in .html" in ldp("report all -o report.pdf", code=1).err.replace("\n", " ")
-
-
 def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
     ldp("perturb people.parquet reports.parquet --plan plan.toml")
     ldp("estimate reports.parquet --output all --column os")
@@ -385,12 +368,10 @@ def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
     other = ldp("estimate reports.parquet --output all --column minutes --confidence 0.9", code=1)
     assert "results.json" in other.err  # its intervals are others
     ldp("report all")
+    assert "is there already" in ldp("report all", code=1).err
+    ldp("report all --overwrite")
+    assert "must end in .html" in ldp("report all -o report.pdf", code=1).err.replace("\n", " ")
     assert len(data_of(Path("report.html").read_text())["columns"]) == 2
-
-
-def test_what_is_no_result(ldp):
-    assert "there is no folder or file" in ldp("report nothing", code=1).err
-    assert not Path("report.html").exists()
 
 
 def test_results_that_do_not_say_their_plan(ldp, people):

@@ -11,15 +11,7 @@ import polars as pl
 import pytest
 
 import ldp_core
-from ldp_core import (
-    Domain,
-    DomainError,
-    Mechanism,
-    ParameterError,
-    PrivacyPlan,
-    RandomizedResponse,
-    UnaryEncoding,
-)
+from ldp_core import Domain, DomainError, Mechanism, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 from ldp_core.plans import provenance
 from ldp_polars.perturbing import Perturb
 

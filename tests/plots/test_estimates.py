@@ -284,12 +284,7 @@ def test_windows():
         ldp_plots.windows([*rows, *rows])
     with pytest.raises(ParameterError, match="values names 1"):
         ldp_plots.windows(rows, values=["beos"])
-
-
-def test_shares_of_windows_are_of_counts():
-    rows = [row for k in range(2) for row in beam_rows(HISTOGRAM, {}, start=86_400 * k)]
     means = [{"window_start": dt.date(2024, 1, 1 + k), "mean": 3.0, "low": 2.0, "high": 4.0, "n": 10} for k in (0, 1)]
-    assert data(ldp_plots.windows(rows, shares=True))
     assert data(ldp_plots.windows(means))
     with pytest.raises(ParameterError, match="for counts of records"):
         ldp_plots.windows(means, shares=True)

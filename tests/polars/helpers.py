@@ -29,10 +29,7 @@ def groups(params: Iterable[str], *default: str) -> list[Any]:
 
 
 N = 300
-
-
 XYZ = ["x", "y", "z"]
-
 
 FRAME = pl.DataFrame(
     {
@@ -44,10 +41,7 @@ FRAME = pl.DataFrame(
     }
 )
 """Columns whose dtype declares a domain, and others."""
-
-
 STRINGS = ["ios", "android", "web"]
-
 
 MECHANISMS = {
     "rr bool": RandomizedResponse(epsilon=1.0),
@@ -64,7 +58,6 @@ MECHANISMS = {
     "ue p q": UnaryEncoding.from_probabilities(range(8), p=0.75, q=0.1),
     "oue 1": UnaryEncoding(Domain(["x"], unmatched="other"), epsilon=1.0),
 }
-
 
 FEW = ["rr coins", "rr str other", "rr int", "oue str", "oue int none"]
 

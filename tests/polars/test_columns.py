@@ -94,21 +94,14 @@ def known(request):
         pa.unregister_extension_type("ldp.report")
 
 
-def through_pyarrow(mechanism, known, path):
-    """Typed reports, and what pyarrow makes of them: read from a file, and by way of memory."""
-    path = path / "reports.parquet"
-    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True))
-    reports.write_parquet(path)
-    table = pq.read_table(path)
-    assert isinstance(table.schema.field("x").type, Registered) is known
-    return reports, [table, reports.to_arrow(), pa.table(reports)]
-
-
 def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
-    """Whether or not pyarrow knows the type: there and back, and tallied by the core."""
-    reports, tables = through_pyarrow(mechanism, known, tmp_path)
+    """Whether or not pyarrow knows the type: there and back, and tallied by the core; from a file, and from memory."""
+    reports = frame(mechanism).select("g", ldp_polars.perturb("x", mechanism, typed=True))
+    reports.write_parquet(tmp_path / "x.parquet")
+    table = pq.read_table(tmp_path / "x.parquet")
+    assert isinstance(table.schema.field("x").type, Registered) is known
     expected = reports.select(pl.col("x").ldp.tally()).item()
-    for data in tables:
+    for data in (table, reports.to_arrow(), pa.table(reports)):
         back = pl.from_arrow(data)
         assert back.schema == reports.schema
         assert back.equals(reports)
@@ -120,6 +113,8 @@ def test_the_type_survives_pyarrow(mechanism, known, tmp_path):
 def test_seeded_reports_say_so(mechanism, tmp_path):
     df = frame(mechanism)
     plan = PrivacyPlan({"x": mechanism})
+    with pytest.warns(LdpWarning, match="seeded with 7.*NOT private"):  # at once
+        df.lazy().ldp.perturb(plan.seeded(7))
     seeded = df.ldp.perturb(plan.seeded(7), typed=True)
     assert seeded.schema["x"].seeded
     assert seeded.equals(df.ldp.perturb(plan, typed=True, seed=7))
@@ -169,7 +164,10 @@ def test_what_puts_raw_values_among_reports():
         lambda: x.clone().extend(raw["x"]),
         lambda: reports.vstack(raw),
         lambda: reports.update(raw),
+        lambda: pl.concat([reports, raw]),
         lambda: pl.concat([reports, raw], how="vertical_relaxed"),
+        lambda: reports.select(pl.coalesce("x", raw["x"])),
+        lambda: reports.select(pl.when(column.is_null()).then(raw["x"]).otherwise("x")),
         lambda: reports.select(column.fill_null(True)),
         lambda: reports.select(column.shift(1, fill_value=True)),
         lambda: reports.select(pl.when(column.is_null()).then(column).otherwise(True)),

@@ -60,14 +60,10 @@ def expected(before, after, **asked):
     return pl.concat(out).select("column_name", "value", pl.exclude("column_name", "value"))
 
 
-def same(found, one):
-    assert_frame_equal(found, one, check_exact=False)
-
-
 def test_two_frames():
     found = ONE.ldp.compare(PLAN, other=TWO, anytime=500)
-    same(found, expected(ONE, TWO, anytime=500))
-    same(ONE.lazy().ldp.compare(PLAN, other=TWO, anytime=500).collect(engine="streaming"), found)
+    assert_frame_equal(found, expected(ONE, TWO, anytime=500))
+    assert_frame_equal(ONE.lazy().ldp.compare(PLAN, other=TWO, anytime=500).collect(engine="streaming"), found)
 
 
 def test_two_frames_by_groups_of_which_one_is_missing():
@@ -75,7 +71,7 @@ def test_two_frames_by_groups_of_which_one_is_missing():
     found = ONE.ldp.compare(PLAN, other=only, by="country")
     for country in ("de", "fr"):
         sides = (side.filter(pl.col("country") == country) for side in (ONE, TWO))
-        same(found.filter(pl.col("country") == country).drop("country"), expected(*sides))
+        assert_frame_equal(found.filter(pl.col("country") == country).drop("country"), expected(*sides))
     gone = found.filter(pl.col("country") == "it")
     assert gone["low"].to_list() == [-math.inf] * 6
     assert gone["difference"].null_count() == gone["after"].null_count() == 6
@@ -91,7 +87,7 @@ def test_groups_against_a_baseline():
         assert set(found["country"]) == set(sides) - {first}
         for country in set(sides) - {first}:
             rows = found.filter(pl.col("country") == country).drop("country", "compared_with")
-            same(rows, expected(sides[first], sides[country]))
+            assert_frame_equal(rows, expected(sides[first], sides[country]))
     with pytest.raises((ParameterError, pl.exceptions.ComputeError), match="no reports of the baseline"):
         ONE.ldp.compare(PLAN, by="country", baseline="es")
 
@@ -107,7 +103,7 @@ def test_each_window_against_the_one_before():
             sides = (of_country.filter(pl.col("day").dt.truncate("1w") == week) for week in (before, start))
             rows = found.filter(pl.col("country") == country, pl.col("window_start") == start)
             assert set(rows["compared_with"]) == {before}
-            same(rows.drop("country", "window_start", "window_end", "compared_with"), expected(*sides))
+            assert_frame_equal(rows.drop("country", "window_start", "window_end", "compared_with"), expected(*sides))
     alone = kept.ldp.compare(PLAN, window="1w", event_time="day")
     assert alone.columns[:4] == ["column_name", "window_start", "window_end", "compared_with"]
     assert len(alone) == 3 * 6
@@ -125,7 +121,7 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
         groups = kept.filter(pl.col("day").is_null()).group_by(by or pl.lit(1)).len()["len"]
         assert without.filter(column_name="minutes")["n_after"].sum() == groups.sum() == 2
         timed = kept.filter(pl.col("day").is_not_null()).ldp.compare(PLAN, by=by, window="1w", event_time="day")
-        same(found.filter(pl.col("window_start").is_not_null()), timed)
+        assert_frame_equal(found.filter(pl.col("window_start").is_not_null()), timed)
 
 
 def test_a_frame_is_not_compared_with_its_copy():

@@ -10,14 +10,7 @@ import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import (
-    Domain,
-    DomainError,
-    PrivacyPlan,
-    RandomizedResponse,
-    Secret,
-    UnaryEncoding,
-)
+from ldp_core import Domain, DomainError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_polars import _compat
 
 from .helpers import FRAME, XYZ, child

@@ -6,37 +6,18 @@ from itertools import product
 
 import polars as pl
 import pytest
+from polars import selectors as cs
 
 import ldp_polars
-from ldp_core import Domain, Hybrid, LocalHashing, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Hybrid, LocalHashing, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..cases import case
+from . import test_frames
 
-OS = ["ios", "android", "web"]
-PLAN = PrivacyPlan(
-    {
-        "os": UnaryEncoding(OS, epsilon=1.0),
-        "wide": UnaryEncoding(range(130), epsilon=1.0),
-        "text": RandomizedResponse(Domain(OS, unmatched="other"), epsilon=1.0),
-        "flag": RandomizedResponse(epsilon=1.0),
-        "hour": RandomizedResponse(range(24), epsilon=1.0),
-        "hashed": LocalHashing(OS, epsilon=1.0),
-        "age": Hybrid((0, 120), epsilon=1.0),
-    },
-    keep=["day"],
-)
-PEOPLE = pl.DataFrame(
-    {
-        "os": OS * 50,
-        "wide": range(150),
-        "text": [None, "web", "ios"] * 50,
-        "flag": [True, False, False] * 50,
-        "hour": [0, 5, 23] * 50,
-        "hashed": OS * 50,
-        "age": [0.0, 33.3, 120.0] * 50,
-        "day": [1, 2, 3] * 50,
-    }
-).with_columns(pl.col("wide") % 130)
+OS = test_frames.LABELS
+MORE = {"hashed": LocalHashing(OS, epsilon=1.0), "age": Hybrid((0, 120), epsilon=1.0)}
+PLAN = PrivacyPlan({**test_frames.PLAN.columns, **MORE}, keep=test_frames.PLAN.keep)
+PEOPLE = test_frames.frame(150).with_columns(hashed="os", age=pl.Series([0.0, 33.3, 120.0] * 50))
 
 
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
@@ -50,7 +31,7 @@ def test_reports_come_back_from_csv(tmp_path):
         back = ldp_polars.scan_csv(path, PLAN, packed=packed).collect()
         plain = reports.with_columns(pl.col(name).ext.storage() for name in PLAN.columns)
         with case(packed, lazy):
-            assert back.with_columns(pl.col("text").cast(pl.String)).equals(plain)
+            assert back.with_columns(cs.enum().cast(pl.String)).equals(plain)
             for name, m in PLAN.columns.items():
                 tally = pl.col(name).ldp.tally(m, assume_reports=True)
                 assert back.select(tally).item() == reports.select(tally).item()
@@ -59,7 +40,7 @@ def test_reports_come_back_from_csv(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_what_was_not_answered_stays_so(tmp_path):
-    columns = {"os": UnaryEncoding(OS, epsilon=1.0), "flag": RandomizedResponse(epsilon=1.0)}
+    columns = {"os": UnaryEncoding(OS, epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)}
     plan = PrivacyPlan.sampled(columns, epsilon=1.0)
     for packed in (False, True):
         reports = PEOPLE.ldp.perturb(plan, packed=packed)
@@ -85,7 +66,7 @@ def test_nothing_raw_is_written(tmp_path):
 
 
 def test_a_file_without_a_planned_column(tmp_path):
-    PEOPLE.select("day").write_csv(tmp_path / "x.csv")
+    PEOPLE.select("when").write_csv(tmp_path / "x.csv")
     with pytest.raises(PlanError, match="os"):
         ldp_polars.scan_csv(tmp_path / "x.csv", PLAN)
     with pytest.raises(PlanError, match="expected a PrivacyPlan"):

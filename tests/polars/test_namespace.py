@@ -24,28 +24,10 @@ RR = RandomizedResponse(LABELS, epsilon=1.0)
 X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
-
-FRAMES = (
-    *("bound", "perturb_frame", "histograms", "estimates", "compare", "table", "explain", "simulate"),
-    *("sink_csv", "sink_parquet"),
-)
-
-
-ON_FRAMES = {name: PUBLIC[name] for name in FRAMES}
-
-
-ELSEWHERE = {
-    "navigation_timing",
-    "pool",
-    "read_plan",
-    "scan_csv",
-    "window_start",
-}  # of files, of times
-
-
-ON_EXPRESSIONS = {name: f for name, f in PUBLIC.items() if name not in ON_FRAMES.keys() | ELSEWHERE}
-
-
+ELSEWHERE = {"navigation_timing", "pool", "read_plan", "scan_csv", "window_start"}  # of files, of times
+FIRST = {name: next(iter(inspect.signature(f).parameters)) for name, f in PUBLIC.items() if name not in ELSEWHERE}
+ON_EXPRESSIONS = {name: PUBLIC[name] for name, first in FIRST.items() if first == "expr"}
+ON_FRAMES = {name: PUBLIC[name] for name, first in FIRST.items() if first in ("frame", "reports")}
 NAMESPACES = [
     (pl.col("x").ldp, ON_EXPRESSIONS),
     *((frame.ldp, {"perturb" if n == "perturb_frame" else n: f for n, f in ON_FRAMES.items()})
@@ -78,7 +60,9 @@ def test_methods_are_the_functions_without_their_first_argument_and_help_shows_t
                 assert f"{function.__name__}{flat(inspect.signature(method))}" in flat(shown)
                 assert function.__doc__.splitlines()[0] in shown
     shown = pydoc.render_doc(namespace.LdpExpr, renderer=pydoc.plaintext)
-    assert [n for n, function in ON_EXPRESSIONS.items() if f"{n}{flat(inspect.signature(function))}" not in flat(shown)] == []
+    assert [
+        n for n, function in ON_EXPRESSIONS.items() if f"{n}{flat(inspect.signature(function))}" not in flat(shown)
+    ] == []
 
 
 def test_namespaces_are_everywhere():

@@ -236,9 +236,6 @@ def test_our_error_classes_survive(run):
             assert "zz" not in str(info.value)
 
 
-# ---- small frames
-
-
 # ---- every context of Polars on every engine: one report a record comes out, of the right value and dtype
 
 
@@ -279,7 +276,6 @@ REPORTS = {
     "implode": lambda f, e: flat("x")(f.select(e.implode())),
     "empty": lambda f, e: f.filter(pl.lit(value=False)).with_columns(e),
 }
-
 
 HEIGHTS = {"head": 10, "tail after": 10, "slice": 11, "limit": 3, "explode": 2 * ROWS, "unique before": 3, "empty": 0}
 

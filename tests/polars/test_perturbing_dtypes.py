@@ -137,9 +137,6 @@ def test_a_column_without_a_dtype():
                     null.to_frame().select(ldp_polars.perturb("x", exact(kind), typed=False))
 
 
-# ---- distribution of nulls
-
-
 # ---- refused, and how
 
 
@@ -189,7 +186,6 @@ def test_unmatched_values_are_counted():
 
 
 SECRET_TEXT, SECRET_INT = "s3cr3t-value", 8_675_309_123
-
 
 SECRETS = [
     (pl.Series(["ios", SECRET_TEXT]), LABELS),

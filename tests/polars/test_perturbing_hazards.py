@@ -1,7 +1,10 @@
-"""The ways in which Polars draws noise twice, or on the wrong thing."""
+"""Noise is fresh for each row, and the ways in which Polars draws noise twice, or on the wrong thing."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import product
 
@@ -11,24 +14,13 @@ import pytest
 from polars import selectors as cs
 
 import ldp_polars
-from ldp_core import (
-    Domain,
-    LdpError,
-    ParameterError,
-    PrivacyPlan,
-    RandomizedResponse,
-    UnaryEncoding,
-)
+from ldp_core import Domain, LdpError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..cases import case
 
 N = 64_000
-
-
 BITS = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")  # 64 fair coins: two draws never agree
 LAZY_ENGINES = ("in-memory", "streaming")
-
-
 plain_reports = partial(ldp_polars.perturb, typed=False)
 
 
@@ -146,10 +138,7 @@ def test_literals_take_the_height_of_the_frame(run):
 
 
 FRAME = pl.DataFrame({"x": ["b", "a", None, "a", "b", "b"], "y": [0, 1, 1, 0, 1, 0], "g": [0, 0, 0, 1, 1, 1]})
-
-
 X = pl.col("x")
-
 
 UNFIT = {
     "filter": X.filter(pl.col("y") == 1),
@@ -165,7 +154,6 @@ UNFIT = {
     "explode": pl.col("x").implode().explode().head(3),
     "alias": X.max().alias("z"),
 }
-
 
 UNCLEAR = {  # what Polars cannot classify; streaming would broadcast it
     "selector, first": pl.col("x", "w").first(),
@@ -288,17 +276,78 @@ def test_both_branches_of_when_then_are_perturbed(run, unlikely):
 
 def test_rows_of_the_other_branch_are_not_taken_for_nulls(run):
     """Lazy engines hand a branch of when/then its rows, and null in place of the others (polars 2.1, streaming)."""
+    words = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
+    bits = UnaryEncoding(["a", "b", "c"], epsilon=200.0, variant="symmetric")
     df = pl.DataFrame({"x": ["a", "b", "c"] * 4, "c": [True, False, None] * 4})
-    mechanism = RandomizedResponse(["a", "b", "c"], epsilon=100.0)
-    query = pl.when("c").then(ldp_polars.perturb("x", mechanism, typed=False)).otherwise(None)
-    assert run(df, lambda f: f.select(r=query))["r"].to_list() == ["a", None, None] * 4
-
-
-def test_masked_rows_of_bit_vectors(run):
-    df = pl.DataFrame({"x": [1, 2, 3] * 4, "c": [True, False, None] * 4})
-    mechanism = UnaryEncoding([1, 2, 3], epsilon=200.0, variant="symmetric")
-    for packed, report in ((False, [True, False, False]), (True, [1])):
-        noise = ldp_polars.perturb("x", mechanism, packed=packed, typed=False)
-        with case(packed):
+    for m, packed, report in ((words, False, "a"), (bits, False, [True, False, False]), (bits, True, [1])):
+        noise = ldp_polars.perturb("x", m, packed=packed, typed=False)
+        with case(m, packed):
             out = run(df, lambda f, noise=noise: f.select(r=pl.when("c").then(noise)))
             assert out["r"].to_list() == [report, None, None] * 4
+
+
+# ---- noise is fresh: for each row, column, morsel, thread, run and process
+
+WORD = ldp_polars.perturb("x", BITS, packed=True, typed=False).arr.first()
+DF = pl.DataFrame({"x": np.arange(4000) % 64})
+
+
+def test_each_collect_row_column_group_and_window_draws_anew(run):
+    noise = ldp_polars.perturb(pl.col("x", "y", "z"), BITS, packed=True, typed=False).arr.first()
+    df = DF.with_columns(y="x", z="x", g=pl.int_range(pl.len()) // 100, i=pl.int_range(pl.len()))
+    lazy = DF.lazy().select(WORD)
+    first, second = (run(lazy, lambda f: f)["x"] for _ in range(2))
+    assert (first == second).sum() == 0
+    assert run(df, lambda f: f.select(noise)).unpivot()["value"].n_unique() == 12_000
+    for transform in (
+        lambda f: f.group_by("g").agg(WORD).explode("x"),
+        lambda f: f.group_by_dynamic("i", every="100i").agg(WORD).explode("x"),
+        lambda f: f.select(WORD.over("g")),
+        lambda f: f.select(WORD),
+    ):
+        out = run(df, transform)["x"]
+        assert (len(out), out.n_unique()) == (4000, 4000)
+
+
+def test_threads_and_morsels_draw_independently(draws):
+    with ThreadPoolExecutor(8) as pool:
+        parts = list(pool.map(lambda _: DF.select(WORD), range(16)))
+    assert pl.concat(parts)["x"].n_unique() == 16 * 4000
+    for size in (999, 100_000):
+        draws.clear()
+        with pl.Config(streaming_chunk_size=size):
+            out = DF.lazy().select(WORD).collect(engine="streaming")
+        assert sum(draws) == len(out) == out["x"].n_unique() == 4000
+        assert size > 999 or len(draws) >= 4
+
+
+# ---- in other processes, whose noise is the system's
+
+
+PROCESSES = """
+import multiprocessing, pickle
+import numpy as np
+def work(data):
+    import polars as pl
+    frame = pl.DataFrame({"x": np.arange(300) % 64})
+    return frame.select(pickle.loads(data))["x"].to_list()
+def main(method):
+    import ldp_polars
+    from ldp_core import UnaryEncoding
+    bits = UnaryEncoding(range(64), epsilon=0.1, variant="symmetric")
+    bits.perturb([1, 2, 3])  # whatever state there might be, is there before the fork
+    data = pickle.dumps(ldp_polars.perturb("x", bits, packed=True, typed=False).arr.first())
+    with multiprocessing.get_context(method).Pool(2) as pool:
+        parts = pool.map(work, [data] * 4, chunksize=1)
+    print(len({word for part in parts for word in part}))
+"""
+
+
+@pytest.mark.fresh(false_alarms=1e-12)  # two of 1200 words
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_processes_draw_independently(method, tmp_path):
+    script = tmp_path / "workers.py"
+    script.write_text(f"{PROCESSES}\nif __name__ == '__main__':\n    main({method!r})\n")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "1200\n"

@@ -53,12 +53,8 @@ OUE = UnaryEncoding(["rome", "oslo"], epsilon=3.0)
 WORDS = PEOPLE.select(WORD.perturb(GRR))
 DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
 
-
 WRONG = [  # a call, and what its error says to do
-    (
-        lambda: PEOPLE.ldp.perturb({"crashed": RandomizedResponse(epsilon=1.0)}),
-        r"PrivacyPlan\(\{name: mechanism\}\)",
-    ),
+    (lambda: PEOPLE.ldp.perturb({"crashed": RandomizedResponse(epsilon=1.0)}), r"PrivacyPlan\(\{name: mechanism\}\)"),
     (lambda: PEOPLE.ldp.perturb("plan.toml"), "from_toml"),
     (lambda: ldp_polars.perturb_frame(PEOPLE.to_arrow(), FLAG), r"pl\.from_arrow"),
     (lambda: PEOPLE.ldp.perturb(FLAG, key="secret", id="day"), r"Secret\.from_file"),
@@ -68,10 +64,7 @@ WRONG = [  # a call, and what its error says to do
         lambda: PEOPLE.select(WORD.randomized_response(["rome", "oslo"], epsilon=1)),
         r"got list in .*\.ldp\.randomized_response\(domain=\[...\], epsilon=1\.0\)",
     ),
-    (
-        lambda: PEOPLE.select(WORD.unary_encode(1.0)),
-        r"got float in .*unary_encode\(domain=\[...\], epsilon=1\.0\)",
-    ),
+    (lambda: PEOPLE.select(WORD.unary_encode(1.0)), r"got float in .*unary_encode\(domain=\[...\], epsilon=1\.0\)"),
     (lambda: PEOPLE.select(WORD.unary_encode(GRR)), r"\.ldp\.perturb takes any mechanism"),
     (lambda: PEOPLE.select(WORD.unary_encode(domain=["rome", "oslo"])), r"epsilon is missing: .*epsilon=1\.0"),
     (lambda: PEOPLE.select(WORD.randomized_response(epsilon=1.0)), r"'word': pass domain=\[...\]"),
@@ -89,10 +82,7 @@ WRONG = [  # a call, and what its error says to do
     (lambda: WORDS.select(WORD.merge(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
     (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
     (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)$"),
-    (
-        lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"),
-        "'day' is Int64; .*epoch",
-    ),
+    (lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"), "'day' is Int64; .*epoch"),
     (lambda: PEOPLE.select(WORD.perturb(GRR).ldp.perturb(GRR)), r"\['word'\] hold reports already, says their dtype"),
     (
         lambda: PEOPLE.select(pl.col("crashed").ldp.randomized_response(epsilon=1.0).alias("twice").ldp.perturb(FLAG)),

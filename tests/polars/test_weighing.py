@@ -73,14 +73,8 @@ def test_totals_and_quantiles(reports):
     found = reports.select((w * pl.col("minutes")).ldp.total()).to_series().struct.unnest().row(0, named=True)
     products = OS.weights(reports["os"], "ios") * reports["minutes"].to_numpy()
     error = products.std() * N**0.5
-    total = products.sum()
-    expected = {
-        "total": total,
-        "standard_error": error,
-        "low": total - 1.959964 * error,
-        "high": total + 1.959964 * error,
-        "n": N,
-    }
+    low, high = products.sum() - 1.959964 * error, products.sum() + 1.959964 * error
+    expected = {"total": products.sum(), "standard_error": error, "low": low, "high": high, "n": N}
     assert found == pytest.approx(expected)
     rows = reports.group_by("week").agg(pl.col("minutes").ldp.weighted_quantiles([0.5, 0.9], w)).sort("week")
     group = reports.filter(pl.col("week") == 1)

@@ -31,12 +31,7 @@ def golden():
         for e in EPSILONS
         for k, days in ((1, 1), (3, 30), (24, 365))
     ]
-    return {
-        "recommend": tables,
-        "bestGuess": guesses,
-        "shuffledEpsilon": shuffles,
-        "totalEpsilon": totals,
-    }
+    return {"recommend": tables, "bestGuess": guesses, "shuffledEpsilon": shuffles, "totalEpsilon": totals}
 
 
 def golden_needs():
