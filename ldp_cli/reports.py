@@ -246,12 +246,12 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
-    how = (confidence, population_of(population))
+    how = (confidence, population_of(population), repeats)
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
         wanted = _wanted(made, column, candidates)
-        questions = _questions(wanted, ask or (), confidence, top, how[1], repeats)
+        questions = _questions(wanted, ask or (), confidence, top, *how[1:])
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
@@ -292,7 +292,7 @@ def _check_window(window: str | None, event_time: str | None) -> None:
 
 
 def _asked_of_pair(
-    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any
+    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
 ) -> tuple[dict[str, Any], dict[str, Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
     """The two columns and what is asked of them, under one name; and what asks it of reports."""
     if any(others):
@@ -300,9 +300,10 @@ def _asked_of_pair(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
         )
     pair = Pair(plan.columns, table.split(","))
-    asked = TableEstimate(confidence, population)
-    answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
-    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}
+    how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
+    asked = TableEstimate(**how)
+    answer = partial(_told_apart, names=pair.names, plan=plan)
+    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
 
 
 def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
@@ -534,8 +535,7 @@ class _Answers:
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
-        found: str | int | None = getattr(self.questions[name], "population", None)
-        return found
+        return self.questions[name].population
 
     def _of_all(self) -> str | int | None:
         """The population of all columns of counts, if it is the same."""

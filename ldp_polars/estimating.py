@@ -136,7 +136,7 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
@@ -172,7 +172,7 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    question = MeanEstimate(confidence, population, repeats)
+    question = MeanEstimate(confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
@@ -184,12 +184,14 @@ def distribution(
     buckets: int | None = None,
     method: Method | None = None,
     assume: Literal["smooth"] | None = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
 
     Args:
         expr, confidence, assume_reports: see `estimate`.
+        repeats: see `histogram`; more than 1 is refused.
         mechanism: the one that made them, `ldp_core.SquareWave` or `ldp_core.StochasticRounding`; not needed for typed
             reports.
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
@@ -213,9 +215,8 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    return estimate(
-        expr, DistributionEstimate(confidence, buckets, method, assume), mechanism, assume_reports=assume_reports
-    )
+    question = DistributionEstimate(confidence, buckets, method, assume, repeats=repeats)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def heavy_hitters(
@@ -225,6 +226,7 @@ def heavy_hitters(
     *,
     confidence: float = 0.95,
     threshold: float | None = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
@@ -235,6 +237,7 @@ def heavy_hitters(
         confidence, threshold: see `HeavyHitters.find`. The confidence is each search's: where there are g groups or
             windows, a value that nobody has is in one of the lists with a probability of up to ``1 - confidence**g``,
             which is 34 % for 8 groups at 0.95. ``confidence=0.95 ** (1 / g)`` keeps it to 5 % for all of them.
+        repeats: see `histogram`; more than 1 is refused.
 
     Returns:
         A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
@@ -251,7 +254,8 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
+    question = HeavyHittersEstimate(k, confidence, threshold, repeats=repeats)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def range(  # noqa: A001 (as a method it is .ldp.range)
@@ -265,6 +269,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     values: Sequence[Any] | None = None,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
@@ -275,7 +280,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
         ranges: in their place several pairs (low, high).
         edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
         values: or a set of labels in any order, as ``["ios", "ipados"]``.
-        confidence, population: see `histogram`.
+        confidence, population, repeats: see `histogram`.
 
     Returns:
         A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
@@ -288,7 +293,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     >>> df.select(ldp_polars.range("children", 1, 3)).unnest("children")["value"].item()
     '1 to 3'
     """
-    question = RangeEstimate(low, high, ranges, edges, values, confidence, population)
+    question = RangeEstimate(low, high, ranges, edges, values, confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -299,6 +304,7 @@ def quantiles(
     *,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
@@ -306,7 +312,7 @@ def quantiles(
     Args:
         expr, mechanism, assume_reports: see `estimate`.
         probabilities: of the quantiles, each in (0, 1).
-        confidence, population: see `histogram`, and `ldp_core.QuantilesEstimate`.
+        confidence, population, repeats: see `histogram`, and `ldp_core.QuantilesEstimate`.
 
     Returns:
         A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
@@ -318,7 +324,7 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
     (0.5, 2.0, 2.0, 2.0, 3)
     """
-    question = QuantilesEstimate(tuple(probabilities), confidence, population)
+    question = QuantilesEstimate(tuple(probabilities), confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -328,13 +334,14 @@ def median(
     *,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
 
     Args:
         expr, mechanism, assume_reports: see `estimate`.
-        confidence, population: see `quantiles`.
+        confidence, population, repeats: see `quantiles`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import SubsetSelection
@@ -343,7 +350,8 @@ def median(
     >>> df.select(ldp_polars.median("age")).unnest("age").row(0)
     (2.0, 2.0, 2.0, 3)
     """
-    return estimate(expr, MedianEstimate(confidence, population), mechanism, assume_reports=assume_reports)
+    question = MedianEstimate(confidence, population, repeats=repeats)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def cdf(
@@ -353,6 +361,7 @@ def cdf(
     confidence: float = 0.95,
     simultaneous: bool = True,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
@@ -361,7 +370,7 @@ def cdf(
         expr, mechanism, assume_reports: see `estimate`.
         confidence: that the whole curve is in the band.
         simultaneous: False: of each interval by itself.
-        population: see `quantiles`.
+        population, repeats: see `quantiles`.
 
     Returns:
         A ``List(Struct{value, share, standard_error, low, high, n})`` a group.
@@ -373,7 +382,7 @@ def cdf(
     >>> df.select(ldp_polars.cdf("age")).explode("age").unnest("age")["share"].round(6).to_list()
     [0.0, 0.25, 0.5, 1.0]
     """
-    question = CdfEstimate(confidence, simultaneous, population)
+    question = CdfEstimate(confidence, simultaneous, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -407,21 +416,21 @@ def _estimated(
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
     question = question or usual_question(made_by, confidence)
     if person is None:
-        check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question)
+        check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question.repeats)
     return aggregate(expr, made_by, question, person)
 
 
-def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, question: Question[Any]) -> None:
+def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
     """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
 
     Args:
         name: of the column.
         dtype: its dtype, which says that noise is keyed.
         mechanism: or this one, which has permanent answers.
-        question: nothing is asked of those that have no ``repeats``.
+        repeats: what was said, or None.
     """
     keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
-    if keyed and getattr(question, "repeats", 1) is None:
+    if keyed and repeats is None:
         raise unsaid_repeats(name)
 
 

@@ -201,7 +201,7 @@ def histograms(
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
-    ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     types = {mechanism.domain.arrow_type for mechanism in plan.oracles.values()}
     value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
     tidy = pl.concat(
@@ -234,7 +234,7 @@ def estimates(
         confidence: of the intervals, in (0, 1).
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
-        population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
+        population, repeats: see `histogram`; unless ``ask`` says it. Some questions take no more than ``repeats=1``.
         person, assume_reports: see `histograms`.
 
     Returns:
@@ -300,7 +300,7 @@ class Groups:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
         whose = None if person is None else cs.by_name(person)
         if whose is None:
-            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how)
+            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
         grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)

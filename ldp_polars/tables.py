@@ -12,7 +12,7 @@ import polars as pl
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population
 from ldp_polars.columns import Report, to_arrow, untyped
-from ldp_polars.estimating import answers
+from ldp_polars.estimating import answers, check_repeats_said
 from ldp_polars.frames import Frame, checked_plan, groups_of, named
 from ldp_polars.tallying import tally_dtype, tally_series
 
@@ -28,6 +28,7 @@ def table(
     event_time: str | None = None,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """How many records have each pair of values of two private columns, and the rate of the second given the first.
@@ -43,6 +44,7 @@ def table(
         by, window, event_time: see `histograms`.
         confidence: of each interval, in (0, 1).
         population: whom the intervals are about, see `ldp_core.HistogramEstimate`.
+        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
         assume_reports: see `histograms`.
 
     Returns:
@@ -52,7 +54,8 @@ def table(
         is unbounded: -inf to inf.
 
     Raises:
-        ParameterError: at once: not two columns, or reports that have no table, see `ldp_core.Pair`.
+        ParameterError: at once: keyed noise, and no ``repeats``; not two columns, or reports that have no table, see
+            `ldp_core.Pair`.
         PlanError, DtypeError, MechanismMismatchError: see `histograms`.
 
     >>> import polars as pl, ldp_polars
@@ -68,8 +71,10 @@ def table(
     if plan is not None:
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = Pair(made, (first, second))
-    asked: TableEstimate = TableEstimate(confidence, population)
+    asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(dict(zip(pair.names, pair.mechanisms, strict=True)))
+    for name, mechanism in zip(pair.names, pair.mechanisms, strict=True):
+        check_repeats_said(name, dtypes.get(name), mechanism, repeats)
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tally = pl.map_batches(

@@ -95,6 +95,11 @@ class Compare(Estimate):
     def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
         return question
 
+    @property
+    @override
+    def _asks_repeats(self) -> bool:
+        return False  # (``same_people`` is what is asked here)
+
     @override
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         halves = _Halves(self._length, self._mechanism.empty_tally())
