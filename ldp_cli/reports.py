@@ -329,6 +329,10 @@ def compare(
     ] = None,
     event_time: Annotated[str | None, typer.Option(metavar="COLUMN", help="With --window: the kept time.")] = None,
     column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option("--quantile", metavar="SHARE", help="Compare quantiles of numbers, as 0.5, and no shares."),
+    ] = None,
     confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
@@ -357,7 +361,8 @@ def compare(
         raise PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
-    how = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime, "same_people": same_people}
+    how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
+    how |= {"same_people": same_people, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
@@ -372,13 +377,12 @@ def compare(
         if k:
             out().print()
         rows = [row for row in found if row["column_name"] == name]
-        shown = [_compared(row, keys, numbers=row["value"] is None) for row in rows]
+        shown = [_compared(row, keys) for row in rows]
         show(shown, title=f"{name}: {made[name].title}, epsilon {made[name].epsilon:g}")
     seeded = [] if made.seed is None else ["; ".join(seed_warning(made))]
-    words = (
-        f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}; p: adjusted for all values (Holm); "
-    )
-    show([], notes=[words + "p of all: of one test of all values of a column together", *seeded])
+    words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
+    tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
+    show([], notes=[words + ("" if quantile else tests), *seeded])
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -437,12 +441,16 @@ def pool(
     show([], notes=[words, *dict.fromkeys(seeded)])
 
 
-def _compared(row: dict[str, Any], keys: list[str], *, numbers: bool) -> dict[str, str]:
+def _compared(row: dict[str, Any], keys: list[str]) -> dict[str, str]:
     """A row of a comparison, for people."""
-    as_text = partial(number, digits=3) if numbers else percent
-    cells = {key.replace("_", " "): word(row[key]) for key in keys} | ({} if numbers else {"value": word(row["value"])})
+    as_text = partial(number, digits=3) if row.get("value") is None else percent
+    cells = {key.replace("_", " "): word(row[key]) for key in keys}
+    cells |= {} if row.get("value") is None else {"value": word(row["value"])}
+    cells |= {"quantile": percent(row["probability"])} if "probability" in row else {}
     cells |= {name: as_text(row[name]) for name in ("before", "after", "difference")}
     cells |= {"from": as_text(row["low"]), "to": as_text(row["high"])}
+    if "p_adjusted" not in row:
+        return cells
     p, of_all = row["p_adjusted"], row["p_value_of_all"]
     return cells | {"p": f"{p:.2g}", "p of all": "" if of_all is None else f"{of_all:.2g}"}
 

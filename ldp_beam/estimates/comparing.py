@@ -7,7 +7,7 @@ triggers, late reports and merges are those of any other answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Unpack
 
@@ -24,7 +24,7 @@ from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, Population
+from ldp_core.engine import I64, CompareQuantiles, Population
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]
@@ -46,7 +46,10 @@ class Compare(Estimate):
 
     Args:
         column: of the reports, of other people in each window, or with fresh noise.
-        mechanism: that made them: a frequency oracle, or a mechanism for numbers with means.
+        mechanism: that made them: a frequency oracle, or a mechanism for numbers with means; of quantiles: ordered
+            numbers.
+        quantiles: compare these quantiles of ordered numbers, as [0.5, 0.9], in place of shares or the mean. A row has
+            then the columns of `ldp_core.QuantileDifferences.to_arrow`.
         window: fixed windows: their length, or Beam's ``FixedWindows``; see `Estimate`.
         confidence: of the intervals, in (0, 1).
         simultaneous: widen the intervals so that those of all values hold together with that confidence.
@@ -76,6 +79,7 @@ class Compare(Estimate):
         mechanism: Mechanism,
         *,
         window: WindowLike,
+        quantiles: Sequence[float] | None = None,
         confidence: float = 0.95,
         simultaneous: bool = False,
         anytime: bool | int | None = None,
@@ -86,7 +90,11 @@ class Compare(Estimate):
         fixed = window_fn(window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
-        asked: Any = _OfWindows(confidence, simultaneous, anytime, same_people, population)
+        how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
+        how |= {"same_people": same_people, "population": population}
+        asked: Any = _OfWindows(**how)
+        if quantiles is not None:
+            asked = _QuantilesOfWindows(**how, probabilities=quantiles)
         both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
         super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
         self._length = fixed.size
@@ -121,15 +129,19 @@ class _OfWindows(Comparing):
 
     @override
     def schema(self, mechanism: Any) -> pa.Schema:
-        fields = list(super().schema(mechanism))
-        has_values = isinstance(mechanism, FrequencyOracle)
-        return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *(fields if has_values else fields[1:])])
+        fields = [f for f in super().schema(mechanism) if f.name != "value" or isinstance(mechanism, FrequencyOracle)]
+        return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *fields])
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         table, lengths = super().rows(mechanism, n, counters)
         filled = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
         return pa.table(filled, table.column_names), lengths
+
+
+@dataclass(frozen=True)
+class _QuantilesOfWindows(_OfWindows, CompareQuantiles):
+    """The same of quantiles."""
 
 
 class _Halves(beam.DoFn):

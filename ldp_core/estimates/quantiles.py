@@ -22,7 +22,8 @@ from ldp_core.tables import SHARE, View, about_whom, text_of
 from ldp_core.tally import Tally
 
 
-def _check_probabilities(name: str, value: Any) -> tuple[float, ...]:
+def check_probabilities(name: str, value: Any) -> tuple[float, ...]:
+    """Return ``value`` as a tuple; raise `ParameterError` unless it is different numbers in (0, 1)."""
     listed = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else [value]
     made = tuple(check_open(f"each of {name}", one) for one in listed)
     if not made or len(set(made)) < len(made):
@@ -58,7 +59,7 @@ class QuantilesEstimate(Question[Quantiles]):
     view: ClassVar[View] = Quantiles.view
     linear: ClassVar[bool] = True
 
-    probabilities: tuple[float, ...] = parameter(_check_probabilities, default=(0.25, 0.5, 0.75))
+    probabilities: tuple[float, ...] = parameter(check_probabilities, default=(0.25, 0.5, 0.75))
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
 

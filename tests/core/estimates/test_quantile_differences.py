@@ -60,7 +60,7 @@ def test_what_is_refused():
     side, other = (m.simulate([5] * 4, seed=seed) for seed in (1, 2))
     for mechanism, sides, words in [
         (m, (side, side), "compared with itself"),
-        (m, (side, m.tally(m.perturb([]))), "a side is empty"),
+        (m, (side, m.tally(m.perturb([]))), "has no reports"),
         (labels, [labels.simulate([3, 3], seed=seed) for seed in (1, 2)], "are none"),
         (own, [own.tally(own.perturb([1, 2], randomness=noise_for(own, 2))) for _ in range(2)], "person's own"),
     ]:
