@@ -21,6 +21,7 @@ from ldp_core import (
     RandomizedResponse,
     Secret,
     SquareWave,
+    SubsetSelection,
     UnaryEncoding,
 )
 from ldp_report import RESULTS, read_results
@@ -425,6 +426,15 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     shown = ldp("compare reports.parquet again.parquet --column os").out
     assert f"{100 * ldp('compare reports.parquet again.parquet --json').data[0]['difference']:.2f} %" in shown
     assert "minutes" not in shown
+    ages = PrivacyPlan({"age": SubsetSelection(range(9), epsilon=3.0)}, keep=["sex"])
+    people_of = pl.DataFrame({"age": [k % 9 for k in range(900)], "sex": ["f", "m"] * 450})
+    people_of.ldp.perturb(ages).ldp.sink_parquet("ages.parquet", ages)
+    asked = "compare ages.parquet --by sex --quantile 0.5 --quantile 0.9"
+    medians = pl.read_parquet("ages.parquet").ldp.compare(ages, by="sex", quantiles=[0.5, 0.9])
+    assert ldp(f"{asked} --json").data == medians.to_dicts()
+    assert "50.00 %" in ldp(asked).out
+    assert "Holm" not in ldp(asked).out
+    assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data

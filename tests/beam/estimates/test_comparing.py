@@ -21,6 +21,7 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
     compare,
+    compare_quantiles,
 )
 
 from ..helpers import SURE_BOOL, run
@@ -90,6 +91,26 @@ def test_windows_in_batch():
                 for answer in ANSWERS[0 if name != "minutes" else 1 :]:
                     known = math.nan if one[answer] is None else one[answer]
                     assert getattr(row, answer) == pytest.approx(known, nan_ok=True), (name, answer)
+
+
+def test_quantiles_of_windows():
+    age = MADE_BY["age"]
+    transform = ldp_beam.Compare("age", age, window=10, event_time="t", quantiles=[0.5, 0.9], simultaneous=True)
+    rows = run(transform, batches())
+    assert {row.window_start.micros // 10**6 for row in rows} == {0, 10, 60}
+    for start in (0, 10, 60):
+        sides = [REPORTS["age"][(at <= AT) & (at + 10 > AT)] for at in (start - 10, start)]
+        tallies = (age.tally(age.reports.to_arrow(side)) for side in sides)
+        core = compare_quantiles(age, *tallies, [0.5, 0.9], simultaneous=True).to_arrow().to_pylist()
+        found = [row for row in rows if row.window_start.micros == start * 10**6]
+        assert [{name: getattr(row, name) for name in core[0]} for row in found] == [pytest.approx(one) for one in core]
+    for name, how, text in (
+        ("os", {}, "differences are of numbers"),
+        ("minutes", {}, "quantile"),
+        ("age", {"anytime": True}, "anytime"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            ldp_beam.Compare(name, MADE_BY[name], window=10, quantiles=[0.5], **how)
 
 
 def test_live_panes_and_late_records():
