@@ -14,7 +14,7 @@ from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import dtype_of
+from ldp_polars.columns import Report, dtype_of
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
@@ -95,6 +95,9 @@ def compare(
     )
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
+    for name, mechanism in columns.items():
+        dtypes = [side.collect_schema()[name] for side in (reports, other) if side is not None]
+        asked.check_people(mechanism, keyed=any(isinstance(of, Report) and of.keyed for of in dtypes))
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):

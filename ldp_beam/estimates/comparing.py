@@ -22,6 +22,7 @@ from typing_extensions import override
 from ldp_beam.estimates._partials import Key, KeyedTally
 from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
+from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
 from ldp_core.engine import I64, CompareQuantiles, Population
@@ -55,13 +56,15 @@ class Compare(Estimate):
         simultaneous: widen the intervals so that those of all values hold together with that confidence.
         anytime: True if you look again and again, as at early panes, and stop when you like: all panes hold together.
             Or the number of reports of each side at which intervals are to be tightest, in place of 10,000.
-        same_people: whether the same people may be in both windows, or their noise is keyed: errors then add up.
+        same_people: whether the same people may be in both windows: errors then add up. It is asked for where a step
+            before draws keyed noise. In each window a person has one report.
         population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.
 
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
     Raises:
-        ParameterError: other windows; what `ldp_core.compare` refuses; bad arguments.
+        ParameterError: other windows; keyed noise, and no ``same_people``; what `ldp_core.compare` refuses; bad
+            arguments.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -107,6 +110,11 @@ class Compare(Estimate):
     @override
     def _asks_repeats(self) -> bool:
         return False  # (``same_people`` is what is asked here)
+
+    @override
+    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+        self._question.check_people(self._mechanism, keyed=persons_before(pcoll)[1])
+        return None
 
     @override
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:

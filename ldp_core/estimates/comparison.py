@@ -216,11 +216,12 @@ class Compare(Declared):
             raise refuse_mechanism("a comparison", "a frequency oracle or a mechanism for numbers", mechanism)
         self.check_people(mechanism)
 
-    def check_people(self, mechanism: Mechanism) -> None:
-        """Raise `ParameterError` if nobody says whether people are on both sides, and it matters."""
-        if mechanism.memoized and self.same_people is None:
+    def check_people(self, mechanism: Mechanism, *, keyed: bool = False) -> None:
+        """Raise `ParameterError` if nobody says whether people are on both sides, and it matters, as of keyed noise."""
+        if (mechanism.memoized or keyed) and self.same_people is None:
+            whose = "these reports" if keyed else mechanism.name
             raise ParameterError(
-                f"the noise of {mechanism.name} is a person's own, so that people who are on both sides have it in "
+                f"the noise of {whose} is a person's own, so that people who are on both sides have it in "
                 "common: say same_people=False if nobody is, or same_people=True for the widest intervals there can be"
             )
         if self.anytime and self.same_people:

@@ -48,6 +48,9 @@ def test_a_table_of_two_columns(ldp, reports):
     assert name == "os,crashed"
     assert [{k: v for k, v in row.items() if k != "value"} for row in found["estimates"]] == expected
     assert found["estimates"][1]["value"] == f"{expected[1]['os']}, true"
+    [wide] = ldp("estimate reports.parquet --table os,crashed --repeats 4 --json").data["columns"].values()
+    errors = [[row["standard_error"] for row in one["estimates"]] for one in (wide, found)]
+    assert errors[0] == pytest.approx([2 * error for error in errors[1]])
     shown = ldp("estimate reports.parquet --table os,crashed --plot table.svg").out
     assert all(word in shown for word in ("rate from", "rate to", found["estimates"][1]["value"]))
     ldp("estimate reports.parquet --table os,crashed --output out --population many")

@@ -183,6 +183,18 @@ def test_a_frame_is_not_compared_with_its_copy():
     assert few.ldp.compare(PLAN, other=few.clone()).height == 6
 
 
+def test_keyed_noise_asks_whether_people_are_on_both_sides():
+    plan = PrivacyPlan({"os": PLAN["os"]}, keep=["side"])
+    people = pl.DataFrame({"id": range(60), "side": ["a", "b"] * 30, "os": ["ios", "web"] * 30})
+    keyed, fresh = people.ldp.perturb(plan, key=Secret(bytes(32)), id="id"), people.ldp.perturb(plan)
+    for reports, how in ((keyed, {"by": "side"}), (keyed, {"other": fresh}), (fresh.lazy(), {"other": keyed.lazy()})):
+        with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
+            reports.ldp.compare(plan, **how)
+        for same_people in (False, True):
+            assert reports.lazy().ldp.compare(plan, same_people=same_people, **how).collect().height == 3
+    assert fresh.ldp.compare(plan, by="side").height == 3
+
+
 def test_a_baseline_is_a_value_of_the_column():
     kept = ONE.with_columns(number=pl.col("day").dt.day() % 2, flag=pl.col("day").dt.day() < 9)
     plan = PrivacyPlan(PLAN.columns, keep=["country", "day", "number", "flag"])

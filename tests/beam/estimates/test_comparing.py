@@ -19,6 +19,7 @@ from ldp_core import (
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
     compare,
     compare_quantiles,
@@ -124,6 +125,16 @@ def test_live_panes_and_late_records():
     assert seen == [*ten, (20, "EARLY", 2, 1), (20, "ON_TIME", 2, 1), (20, "LATE", 3, 1)]
     assert {row.compared_with.micros // 10**6 for row in rows} == {0, 10}
     assert late_of(letters) == 3  # a record of each: two comparisons are over that it is of, and one
+
+
+def test_keyed_noise_asks_whether_people_are_in_both_windows():
+    plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+    events = [{"v": k % 3 == 0, "t": float(k), "id": k} for k in range(20)]
+    for how, noise in (({}, {}), ({"same_people": True}, {"key": Secret(bytes(32)), "id": "id"})):
+        transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how)
+        assert len(run(ldp_beam.Perturb(plan, **noise) | transform, events)) == 2
+    with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
+        run(ldp_beam.Perturb(plan, **noise) | ldp_beam.Compare("v", plan["v"], window=10, event_time="t"), events)
 
 
 def test_what_is_refused():
