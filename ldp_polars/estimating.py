@@ -30,9 +30,20 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs, unsaid_repeats
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    check_mechanism,
+    check_repeats_said,
+    dtype_of,
+    maker_of,
+    spread,
+    to_arrow,
+    unnamed,
+    untyped,
+)
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -418,20 +429,6 @@ def _estimated(
     if person is None:
         check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question.repeats)
     return aggregate(expr, made_by, question, person)
-
-
-def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
-    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
-
-    Args:
-        name: of the column.
-        dtype: its dtype, which says that noise is keyed.
-        mechanism: or this one, which has permanent answers.
-        repeats: what was said, or None.
-    """
-    keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
-    if keyed and repeats is None:
-        raise unsaid_repeats(name)
 
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:

@@ -41,12 +41,13 @@ from ldp_polars.columns import (
     as_expr,
     as_typed,
     check_proved,
+    check_repeats_said,
     from_physical,
     refuse_reports,
     report_dtype,
     to_arrow,
 )
-from ldp_polars.estimating import aggregate, check_repeats_said
+from ldp_polars.estimating import aggregate
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 

@@ -11,8 +11,8 @@ import polars as pl
 
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population
-from ldp_polars.columns import Report, to_arrow, untyped
-from ldp_polars.estimating import answers, check_repeats_said
+from ldp_polars.columns import Report, check_repeats_said, to_arrow, untyped
+from ldp_polars.estimating import answers
 from ldp_polars.frames import Frame, checked_plan, groups_of, named
 from ldp_polars.tallying import tally_dtype, tally_series
 

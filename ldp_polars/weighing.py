@@ -13,8 +13,16 @@ import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
-from ldp_polars.estimating import check_repeats_said
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    check_mechanism,
+    check_repeats_said,
+    dtype_of,
+    maker_of,
+    to_arrow,
+    untyped,
+)
 
 _RATIO = dtype_of(pa.struct(list(core.Ratio.arrow_schema())))
 _TOTAL = dtype_of(pa.struct(list(core.Total.arrow_schema())))
