@@ -558,7 +558,7 @@ class TableEstimate(Question[Table]):
         return [counts, errors, low, high, *rates], margins
 
 
-def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64], times: float) -> tuple[F64, I64, F64]:
+def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0) -> tuple[F64, I64, F64]:
     """The statistic, its degrees of freedom and the p-value of each of k tallies; see this module's text."""
     people = np.maximum(n, 1)[:, None]
     whites = []
