@@ -11,10 +11,10 @@ from itertools import product
 import numpy as np
 
 from benchmarks.simulation import EPSILONS, Table, percent, print_tables, zipf
-from ldp_core import QuantilesEstimate, RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
+from ldp_core import RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
-from ldp_core.estimates.quantile_differences import differences
+from ldp_core.estimates.quantile_differences import CompareQuantiles
 
 RUNS = 2000
 ORACLES = {
@@ -86,12 +86,10 @@ def medians(runs: int) -> Table:
                 later = np.concatenate([np.zeros(d // 8), f[: d - d // 8]]) / f[: d - d // 8].sum()
                 for shares, is_held in ((f, called), (later, held)):
                     true = [int(np.argmax(np.cumsum(one) >= 0.5 - 1e-9)) for one in (f, shares)]
-                    sides = []
-                    for one, people in ((f, n), (shares, n // 2)):
-                        counters = tallies(m, one, people, runs, generator)
-                        table, _ = QuantilesEstimate((0.5,), population="many").rows(m, np.full(runs, people), counters)
-                        sides.append([table[column].to_numpy() for column in ("quantile", "low", "high")])
-                    _, low, high = differences(*sides)
+                    sizes = (n, n // 2)
+                    sides = [tallies(m, one, k, runs, generator) for one, k in zip((f, shares), sizes, strict=True)]
+                    found, _ = CompareQuantiles().rows(m, np.tile(sizes, (runs, 1)), np.stack(sides, axis=1))
+                    low, high = (found[end].to_numpy() for end in ("low", "high"))
                     is_held.append(np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
             shown = percent(1 - min(called), float(np.mean(held)), min(held))
             yield (name, str(d), f"{epsilon:g}", f"{n:,}", *shown)

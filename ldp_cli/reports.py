@@ -252,12 +252,12 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
-    how = (confidence, population_of(population))
+    how = (confidence, population_of(population), repeats)
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
         wanted = _wanted(made, column, candidates)
-        questions = _questions(wanted, ask or (), confidence, top, how[1], repeats)
+        questions = _questions(wanted, ask or (), confidence, top, *how[1:])
         asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
         several = {} if repeats else margins(wanted)
@@ -301,7 +301,7 @@ def _check_window(window: str | None, event_time: str | None) -> None:
 
 
 def _asked_of_pair(
-    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any
+    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
 ) -> tuple[dict[str, Any], dict[str, Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
     """The two columns and what is asked of them, under one name; and what asks it of reports."""
     if any(others):
@@ -309,9 +309,10 @@ def _asked_of_pair(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
         )
     pair = pair_of(plan.columns, table.split(","))
-    asked = TableEstimate(confidence, population)
-    answer = partial(_told_apart, names=pair.names, plan=plan, confidence=confidence, population=population)
-    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups)}
+    how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
+    asked = TableEstimate(**how)
+    answer = partial(_told_apart, names=pair.names, plan=plan)
+    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
 
 
 def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
@@ -335,6 +336,10 @@ def compare(
     window: Length = None,
     event_time: EventTime = None,
     column: Columns = None,
+    quantile: Annotated[
+        list[float] | None,
+        typer.Option("--quantile", metavar="SHARE", help="Compare quantiles of numbers, as 0.5, and no shares."),
+    ] = None,
     confidence: Confidence = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
@@ -363,7 +368,8 @@ def compare(
         raise PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
-    how = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime, "same_people": same_people}
+    how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
+    how |= {"same_people": same_people, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
@@ -375,11 +381,9 @@ def compare(
         return
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
-    looks = ", at all looks" if anytime else ""
-    words = f"intervals: {100 * confidence:g} %{looks}; p: adjusted for all values (Holm); "
-    _show_rows(
-        found, keys, _compared, words + "p of all: of one test of all values of a column together", [made], titles
-    )
+    words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
+    tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
+    _show_rows(found, keys, _compared, words + ("" if quantile else tests), [made], titles)
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -438,7 +442,7 @@ def _show_rows(
             out().print()
         shown = []
         for row in (row for row in found if row["column_name"] == name):
-            numbers = row["value"] is None
+            numbers = row.get("value") is None
             head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
             shown.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
         show(shown, title=(titles or {}).get(name, name))
@@ -447,9 +451,13 @@ def _show_rows(
 
 
 def _compared(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
-    cells = {name: text(row[name]) for name in ("before", "after", "difference")}
-    cells |= {"from": text(row["low"]), "to": text(row["high"]), "p": f"{row['p_adjusted']:.2g}"}
-    return cells | {"p of all": "" if row["p_value_of_all"] is None else f"{row['p_value_of_all']:.2g}"}
+    cells = {"quantile": percent(row["probability"])} if "probability" in row else {}
+    cells |= {name: text(row[name]) for name in ("before", "after", "difference")}
+    cells |= {"from": text(row["low"]), "to": text(row["high"])}
+    if "p_adjusted" not in row:
+        return cells
+    of_all = row["p_value_of_all"]
+    return cells | {"p": f"{row['p_adjusted']:.2g}", "p of all": "" if of_all is None else f"{of_all:.2g}"}
 
 
 def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
@@ -536,8 +544,7 @@ class _Answers:
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
-        found: str | int | None = getattr(self.questions[name], "population", None)
-        return found
+        return self.questions[name].population
 
     def _of_all(self) -> str | int | None:
         """The population of all columns of counts, if it is the same."""

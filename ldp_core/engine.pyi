@@ -21,13 +21,13 @@ from ldp_core.compute import kernels
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
-from ldp_core.estimates.comparison import ANSWER as COMPARISON
 from ldp_core.estimates.comparison import Compare, holm, p_values_of
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.pooling import common_values, pooled
+from ldp_core.estimates.quantile_differences import CompareQuantiles
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, added_sums, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
@@ -76,7 +76,6 @@ __all__ = [
     "CATALOG",
     "CHART_CONFIGS",
     "CHART_WIDTH",
-    "COMPARISON",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
     "DEPTH",
@@ -104,6 +103,7 @@ __all__ = [
     "Chart",
     "ChartRow",
     "Compare",
+    "CompareQuantiles",
     "Consistency",
     "DrawnColumn",
     "DrawnColumns",

@@ -62,8 +62,9 @@ class Declared:
         return self
 
     def _parameters(self) -> dict[str, Any]:
-        """The declared parameters by name, in order."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if "check" in f.metadata}  # type: ignore[arg-type]
+        """The declared parameters by name, in the order in which the constructor takes them."""
+        ordered = sorted(fields(self), key=lambda f: f.kw_only is True)  # type: ignore[arg-type]
+        return {f.name: getattr(self, f.name) for f in ordered if "check" in f.metadata}
 
 
 def _is_cached(kind: type, name: str) -> bool:

@@ -29,6 +29,7 @@ from ldp_core.engine import (
     not_a_mechanism,
     not_proved,
     refuse_reports_in,
+    unsaid_repeats,
     warn_assumed,
 )
 
@@ -236,3 +237,17 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
 def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     """Raise `MechanismMismatchError` if a dtype says that a column holds reports: perturbed again they are wrong."""
     refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
+
+
+def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
+    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
+
+    Args:
+        name: of the column.
+        dtype: its dtype, which says that noise is keyed.
+        mechanism: or this one, which has permanent answers.
+        repeats: what was said, or None.
+    """
+    keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
+    if keyed and repeats is None:
+        raise unsaid_repeats(name)

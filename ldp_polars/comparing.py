@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import FrequencyOracle, Mechanism, Numeric, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import COMPARISON, I64, Compare, Population, structs
-from ldp_polars.columns import dtype_of
+from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
+from ldp_polars.columns import Report, dtype_of
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
@@ -30,6 +30,7 @@ def compare(
     baseline: Any = None,
     window: str | None = None,
     event_time: str | None = None,
+    quantiles: Sequence[float] | None = None,
     confidence: float = 0.95,
     simultaneous: bool = False,
     anytime: bool | int | None = None,
@@ -50,17 +51,20 @@ def compare(
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
             last that has some. Reports without a time have rows of their own, without a window, compared with nothing.
+        quantiles: compare these quantiles of the columns of ordered numbers, as [0.5, 0.9], in place of shares and
+            means; see `ldp_core.compare_quantiles`.
         confidence, simultaneous, anytime, same_people, population: see `ldp_core.compare`.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for),
         ``compared_with`` (the start of the window before, or the baseline), ``value`` and the columns that
         `ldp_core.Comparison` has; numbers have one row, without a value. ``value`` is of the values' own type if all
-        these columns have the same; otherwise it is text. Where a side has no reports, which may be with ``other``, the
-        estimates are null and the intervals unbounded.
+        these columns have the same; otherwise it is text. With ``quantiles`` a row is a quantile, with the columns of
+        `ldp_core.QuantileDifferences.to_arrow`. Where a side has no reports, which may be with ``other``, the estimates
+        are null and the intervals unbounded.
 
     Raises:
-        PlanError: see `histograms`; or no column has shares or a mean.
+        PlanError: see `histograms`; or no column has shares or a mean, or quantiles of numbers.
         ParameterError: nothing to compare with, or the same reports again; a baseline without one ``by`` column, or of
             another type; what `ldp_core.compare` refuses. When run: there are no reports of the baseline.
 
@@ -72,19 +76,26 @@ def compare(
     >>> found.select("os", "compared_with", "value", pl.col("difference").round(2)).rows()
     [('web', 'ios', False, 0.5), ('web', 'ios', True, -0.5)]
     """
-    asked = Compare(confidence, simultaneous, anytime, same_people, population)
-    columns = {n: m for n, m in checked_plan(plan).columns.items() if isinstance(m, (FrequencyOracle, Numeric))}
+    how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
+    how |= {"same_people": same_people, "population": population}
+    asked = Compare(**how) if quantiles is None else CompareQuantiles(**how, probabilities=quantiles)
+    columns = {n: m for n, m in checked_plan(plan).columns.items() if asked.compares(m)}
     if not columns:
-        raise PlanError(f"none of the columns {list(plan.columns)} has shares or a mean to compare")
+        what = "shares or a mean" if quantiles is None else "quantiles of numbers"
+        raise PlanError(f"none of the columns {list(plan.columns)} has {what} to compare")
     for mechanism in columns.values():
         asked.check(mechanism)
-    taken = {"column_name", "entry", "before", "after", _WITH, "value", *COMPARISON}
+    key, *others = asked.schema(mechanism).names
+    taken = {"column_name", "entry", "before", "after", _WITH, key, *others}
     mine: Groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports)
     theirs: Groups | None = (
         None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
     )
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
+    for name, mechanism in columns.items():
+        dtypes = [side.collect_schema()[name] for side in (reports, other) if side is not None]
+        asked.check_people(mechanism, keyed=any(isinstance(of, Report) and of.keyed for of in dtypes))
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
@@ -93,8 +104,8 @@ def compare(
         raise ParameterError(f"groups are compared by one column, got {list(mine.keys)}: filter by the others")
     if baseline is not None:
         baseline = _of_dtype(baseline, reports.collect_schema()[mine.keys[-1]])
-    types = {asked.schema(mechanism).field("value").type for mechanism in columns.values()}
-    value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+    types = {asked.schema(mechanism).field(key).type for mechanism in columns.values()}
+    value = pl.col(key) if len(types) == 1 else pl.col(key).cast(pl.String)
     tables = []
     for name, mechanism in columns.items():
         pairs = _pairs(mine, theirs, name, mechanism, baseline)
@@ -104,7 +115,7 @@ def compare(
         made = pairs.with_columns(entry.alias("entry")).drop("before", "after").explode("entry").unnest("entry")
         tables.append(made.with_columns(value, pl.lit(name).alias("column_name")))
     names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
-    tidy = pl.concat(tables).select("column_name", *names, "value", *COMPARISON)
+    tidy = pl.concat(tables).select("column_name", *names, key, *others)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 

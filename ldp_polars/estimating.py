@@ -30,9 +30,20 @@ from ldp_core import (
     question_of,
     usual_question,
 )
-from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs, unsaid_repeats
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, spread, to_arrow, unnamed, untyped
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    check_mechanism,
+    check_repeats_said,
+    dtype_of,
+    maker_of,
+    spread,
+    to_arrow,
+    unnamed,
+    untyped,
+)
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -136,7 +147,7 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
@@ -167,7 +178,7 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    question = MeanEstimate(confidence, population, repeats)
+    question = MeanEstimate(confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
@@ -179,12 +190,14 @@ def distribution(
     buckets: int | None = None,
     method: Method | None = None,
     assume: Literal["smooth"] | None = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the distribution of the numbers over buckets.
 
     Args:
         expr, mechanism, confidence, assume_reports: see `estimate`; of `SquareWave` or `StochasticRounding`.
+        repeats: see `histogram`; more than 1 is refused.
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
         method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
         assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
@@ -202,7 +215,7 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    question = DistributionEstimate(confidence, buckets, method, assume)
+    question = DistributionEstimate(confidence, buckets, method, assume, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -213,6 +226,7 @@ def heavy_hitters(
     *,
     confidence: float = 0.95,
     threshold: float | None = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the most frequent values, in ``select``, ``group_by`` or windows.
@@ -223,6 +237,7 @@ def heavy_hitters(
         confidence, threshold: see `HeavyHitters.find`. The confidence is each search's: where there are g groups or
             windows, a value that nobody has is in one of the lists with a probability of up to ``1 - confidence**g``,
             which is 34 % for 8 groups at 0.95. ``confidence=0.95 ** (1 / g)`` keeps it to 5 % for all of them.
+        repeats: see `histogram`; more than 1 is refused.
 
     Returns:
         A ``List`` of Structs with the fields that `histogram` has, the most frequent value first; empty where nothing
@@ -235,7 +250,8 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    return estimate(expr, HeavyHittersEstimate(k, confidence, threshold), mechanism, assume_reports=assume_reports)
+    question = HeavyHittersEstimate(k, confidence, threshold, repeats=repeats)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def range(  # noqa: A001 (as a method it is .ldp.range)
@@ -249,6 +265,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     values: Sequence[Any] | None = None,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to how many records are in a range of ordered values, in several, in buckets, or in a set.
@@ -259,7 +276,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
         ranges: in their place several pairs (low, high).
         edges: or the values with which each bucket but the first begins: a histogram in buckets of your own choice.
         values: or a set of labels in any order, as ``["ios", "ipados"]``.
-        population: see `histogram`.
+        population, repeats: see `histogram`.
 
     Returns:
         A Struct a group with the fields of `histogram`, of which ``value`` is the range in words; of ``ranges`` and
@@ -272,7 +289,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     >>> df.select(ldp_polars.range("children", 1, 3)).unnest("children")["value"].item()
     '1 to 3'
     """
-    question = RangeEstimate(low, high, ranges, edges, values, confidence, population)
+    question = RangeEstimate(low, high, ranges, edges, values, confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -283,6 +300,7 @@ def quantiles(
     *,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to quantiles of ordered values; `weighted_quantiles` are those of a public column.
@@ -290,7 +308,7 @@ def quantiles(
     Args:
         expr, mechanism, confidence, assume_reports: see `estimate`.
         probabilities: of the quantiles, each in (0, 1).
-        population: see `histogram`, and `ldp_core.QuantilesEstimate`.
+        population, repeats: see `histogram`, and `ldp_core.QuantilesEstimate`.
 
     Returns:
         A ``List(Struct{probability, quantile, low, high, n})`` a group; numbers are Float64, labels String.
@@ -302,7 +320,7 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
     (0.5, 2.0, 2.0, 2.0, 3)
     """
-    question = QuantilesEstimate(tuple(probabilities), confidence, population)
+    question = QuantilesEstimate(tuple(probabilities), confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -312,12 +330,13 @@ def median(
     *,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the median of ordered values: a ``Struct{median, low, high, n}`` a group.
 
     Args:
-        expr, mechanism, confidence, population, assume_reports: see `quantiles`.
+        expr, mechanism, confidence, population, repeats, assume_reports: see `quantiles`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import SubsetSelection
@@ -326,7 +345,8 @@ def median(
     >>> df.select(ldp_polars.median("age")).unnest("age").row(0)
     (2.0, 2.0, 2.0, 3)
     """
-    return estimate(expr, MedianEstimate(confidence, population), mechanism, assume_reports=assume_reports)
+    question = MedianEstimate(confidence, population, repeats=repeats)
+    return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def cdf(
@@ -336,12 +356,13 @@ def cdf(
     confidence: float = 0.95,
     simultaneous: bool = True,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.Expr:
     """Aggregate reports to the curve of cumulative shares of ordered values, with a band.
 
     Args:
-        expr, mechanism, population, assume_reports: see `quantiles`.
+        expr, mechanism, population, repeats, assume_reports: see `quantiles`.
         confidence: that the whole curve is in the band.
         simultaneous: False: of each interval by itself.
 
@@ -355,7 +376,7 @@ def cdf(
     >>> df.select(ldp_polars.cdf("age")).explode("age").unnest("age")["share"].round(6).to_list()
     [0.0, 0.25, 0.5, 1.0]
     """
-    question = CdfEstimate(confidence, simultaneous, population)
+    question = CdfEstimate(confidence, simultaneous, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -389,15 +410,8 @@ def _estimated(
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
     question = question or usual_question(made_by, confidence)
     if person is None:
-        check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question)
+        check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question.repeats)
     return aggregate(expr, made_by, question, person)
-
-
-def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, question: Question[Any]) -> None:
-    """Raise `ParameterError` if a column's noise is keyed, and nobody says how often a person reports."""
-    keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
-    if keyed and getattr(question, "repeats", 1) is None:
-        raise unsaid_repeats(name)
 
 
 def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:

@@ -43,13 +43,14 @@ from ldp_polars.columns import (
     as_expr,
     as_typed,
     check_proved,
+    check_repeats_said,
     from_physical,
     refuse_reports,
     report_dtype,
     to_arrow,
     untyped,
 )
-from ldp_polars.estimating import aggregate, answers, check_repeats_said
+from ldp_polars.estimating import aggregate, answers
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 from ldp_polars.tallying import tally_dtype, tally_series
@@ -205,7 +206,7 @@ def histograms(
     if not checked_plan(plan).oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
-    ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats)
+    ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     other = person is not None or repeats is not None or consistency is not None
     several: Mapping[str, Any] = {} if other else margins(plan.columns)
     types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
@@ -239,7 +240,7 @@ def estimates(
         reports, plan, by, window, event_time, confidence, person, assume_reports: see `histograms`.
         ask: by column, what to ask other than the usual (`ldp_core.usual_question`): a `ldp_core.Question`, or what
             stands for one (`ldp_core.question_of`).
-        population, repeats: of histograms and means, unless ``ask`` says it: see `histogram`.
+        population, repeats: see `histogram`; unless ``ask`` says it. Some questions take no more than ``repeats=1``.
 
     Returns:
         By column of the plan (and, of pairs, by each column that they hold):
@@ -303,7 +304,7 @@ class Groups:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
         whose = None if person is None else cs.by_name(person)
         if whose is None:
-            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how)
+            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
         grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)

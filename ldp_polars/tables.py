@@ -10,7 +10,7 @@ import polars as pl
 
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
 from ldp_core.engine import DrawnColumn, Population, pair_of
-from ldp_polars.columns import Report
+from ldp_polars.columns import Report, check_repeats_said
 from ldp_polars.frames import Frame, checked_plan, groups_of
 
 
@@ -25,6 +25,7 @@ def table(
     event_time: str | None = None,
     confidence: float = 0.95,
     population: Population = None,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """How many records have each pair of values of two private columns, and the rate of the second given the first.
@@ -38,6 +39,7 @@ def table(
             one's.
         plan: the plan that made them, or their mechanisms by column. Not needed for typed reports.
         by, window, event_time, confidence, population, assume_reports: see `histograms`.
+        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
 
     Returns:
         A row for each pair: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), the two values
@@ -46,7 +48,8 @@ def table(
         is unbounded: -inf to inf.
 
     Raises:
-        ParameterError: at once: not two columns, or reports that have no table, see `ldp_core.Pair`.
+        ParameterError: at once: keyed noise, and no ``repeats``; not two columns, or reports that have no table, see
+            `ldp_core.Pair`.
         PlanError, DtypeError, MechanismMismatchError: see `histograms`.
 
     >>> import polars as pl, ldp_polars
@@ -62,11 +65,13 @@ def table(
     if plan is not None:
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = pair_of(made, (first, second))
-    asked: TableEstimate = TableEstimate(confidence, population)
+    asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = pair.by_column("")
     drawn = any(isinstance(made[name], DrawnColumn) for name in used)  # (then of all columns that are drawn from)
     of_table = {name: m for name, m in made.items() if name in used or (drawn and isinstance(m, DrawnColumn))}
     whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(of_table)
+    for name in used:
+        check_repeats_said(name, dtypes.get(name), made[name], repeats)
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(pair, asked)

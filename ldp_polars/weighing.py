@@ -11,9 +11,18 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_open, refuse_keys_in, structs
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, check_mechanism, dtype_of, maker_of, to_arrow, untyped
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    check_mechanism,
+    check_repeats_said,
+    dtype_of,
+    maker_of,
+    to_arrow,
+    untyped,
+)
 
 _RATIO = dtype_of(pa.struct(list(core.Ratio.arrow_schema())))
 _TOTAL = dtype_of(pa.struct(list(core.Total.arrow_schema())))
@@ -23,7 +32,12 @@ _QUANTILES = pl.List(dtype_of(pa.struct(list(QUANTILE_SCHEMA))))
 
 
 def weight(
-    expr: pl.Expr | str, value: Label | None = None, mechanism: Mechanism | None = None, *, assume_reports: bool = False
+    expr: pl.Expr | str,
+    value: Label | None = None,
+    mechanism: Mechanism | None = None,
+    *,
+    repeats: int | None = None,
+    assume_reports: bool = False,
 ) -> pl.Expr:
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
@@ -33,12 +47,16 @@ def weight(
     Args:
         expr, mechanism, assume_reports: see `estimate`.
         value: one of the domain's; of numbers None, where the weight is the report's value, on average the number.
+        repeats: the most reports of one person in what is summed. Weights are the same whatever it is, but keyed noise
+            asks for it: say the same to `total`, `ratio` and the others, whose errors it makes larger. Or sum weights
+            by person first: such sums are independent.
 
     Returns:
         Float64, one per report.
 
     Raises:
-        ParameterError: a value that the domain does not have, or a mechanism whose reports have no weights.
+        ParameterError: a value that the domain does not have, or a mechanism whose reports have no weights; when
+            planned: keyed noise, and no ``repeats``.
         ReportError, MechanismMismatchError, DtypeError: see `estimate`.
 
     >>> import polars as pl, ldp_polars
@@ -50,12 +68,16 @@ def weight(
     """
     if mechanism is not None:
         check_mechanism(mechanism).code_of(value)  # what is refused is refused now
-    chosen = partial(_weight, mechanism=mechanism, value=value, assume_reports=assume_reports)
+    said = None if repeats is None else check_integer("repeats", repeats, 1)
+    chosen = partial(_weight, mechanism=mechanism, value=value, repeats=said, assume_reports=assume_reports)
     return at_plan_time(as_expr(expr), chosen)
 
 
-def _weight(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, value: Any, assume_reports: bool) -> pl.Expr:
+def _weight(
+    reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, value: Any, repeats: int | None, assume_reports: bool
+) -> pl.Expr:
     made_by = maker_of(reports, dtype, mechanism, assume_reports=assume_reports)
+    check_repeats_said(reports.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, repeats)
     function = partial(_weighed, mechanism=made_by, code=made_by.code_of(value))
     return pl.map_batches([reports], function, return_dtype=pl.Float64, is_elementwise=True)
 
@@ -67,7 +89,7 @@ def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism
     return pl.Series(name, mechanism.weights_of_code(arrow, code, column=name))
 
 
-def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95, repeats: int = 1) -> pl.Expr:
     """Aggregate to the sum of some numbers over the sum of others, with Fieller's interval; see `ldp_core.ratio`.
 
     Args:
@@ -75,7 +97,7 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
             mean of y among those who have it is ``ratio(w * y, w)``; with a and b the weights of two values, the share
             of the first among those who have one of them is ``ratio(a, a + b)``; with c the weight of a value of
             another column, the rate of c in the group is ``ratio(w * c, w)``. Rows with a null in either are left out.
-        confidence: of the interval.
+        confidence, repeats: see `ldp_core.ratio`.
 
     Returns:
         A ``Struct{ratio, standard_error, low, high, n}`` a group; low is -inf and high inf where the sum below is not
@@ -90,16 +112,21 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
     >>> df.select(ldp_polars.ratio(pl.col("w") * pl.col("minutes"), "w")).unnest("w")["ratio"].round(2).to_list()
     [52.5]
     """
-    return _aggregated([expr, below], core.ratio, _RATIO, confidence=check_open("confidence", confidence))
+    return _aggregated([expr, below], core.ratio, _RATIO, **_errors(confidence, repeats))
 
 
-def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+def _errors(confidence: float, repeats: int) -> dict[str, Any]:
+    """How large errors are, checked now."""
+    return {"confidence": check_open("confidence", confidence), "repeats": check_integer("repeats", repeats, 1)}
+
+
+def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int = 1) -> pl.Expr:
     """Aggregate to a sum of numbers with its interval: products of weights and public numbers.
 
     Args:
         expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.
             Nulls are left out.
-        confidence: of the interval.
+        confidence, repeats: see `ldp_core.ratio`.
 
     Returns:
         A ``Struct{total, standard_error, low, high, n}`` a group. The error is that of noise and of the people
@@ -112,7 +139,7 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    return _aggregated([expr], core.total, _TOTAL, confidence=check_open("confidence", confidence))
+    return _aggregated([expr], core.total, _TOTAL, **_errors(confidence, repeats))
 
 
 def weighted_mean(
@@ -122,6 +149,7 @@ def weighted_mean(
     groups: pl.Expr | str | None = None,
     shares: Mapping[Any, float] | None = None,
     confidence: float = 0.95,
+    repeats: int = 1,
 ) -> pl.Expr:
     """Aggregate to the mean of a population by survey weights or known shares of groups; see `ldp_core.weighted_mean`.
 
@@ -130,7 +158,7 @@ def weighted_mean(
         weights: a column: how many people each stands for. Default: all as many.
         groups: a column of public groups, with ``shares``.
         shares: of each group in the population (post-stratification).
-        confidence: of the interval.
+        confidence, repeats: see `ldp_core.weighted_mean`.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n, effective}`` a group.
@@ -146,10 +174,9 @@ def weighted_mean(
     """
     columns = {"weights": weights, "groups": groups}
     given = {name: column for name, column in columns.items() if column is not None}
-    check_open("confidence", confidence)
-    function = partial(_weighted_mean, names=tuple(given), shares=shares, confidence=confidence)
+    options: dict[str, Any] = {"names": tuple(given), "shares": shares, **_errors(confidence, repeats)}
     inputs = [as_expr(column) for column in (expr, *given.values())]
-    return pl.map_batches(inputs, function, return_dtype=_WEIGHTED, returns_scalar=True)
+    return pl.map_batches(inputs, partial(_weighted_mean, **options), return_dtype=_WEIGHTED, returns_scalar=True)
 
 
 def _weighted_mean(
@@ -170,7 +197,12 @@ def _weighted_mean(
 
 
 def weighted_quantiles(
-    expr: pl.Expr | str, probabilities: Sequence[float], weights: pl.Expr | str, *, confidence: float = 0.95
+    expr: pl.Expr | str,
+    probabilities: Sequence[float],
+    weights: pl.Expr | str,
+    *,
+    confidence: float = 0.95,
+    repeats: int = 1,
 ) -> pl.Expr:
     """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
 
@@ -178,7 +210,7 @@ def weighted_quantiles(
         expr: a column of public numbers (or its name).
         probabilities: of the quantiles, each in (0, 1).
         weights: of the group, as `weight` makes them. Rows with a null in either are left out.
-        confidence: of each interval.
+        confidence, repeats: see `ldp_core.weighted_quantiles`.
 
     Returns:
         A ``List(Struct{probability, quantile, low, high, n})`` a group, as `quantiles` makes it.
@@ -191,9 +223,10 @@ def weighted_quantiles(
     >>> df.select(ldp_polars.weighted_quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
-    checked = core.weighted_quantiles([], [], probabilities, confidence=confidence)  # what is refused is refused now
+    how = _errors(confidence, repeats)
+    checked = core.weighted_quantiles([], [], probabilities, **how)  # what is refused is refused now
     given = tuple(checked.probabilities.tolist())
-    return _aggregated([expr, weights], core.weighted_quantiles, _QUANTILES, probabilities=given, confidence=confidence)
+    return _aggregated([expr, weights], core.weighted_quantiles, _QUANTILES, probabilities=given, **how)
 
 
 def _aggregated(columns: Sequence[pl.Expr | str], ask: Callable[..., Result], dtype: Any, **options: Any) -> pl.Expr:
@@ -227,19 +260,22 @@ def _one(name: str, found: Result, dtype: Any) -> pl.Series:
     return pl.Series(name, structs(found.to_arrow())).cast(dtype)
 
 
-def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.95) -> pl.Expr:
+def linear_fit(
+    expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None
+) -> pl.Expr:
     """Aggregate two columns of numbers to their variances, covariance and line; see `ldp_core.linear_fit`.
 
     Args:
         expr, y: columns (or their names) of public numbers, or of typed reports of private ones.
         confidence: of each interval.
+        repeats: see `ldp_core.ratio`; keyed noise asks for it.
 
     Returns:
         A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group.
 
     Raises:
         ParameterError: reports of a mechanism that does not tell squares, as one-bit means do not; fewer than two
-            records.
+            records; keyed noise, and no ``repeats``.
         InputError: when run: nulls, or numbers that are not finite.
 
     >>> import polars as pl, ldp_polars
@@ -247,15 +283,17 @@ def linear_fit(expr: pl.Expr | str, y: pl.Expr | str, *, confidence: float = 0.9
     >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
     ('slope', 1.0)
     """
-    check_open("confidence", confidence)
-    function = partial(_fitted, confidence=confidence)
+    function = partial(_fitted, said=repeats, **_errors(confidence, repeats or 1))
     return pl.map_batches([as_expr(expr), as_expr(y)], function, return_dtype=_FIT, returns_scalar=True)
 
 
-def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, confidence: float) -> pl.Series:
+def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int | None, **how: Any) -> pl.Series:
     """Polars calls it back: two columns -> one list of estimates."""
+    for s in inputs:
+        if isinstance(s.dtype, Report):
+            check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)
-    return pl.Series(inputs[0].name, [core.linear_fit(x, y, confidence=confidence).to_arrow().to_pylist()], dtype=_FIT)
+    return pl.Series(inputs[0].name, [core.linear_fit(x, y, **how).to_arrow().to_pylist()], dtype=_FIT)
 
 
 def navigation_timing(value: pl.Expr | str = "value", rate: pl.Expr | str = "randomizedTriggerRate") -> pl.Expr:

@@ -7,7 +7,7 @@ triggers, late reports and merges are those of any other answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Unpack
 
@@ -22,9 +22,10 @@ from typing_extensions import override
 from ldp_beam.estimates._partials import Key, KeyedTally
 from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
+from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, Population
+from ldp_core.engine import I64, CompareQuantiles, Population
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]
@@ -46,19 +47,24 @@ class Compare(Estimate):
 
     Args:
         column: of the reports, of other people in each window, or with fresh noise.
-        mechanism: that made them: a frequency oracle, or a mechanism for numbers with means.
+        mechanism: that made them: a frequency oracle, or a mechanism for numbers with means; of quantiles: ordered
+            numbers.
+        quantiles: compare these quantiles of ordered numbers, as [0.5, 0.9], in place of shares or the mean. A row has
+            then the columns of `ldp_core.QuantileDifferences.to_arrow`.
         window: fixed windows: their length, or Beam's ``FixedWindows``; see `Estimate`.
         confidence: of the intervals, in (0, 1).
         simultaneous: widen the intervals so that those of all values hold together with that confidence.
         anytime: True if you look again and again, as at early panes, and stop when you like: all panes hold together.
             Or the number of reports of each side at which intervals are to be tightest, in place of 10,000.
-        same_people: whether the same people may be in both windows, or their noise is keyed: errors then add up.
+        same_people: whether the same people may be in both windows: errors then add up. It is asked for where a step
+            before draws keyed noise. In each window a person has one report.
         population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.
 
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
     Raises:
-        ParameterError: other windows; what `ldp_core.compare` refuses; bad arguments.
+        ParameterError: other windows; keyed noise, and no ``same_people``; what `ldp_core.compare` refuses; bad
+            arguments.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -76,6 +82,7 @@ class Compare(Estimate):
         mechanism: Mechanism,
         *,
         window: WindowLike,
+        quantiles: Sequence[float] | None = None,
         confidence: float = 0.95,
         simultaneous: bool = False,
         anytime: bool | int | None = None,
@@ -86,7 +93,11 @@ class Compare(Estimate):
         fixed = window_fn(window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
-        asked: Any = _OfWindows(confidence, simultaneous, anytime, same_people, population)
+        how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
+        how |= {"same_people": same_people, "population": population}
+        asked: Any = _OfWindows(**how)
+        if quantiles is not None:
+            asked = _QuantilesOfWindows(**how, probabilities=quantiles)
         both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
         super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
         self._length = fixed.size
@@ -94,6 +105,16 @@ class Compare(Estimate):
     @override
     def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
         return question
+
+    @property
+    @override
+    def _asks_repeats(self) -> bool:
+        return False  # (``same_people`` is what is asked here)
+
+    @override
+    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+        self._question.check_people(self._mechanism, keyed=persons_before(pcoll)[1])
+        return None
 
     @override
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
@@ -116,15 +137,19 @@ class _OfWindows(Comparing):
 
     @override
     def schema(self, mechanism: Any) -> pa.Schema:
-        fields = list(super().schema(mechanism))
-        has_values = isinstance(mechanism, FrequencyOracle)
-        return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *(fields if has_values else fields[1:])])
+        fields = [f for f in super().schema(mechanism) if f.name != "value" or isinstance(mechanism, FrequencyOracle)]
+        return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *fields])
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         table, lengths = super().rows(mechanism, n, counters)
         filled = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
         return pa.table(filled, table.column_names), lengths
+
+
+@dataclass(frozen=True)
+class _QuantilesOfWindows(_OfWindows, CompareQuantiles):
+    """The same of quantiles."""
 
 
 class _Halves(beam.DoFn):

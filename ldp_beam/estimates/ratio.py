@@ -11,7 +11,7 @@ import numpy as np
 from typing_extensions import override
 
 from ldp_core import InputError, Ratio
-from ldp_core.engine import F64, added_sums, check_open, ratio_of, ratio_sums
+from ldp_core.engine import F64, added_sums, check_integer, check_open, ratio_of, ratio_sums
 
 
 class RatioCombineFn(beam.CombineFn):
@@ -23,11 +23,12 @@ class RatioCombineFn(beam.CombineFn):
 
     Args:
         confidence: of the interval, in (0, 1).
+        repeats: the most records of one person, see `ldp_core.ratio`. Weights do not say whether noise is keyed.
 
     Errors while the pipeline runs: `InputError` for numbers that are not finite.
 
     Raises:
-        ParameterError: confidence outside (0, 1).
+        ParameterError: confidence outside (0, 1), or repeats below 1.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
@@ -40,9 +41,9 @@ class RatioCombineFn(beam.CombineFn):
     25.0 300
     """
 
-    def __init__(self, *, confidence: float = 0.95) -> None:
+    def __init__(self, *, confidence: float = 0.95, repeats: int = 1) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._confidence = check_open("confidence", confidence)
+        self._how = check_open("confidence", confidence), check_integer("repeats", repeats, 1)
 
     @override
     def create_accumulator(self) -> F64:
@@ -68,7 +69,7 @@ class RatioCombineFn(beam.CombineFn):
 
     @override
     def extract_output(self, accumulator: F64) -> Ratio:
-        return ratio_of(accumulator, self._confidence)
+        return ratio_of(accumulator, *self._how)
 
     def infer_output_type(self, input_type: Any) -> Any:
         """`Ratio`: Beam asks for it, though its base class does not have it."""

@@ -162,9 +162,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
-            say while the pipeline runs, of a histogram or mean, and neither ``person`` nor the question's ``repeats``
-            nor a `BoundContributions` before; or, with ``private``, the input is in sliding windows, where each record
-            would be perturbed several times: pass them as ``window``.
+            say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
+            `BoundContributions` before; or, with ``private``, the input is in sliding windows, where each record would
+            be perturbed several times: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
@@ -297,8 +297,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @property
     def _asks_repeats(self) -> bool:
-        """Whether the question has ``repeats``, and nobody says how many."""
-        return self._person is None and getattr(self._question, "repeats", 0) is None
+        """Whether nobody says how many reports a person has."""
+        return self._person is None and self._question.repeats is None
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -489,7 +489,7 @@ class Histogram(Estimate):
         **options: Unpack[EstimateOptions],
     ) -> None:
         super().__init__(
-            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, None, repeats), **options
+            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats), **options
         )
 
 
@@ -524,7 +524,7 @@ class PrivateHistogram(Estimate):
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency, None, repeats)
+        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
         super().__init__(column, mechanism, question, private=True, **options)
 
 
@@ -537,7 +537,7 @@ class Table(Estimate):
     Args:
         first, second: columns of reports.
         plan: that made them, or the mechanisms by column.
-        confidence, population: see `ldp_core.TableEstimate`.
+        confidence, population, repeats: see `ldp_core.TableEstimate`.
 
     The other arguments, elements, late records and errors are those of `Estimate`.
 
@@ -561,11 +561,12 @@ class Table(Estimate):
         *,
         confidence: float = 0.95,
         population: Population = None,
+        repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
         make = Pair if self._of_values else pair_of
         pair = make(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
-        question = TableEstimate(confidence, population)
+        question = TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
 
     _of_values = False

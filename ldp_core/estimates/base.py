@@ -11,7 +11,7 @@ import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -22,7 +22,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import I64
 from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
-from ldp_core.parameters import Declared, shown
+from ldp_core.parameters import Declared, check_integer, parameter, shown
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View, aligned, html, preformatted
 from ldp_core.tally import MOST, Tally
@@ -76,11 +76,32 @@ def sampled_part(population: Population, n: Any) -> Any:
     return (population - n) / max(population - 1, 1)
 
 
-class Question(Declared, ABC, Generic[R_co]):
+def check_repeats(name: str, value: int | None) -> int | None:
+    """Return ``value``; raise `ParameterError` unless it is None or an integer from 1 on."""
+    return None if value is None else check_integer(name, value, 1, MOST)
+
+
+def refuse_repeats(what: str) -> ParameterError:
+    """To raise where people report several times, and the error of the answer is not known then."""
+    return ParameterError(
+        f"{what} is no sum over reports, so that its error is not known if a person has several: keep one report of "
+        "each person in what is estimated, and say repeats=1; or ask for a histogram, a mean or a range"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfAll(Declared):
+    """The options of all questions."""
+
+    repeats: int | None = parameter(check_repeats, default=None)
+
+
+class Question(_OfAll, ABC, Generic[R_co]):
     """Base of a dataclass (``frozen=True``) whose fields are the options of one kind of question, each a `parameter`.
 
     A subclass is known by its `name` from the moment that its module is imported. `ldp_core.estimates.registry` says
-    which question is asked of a mechanism if nothing is said.
+    which question is asked of a mechanism if nothing is said. Each has the option ``repeats``, by keyword only: the
+    most reports of one person in a tally, see `HistogramEstimate`. More than one is refused unless it is `linear`.
     """
 
     name: ClassVar[str]
@@ -92,8 +113,14 @@ class Question(Declared, ABC, Generic[R_co]):
     single: ClassVar[bool] = False
     """Whether each tally gives exactly one row of `rows`; otherwise any number of them."""
 
+    linear: ClassVar[bool] = False
+    """Whether answers follow from sums over reports, and are as uncertain as ``repeats`` says."""
+
     confidence: float
     """Of the intervals, in (0, 1)."""
+
+    population: Population = None
+    """Whom the intervals are about, where that is an option."""
 
     _named: ClassVar[dict[str, type[Question[Any]]]] = {}
 
@@ -104,6 +131,13 @@ class Question(Declared, ABC, Generic[R_co]):
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))
+        if (self.repeats or 1) > 1 and not self.linear:
+            raise refuse_repeats(f"the answer to {self.name}")
+
+    @property
+    def times(self) -> float:
+        """How many times as wide intervals are as those of independent reports; see `clusters` in this room."""
+        return math.sqrt(self.repeats or 1)
 
     @classmethod
     def view_of(cls, columns: Collection[str]) -> View | None:

@@ -36,7 +36,10 @@ reports. The sum over g of T_g = sum_i X_gi, over the m_g <= r reports of each, 
     sum_g Var(T_g) = sum_g sum_ij Cov(X_gi, X_gj) <= sum_g m_g sum_i Var(X_gi) <= r sum_g sum_i Var(X_gi)
 
 as |Cov(X, Y)| <= sqrt(Var(X) Var(Y)) (Cauchy and Schwarz) and (sum_i a_i)^2 <= m sum_i a_i^2 of m numbers (the same).
-It is reached by r equal reports, as keyed noise makes them of a constant value.
+It is reached by r equal reports, as keyed noise makes them of a constant value. This holds of whatever is a sum over
+reports, and so of ranges, of A - p N of curves and quantiles (`ordered` in this room), of pairs, and of u - m w of
+ratios. Of a vector of such sums the covariances are at most r times as large in every direction; so a chi-square
+statistic over r is too large no more often than that of independent reports.
 """
 
 from __future__ import annotations
@@ -51,19 +54,12 @@ from ldp_core.arrays.arrow import column_of, plain
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population
-from ldp_core.parameters import check_integer
 from ldp_core.reports import Native
-from ldp_core.tally import MOST
 
 LEAST_EFFECTIVE = 10
 """Effective persons from which on a variance is computed from their differences."""
 _COUNTERS = 1 << 21
 """Of the tallies of single persons, at a time."""
-
-
-def check_repeats(name: str, value: int | None) -> int | None:
-    """Return ``value``; raise `ParameterError` unless it is None or an integer from 1 on."""
-    return None if value is None else check_integer(name, value, 1, MOST)
 
 
 def unsaid_repeats(column: str) -> ParameterError:

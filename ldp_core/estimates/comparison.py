@@ -206,13 +206,22 @@ class Compare(Declared):
     def __post_init__(self) -> None:
         self._declare(**vars(self))
 
+    def compares(self, mechanism: Any) -> bool:
+        """Whether the mechanism has what is compared."""
+        return isinstance(mechanism, Mechanism) and isinstance(mechanism, (Comparable, Averaging))
+
     def check(self, mechanism: Mechanism) -> None:
         """Raise `ParameterError` for what `result` would refuse later."""
-        if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, (Comparable, Averaging)):
+        if not self.compares(mechanism):
             raise refuse_mechanism("a comparison", "a frequency oracle or a mechanism for numbers", mechanism)
-        if mechanism.memoized and self.same_people is None:
+        self.check_people(mechanism)
+
+    def check_people(self, mechanism: Mechanism, *, keyed: bool = False) -> None:
+        """Raise `ParameterError` if nobody says whether people are on both sides, and it matters, as of keyed noise."""
+        if (mechanism.memoized or keyed) and self.same_people is None:
+            whose = "these reports" if keyed else mechanism.name
             raise ParameterError(
-                f"the noise of {mechanism.name} is a person's own, so that people who are on both sides have it in "
+                f"the noise of {whose} is a person's own, so that people who are on both sides have it in "
                 "common: say same_people=False if nobody is, or same_people=True for the widest intervals there can be"
             )
         if self.anytime and self.same_people:
@@ -229,20 +238,21 @@ class Compare(Declared):
 
     def result(self, mechanism: Any, before: Tally, after: Tally) -> Comparison:
         """See `compare`."""
+        arrays = self._arrays(mechanism, *self._sides(mechanism, before, after))
+        *values, statistic, degrees, p_value, n_before, n_after = (array[0] for array in arrays)
+        refuse_empty(n_before, n_after)
+        found = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
+        fields = (domain_of(mechanism), *found, *self._parameters().values(), mechanism)
+        return Comparison(*fields)
+
+    def _sides(self, mechanism: Any, before: Tally, after: Tally) -> tuple[I64, I64]:
+        """n and counters of one pair, as `rows` takes them; checked."""
         self.check(mechanism)
         mechanism.check_tally(before)
         mechanism.check_tally(after)
         if before is after:
             raise ParameterError("before and after are the same tally: a side is not compared with itself")
-        n, counters = np.array([[before.n, after.n]]), np.array([[before.counters, after.counters]])
-        arrays = self._arrays(mechanism, n, counters)
-        *values, statistic, degrees, p_value, n_before, n_after = (array[0] for array in arrays)
-        for side, people in (("before", n_before), ("after", n_after)):
-            if not people:
-                raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
-        found = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
-        fields = (domain_of(mechanism), *found, *self._parameters().values(), mechanism)
-        return Comparison(*fields)
+        return np.array([[before.n, after.n]]), np.array([[before.counters, after.counters]])
 
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         """`Question.rows` for k pairs of tallies: n is int64[k, 2], before and after, counters int64[k, 2, counters].
@@ -356,6 +366,13 @@ class Compare(Declared):
             white, degrees[some] = whitening(covariances, adds_up=oracle.exhaustive)
             statistic[some] = ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2))
         return statistic, degrees
+
+
+def refuse_empty(before: int, after: int) -> None:
+    """Raise `ParameterError` if a side has no reports."""
+    for side, people in (("before", before), ("after", after)):
+        if not people:
+            raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
 
 
 _ENTRIES = 1 << 22

@@ -98,7 +98,7 @@ class HeavyHittersEstimate(Question[Found]):
         ParameterError: a k, a confidence or a threshold that does not exist.
 
     >>> HeavyHittersEstimate(k=10)
-    HeavyHittersEstimate(k=10, confidence=0.95, threshold=None)
+    HeavyHittersEstimate(repeats=None, k=10, confidence=0.95, threshold=None)
     """
 
     name: ClassVar[str] = Found.question

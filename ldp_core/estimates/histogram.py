@@ -27,7 +27,6 @@ from ldp_core.estimates.clusters import (
     LEAST_EFFECTIVE,
     Persons,
     check_persons_population,
-    check_repeats,
     codes_of,
     student,
     tallies_of,
@@ -218,12 +217,12 @@ class HistogramEstimate(Question[Histogram]):
 
     name: ClassVar[str] = Histogram.question
     view: ClassVar[View] = Histogram.view
+    linear: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
     simultaneous: bool = parameter(check_flag, default=False)
     consistency: Consistency | None = parameter(_check_consistency, default=None)
     population: Population = parameter(check_population, default=None)
-    repeats: int | None = parameter(check_repeats, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:

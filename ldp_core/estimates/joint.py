@@ -281,7 +281,7 @@ class Pair(Tallier):
         return asked._arrays(self, n, counters)
 
     def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
-        """The table of a tally; see `TableEstimate`."""
+        """The table of a tally, of one report of each person; see `TableEstimate`."""
         return TableEstimate(confidence, population).result(self, tally)
 
 
@@ -482,6 +482,7 @@ class TableEstimate(Question[Table]):
     Args:
         confidence: of each interval, in (0, 1).
         population: whom counts and rates are about, see `HistogramEstimate`.
+        repeats: the most reports of one person; see `HistogramEstimate`. The chi-square statistic is over it.
 
     Raises:
         ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
@@ -493,6 +494,7 @@ class TableEstimate(Question[Table]):
 
     name: ClassVar[str] = Table.question
     view: ClassVar[View] = View("count", ("value",))
+    linear: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
@@ -524,7 +526,7 @@ class TableEstimate(Question[Table]):
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
         arrays, margins = mechanism.arrays(self, n, counters)
-        of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins)]
+        of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins, self.times)]
         fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
         return Table(mechanism, tally.n, *fields)
 
@@ -547,8 +549,8 @@ class TableEstimate(Question[Table]):
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people)
         side = Side(people, counts / most, a / most, b, sampled)
-        errors = most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
-        z = np.full(1, z_score(self.confidence))
+        errors = self.times * most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
+        z = np.full(1, self.times * z_score(self.confidence))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z))
 
         # What the people themselves add to the sums of squares, as far as they are no sample.
@@ -561,11 +563,11 @@ class TableEstimate(Question[Table]):
         score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score)
+        rates = ratios(of_ratio, self.confidence, score, self.times)
         return [counts, errors, low, high, *rates], margins
 
 
-def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64]) -> tuple[F64, I64, F64]:
+def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0) -> tuple[F64, I64, F64]:
     """The statistic, its degrees of freedom and the p-value of each of k tallies; see this module's text."""
     people = np.maximum(n, 1)[:, None]
     whites = []
@@ -579,7 +581,7 @@ def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64]) -> tu
             return unknown, np.zeros(len(n), np.int64), unknown
     (one, rank), (two, of_two) = whites
     apart = counts / people[:, None] - (margins[0] / people)[:, :, None] * (margins[1] / people)[:, None, :]
-    white = one @ apart @ two.transpose(0, 2, 1) * np.sqrt(people[:, None])
+    white = one @ apart @ two.transpose(0, 2, 1) * np.sqrt(people[:, None]) / times
     statistic, degrees = (white**2).sum(axis=(1, 2)), np.where(n > 0, rank * of_two, 0)
     known = degrees > 0
     statistic = np.where(known, statistic, np.nan)

@@ -24,7 +24,6 @@ from ldp_core.estimates.clusters import (
     LEAST_EFFECTIVE,
     Persons,
     check_persons_population,
-    check_repeats,
     codes_of,
     student,
 )
@@ -92,10 +91,10 @@ class MeanEstimate(Question[Mean]):
     name: ClassVar[str] = Mean.question
     view: ClassVar[View] = Mean.view
     single: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
-    repeats: int | None = parameter(check_repeats, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -125,7 +124,7 @@ class MeanEstimate(Question[Mean]):
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        times = np.sqrt(self.repeats or 1) * finite_times(mechanism, self.population, n, error)
+        times = self.times * finite_times(mechanism, self.population, n, error)
         return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
 
     @override

@@ -27,7 +27,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
-from ldp_core.estimates.weights import columns_of, ratio
+from ldp_core.estimates.weights import columns_of, ratio, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -87,13 +87,14 @@ FIT_SCHEMA = pa.schema(
 )
 
 
-def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
+def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) -> LinearFit:
     """Variances, covariance, correlation, and the line of least squares of y on x; see this module's text.
 
     Args:
         x, y: of the same n records each: public numbers, float[n]; or for private ones a pair of the mechanism and its
             reports. Reports of y that do not tell squares leave its variance and the correlation out.
         confidence: of each interval, in (0, 1).
+        repeats: the most records of one person; see `ratio`.
 
     Raises:
         InputError: not columns of as many finite numbers.
@@ -114,7 +115,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
     du, dv = u - u.mean(), v - v.mean()
     # Terms whose means are the estimates; less those means they are the linearized errors.
     of_x, both = s - 2 * u.mean() * u + u.mean() ** 2, du * dv
-    slope = ratio(both, of_x, confidence=confidence)
+    slope = ratio(both, of_x, confidence=confidence, repeats=repeats)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_slope = (both - slope.ratio * of_x) / of_x.mean()
         found = {
@@ -132,7 +133,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95) -> LinearFit:
             relative = both / both.mean() - of_x / (2 * of_x.mean()) - terms / (2 * terms.mean())
             found |= {"variance y": (terms.mean(), terms), "correlation": (correlation, correlation * relative)}
     estimates = np.array([estimate for estimate, _ in found.values()])
-    errors = np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
+    errors = times_of(repeats) * np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
     low, high = estimates - z * errors, estimates + z * errors
     low[2], high[2] = slope.low, slope.high
     if np.isinf(low[2]):  # the intercept is as little known

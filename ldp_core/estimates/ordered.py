@@ -13,7 +13,7 @@ one value holds much it is wider than it needs to be: either end fails less ofte
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -23,7 +23,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.estimates.base import Population, refuse_mechanism, sampled_part, z_score
+from ldp_core.estimates.base import Population, Question, refuse_mechanism, refuse_repeats, sampled_part, z_score
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
 from ldp_core.estimates.plausibility import watch
@@ -60,6 +60,8 @@ class Reader:
 
     mechanism: Any
     population: Population
+    times: float = 1.0
+    """`Question.times`."""
 
     @cached_property
     def ends(self) -> tuple[pa.Array, pa.Array]:
@@ -96,12 +98,13 @@ class Reader:
         """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise."""
         some = np.maximum(n, 1)[:, None]
         side = Side(some, counts / some, variances / some, 0.0, sampled_part(self.population, n[:, None]))
-        low, high = side.ends(np.array(z))
-        return counts, some * np.sqrt(side.variance(np.clip(side.estimates, 0, 1))), some * low, some * high
+        low, high = side.ends(np.array(z * self.times))
+        errors = self.times * some * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
+        return counts, errors, some * low, some * high
 
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
         """Cumulative shares of k tallies, with intervals of so many standard errors."""
-        size = len(self.ends[0])
+        size, z = len(self.ends[0]), z * self.times
         places, count = np.arange(1, size + 1), self._counts
         upto, v_upto = count(n, counters, np.zeros(size, np.int64), places)
         whole, v_whole, v_above = upto[:, -1:], v_upto[:, -1:], v_upto
@@ -114,7 +117,7 @@ class Reader:
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(whole > 0, upto / whole, np.nan)
             p = np.clip(shares, 0, 1)
-            errors = np.sqrt(np.maximum((1 - p) * v_upto + p * v_above - p * (1 - p) * v_whole, 0)) / whole
+            errors = np.sqrt(np.maximum((1 - p) * v_upto + p * v_above - p * (1 - p) * v_whole, 0)) / whole * self.times
             low, high = np.where(a > 0, (b - root) / a, 0.0), np.where(a > 0, (b + root) / a, 1.0)
         return _bounded(shares, errors, low, high)
 
@@ -198,7 +201,13 @@ class _OfDistribution(Reader):
 
     def _found(self, n: I64, counters: I64, confidence: float = 0.95) -> list[Distribution]:
         tallies = (Tally(int(a), b, self.mechanism.fingerprint) for a, b in zip(n, counters, strict=True))
-        return [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
+        found = [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
+        return [self._widened(one) for one in found] if self.times > 1 else found
+
+    def _widened(self, found: Distribution) -> Distribution:
+        middle, ends = found.cumulative, (found.cumulative_low, found.cumulative_high)
+        low, high = (middle + self.times * (end - middle) for end in ends)
+        return replace(found, cumulative_low=low, cumulative_high=high)
 
     @override
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
@@ -239,12 +248,15 @@ class _OfDistribution(Reader):
         return [pa.array(np.where(np.isnan(a), b, a), from_pandas=True) for a, b in zip(columns, unknown, strict=True)]
 
 
-def reader_of(what: str, mechanism: Mechanism, population: Population) -> Reader:
+def reader_of(what: str, mechanism: Mechanism, question: Question[Any]) -> Reader:
     """What reads a mechanism's tallies; `ParameterError` if it has no ordered values, or its errors are not known."""
+    asked = question.population, question.times
     if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
-        return _OfDistribution(mechanism, population)
+        if question.times > 1 and mechanism.distribution(mechanism.empty_tally()).method != "unbiased":
+            raise refuse_repeats(f"{what} of {mechanism.name}, whose distribution is fitted,")
+        return _OfDistribution(mechanism, *asked)
     if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Ordered):
         raise refuse_mechanism(what, "ordered values: a frequency oracle, SquareWave or StochasticRounding", mechanism)
-    reader, none = Reader(mechanism, population), np.zeros(1, np.int64)
+    reader, none = Reader(mechanism, *asked), np.zeros(1, np.int64)
     reader._counts(none, mechanism.empty_tally().counters[None], none, none + 1)  # (it may not know its errors)
     return reader

@@ -150,7 +150,7 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
         f"standard errors away from anything possible{many}. Likely the values were never perturbed, or by another "
         "mechanism or with another epsilon than this one. (Many reports of the same people under keyed noise look like "
-        "that too: error bars do not allow for them.)"
+        "that too: error bars allow for them with repeats= alone.)"
     )
     collected = _collected.get()
     if collected is None:

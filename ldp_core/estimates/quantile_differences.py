@@ -9,6 +9,7 @@ adds up how far each reaches (R. G. Newcombe, Statistics in Medicine 17, 1998, m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64
+from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Tabular
-from ldp_core.estimates.quantiles import QuantilesEstimate
+from ldp_core.estimates.base import Population, Tabular
+from ldp_core.estimates.comparison import Compare, refuse_empty
+from ldp_core.estimates.quantiles import QuantilesEstimate, check_probabilities
 from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import parameter
 from ldp_core.tables import View
 from ldp_core.tally import Tally
 
@@ -79,9 +82,79 @@ class QuantileDifferences(Tabular):
 
     @override
     def to_arrow(self) -> pa.Table:
-        names = ("probability", "before", "after", "difference", "low", "high", "n_before", "n_after")
+        """A row per quantile: probability, before, after, difference, low, high, n_before, n_after."""
         counts = (np.full(len(self.low), n) for n in (self.n_before, self.n_after))
-        return self._with_metadata(pa.table([pa.array(array) for array in (*self._columns(), *counts)], names))
+        return self._with_metadata(pa.table([pa.array(array) for array in (*self._columns(), *counts)], _SCHEMA))
+
+
+_SCHEMA = pa.schema(
+    [
+        *((name, pa.float64()) for name in ("probability", "before", "after", "difference", "low", "high")),
+        *((name, pa.int64()) for name in ("n_before", "n_after")),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class CompareQuantiles(Compare):
+    """How quantiles of two tallies of one mechanism are compared; see `compare_quantiles`, which is this for one pair.
+
+    >>> from ldp_core import UnaryEncoding
+    >>> CompareQuantiles(probabilities=[0.5, 0.9]).schema(UnaryEncoding(range(4), epsilon=1.0)).names[:4]
+    ['probability', 'before', 'after', 'difference']
+    """
+
+    name: ClassVar[str] = "quantile_comparison"
+
+    probabilities: Sequence[float] = parameter(check_probabilities, default=(0.5,))
+
+    @property
+    def _question(self) -> QuantilesEstimate:
+        tests: Any = len(self.probabilities) if self.simultaneous else 1
+        asked: Any = self.probabilities
+        return QuantilesEstimate(asked, 1 - (1 - self.confidence) / tests, self.population)
+
+    @override
+    def compares(self, mechanism: Any) -> bool:
+        with suppress(ParameterError):
+            return bool(pa.types.is_floating(self._question.schema(mechanism).field("quantile").type))
+        return False
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        self._question.check(mechanism)
+        if not self.compares(mechanism):
+            raise ParameterError(f"differences are of numbers: the values of this {mechanism.name} are none")
+        if self.anytime:
+            raise ParameterError("quantiles are compared at one look: leave out anytime, or compare shares")
+        self.check_people(mechanism)
+
+    @override
+    def schema(self, mechanism: Any) -> pa.Schema:
+        return _SCHEMA
+
+    @override
+    def result(self, mechanism: Any, before: Tally, after: Tally) -> QuantileDifferences:  # type: ignore[override]
+        table, _ = self.rows(mechanism, *self._sides(mechanism, before, after))
+        refuse_empty(before.n, after.n)
+        made: Any = [column.to_numpy() for column in table.columns[:-2]]
+        made += [before.n, after.n, self.confidence, mechanism]
+        return QuantileDifferences(*made)
+
+    @override
+    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        asked, size, add = self._question, len(self.probabilities), np.add if self.same_people else np.hypot
+        tables = [asked.rows(mechanism, n[:, side], counters[:, side])[0] for side in (0, 1)]
+        (q1, low1, high1), (q2, low2, high2) = (
+            [table[name].to_numpy() for name in ("quantile", "low", "high")] for table in tables
+        )
+        d = q2 - q1
+        low, high = d - add(q2 - low2, high1 - q1), d + add(high2 - q2, q1 - low1)
+        unknown = np.isnan(d)
+        ends = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
+        columns = [np.tile(self.probabilities, len(n)), q1, q2, d, *ends, *np.repeat(n, size, axis=0).T]
+        arrays = [pa.array(column, mask=np.isnan(column)) for column in columns]
+        return pa.table(arrays, _SCHEMA), np.full(len(n), size)
 
 
 def compare_quantiles(
@@ -91,42 +164,31 @@ def compare_quantiles(
     probabilities: Sequence[float] = (0.5,),
     *,
     confidence: float = 0.95,
+    simultaneous: bool = False,
+    same_people: bool | None = None,
+    population: Population = "many",
 ) -> QuantileDifferences:
     """By how much quantiles, as the median, differ between two tallies of other people, with fresh noise.
 
-    Where an interval does not hold 0 the quantile is another one, with an error of at most 1 - confidence. Intervals
-    are about two populations, of which the people are random samples. Where single values hold much of the people they
-    are wider than they need to be.
+    Where an interval does not hold 0 the quantile is another one, with an error of at most 1 - confidence. Where single
+    values hold much of the people intervals are wider than they need to be.
 
     Args:
         mechanism: that made the reports of both, of ordered numbers: see `QuantilesEstimate`.
         before, after: its tallies.
         probabilities: of the quantiles, each in (0, 1).
         confidence: of each interval, in (0, 1).
+        simultaneous, same_people, population: see `compare`. Of the same people the reaches of both sides are added.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
-        ParameterError: values that are no numbers, a mechanism without quantiles, or one whose noise is a person's own;
-            a side without reports, or twice the same; probabilities or a confidence outside (0, 1).
+        ParameterError: values that are no numbers, or a mechanism without quantiles; what `compare` refuses;
+            probabilities or a confidence outside (0, 1).
 
     >>> from ldp_core import UnaryEncoding
     >>> m = UnaryEncoding(range(20), epsilon=50.0)  # hardly any noise
     >>> compare_quantiles(m, m.tally(m.perturb([3] * 90)), m.tally(m.perturb([9] * 90))).differences.tolist()
     [6.0]
     """
-    shares: Any = probabilities  # which the question makes a tuple
-    asked = QuantilesEstimate(shares, confidence, "many")
-    sides = [asked.result(mechanism, side) for side in (before, after)]
-    if before is after or not (before.n and after.n):
-        raise ParameterError("two sides with reports are needed: a side is empty, or compared with itself")
-    if mechanism.memoized:
-        raise ParameterError(f"the noise of {mechanism.name} is a person's own: quantiles are compared of fresh noise")
-    if not isinstance(sides[0].low, np.ndarray):
-        raise ParameterError(f"differences are of numbers: the values of this {mechanism.name} are none")
-    (q1, low1, high1), (q2, low2, high2) = (
-        (np.asarray(x.quantiles), np.asarray(x.low), np.asarray(x.high)) for x in sides
-    )
-    d = q2 - q1
-    ends = d - np.hypot(q2 - low2, high1 - q1), d + np.hypot(high2 - q2, q1 - low1)
-    found = (np.array(asked.probabilities), q1, q2, d, *ends)
-    return QuantileDifferences(*found, before.n, after.n, confidence, mechanism)
+    asked = CompareQuantiles(confidence, simultaneous, None, same_people, population, probabilities)
+    return asked.result(mechanism, before, after)

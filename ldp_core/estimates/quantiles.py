@@ -22,7 +22,8 @@ from ldp_core.tables import SHARE, View, about_whom, text_of
 from ldp_core.tally import Tally
 
 
-def _check_probabilities(name: str, value: Any) -> tuple[float, ...]:
+def check_probabilities(name: str, value: Any) -> tuple[float, ...]:
+    """Return ``value`` as a tuple; raise `ParameterError` unless it is different numbers in (0, 1)."""
     listed = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else [value]
     made = tuple(check_open(f"each of {name}", one) for one in listed)
     if not made or len(set(made)) < len(made):
@@ -39,6 +40,7 @@ class QuantilesEstimate(Question[Quantiles]):
         confidence: of each interval, in (0, 1).
         population: whom the intervals are about; see `HistogramEstimate`. `SquareWave` and `StochasticRounding` have
             errors of noise and sampling together in any case.
+        repeats: the most reports of one person; see `HistogramEstimate`.
 
     The answers are labels, numbers as float64 and all else as text; of a cell of numbers the estimate is its middle,
     and the interval has its edges. Where one value holds much, intervals hold more often than they have to.
@@ -55,18 +57,19 @@ class QuantilesEstimate(Question[Quantiles]):
 
     name: ClassVar[str] = Quantiles.question
     view: ClassVar[View] = Quantiles.view
+    linear: ClassVar[bool] = True
 
-    probabilities: tuple[float, ...] = parameter(_check_probabilities, default=(0.25, 0.5, 0.75))
+    probabilities: tuple[float, ...] = parameter(check_probabilities, default=(0.25, 0.5, 0.75))
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
-        reader_of("a quantile", mechanism, self.population)
+        reader_of("a quantile", mechanism, self)
 
     @override
     def schema(self, mechanism: Any) -> pa.Schema:
-        return _schema(reader_of("a quantile", mechanism, self.population))
+        return _schema(reader_of("a quantile", mechanism, self))
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Quantiles:
@@ -75,7 +78,7 @@ class QuantilesEstimate(Question[Quantiles]):
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        reader, size = reader_of("a quantile", mechanism, self.population), len(self.probabilities)
+        reader, size = reader_of("a quantile", mechanism, self), len(self.probabilities)
         reader.watch(n, counters)
         found = reader.quantiles(n, counters, np.array(self.probabilities), self.confidence)
         columns = [np.tile(self.probabilities, len(n)), *found, np.repeat(n, size)]
@@ -93,7 +96,7 @@ class QuantilesEstimate(Question[Quantiles]):
         ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
         people are spread evenly.
         """
-        reader = reader_of("a quantile", mechanism, self.population)
+        reader = reader_of("a quantile", mechanism, self)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
@@ -176,7 +179,7 @@ class MedianEstimate(Question[Median]):
 
     Args:
         confidence: of the interval, in (0, 1).
-        population: whom it is about; see `QuantilesEstimate`.
+        population, repeats: see `QuantilesEstimate`.
 
     Raises:
         ParameterError: a confidence outside (0, 1).
@@ -190,13 +193,14 @@ class MedianEstimate(Question[Median]):
     name: ClassVar[str] = Median.question
     view: ClassVar[View] = Median.view
     single: ClassVar[bool] = True
+    linear: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
     population: Population = parameter(check_population, default=None)
 
     @property
     def _quantile(self) -> QuantilesEstimate:
-        return QuantilesEstimate((0.5,), self.confidence, self.population)
+        return QuantilesEstimate((0.5,), self.confidence, self.population, repeats=self.repeats)
 
     @override
     def check(self, mechanism: Mechanism) -> None:
@@ -299,7 +303,7 @@ class CdfEstimate(Question[Cdf]):
     Args:
         confidence: of the band, in (0, 1).
         simultaneous: widen the intervals so that all hold together with that confidence (Bonferroni): a band.
-        population: whom it is about; see `QuantilesEstimate`.
+        population, repeats: see `QuantilesEstimate`.
 
     Raises:
         ParameterError: a confidence outside (0, 1).
@@ -312,6 +316,7 @@ class CdfEstimate(Question[Cdf]):
 
     name: ClassVar[str] = Cdf.question
     view: ClassVar[View] = Cdf.view
+    linear: ClassVar[bool] = True
 
     confidence: float = parameter(check_open, default=0.95)
     simultaneous: bool = parameter(check_flag, default=True)
@@ -319,11 +324,11 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def check(self, mechanism: Mechanism) -> None:
-        reader_of("a curve", mechanism, self.population)
+        reader_of("a curve", mechanism, self)
 
     @override
     def schema(self, mechanism: Any) -> pa.Schema:
-        return _cdf_schema(reader_of("a curve", mechanism, self.population).ends[1].type)
+        return _cdf_schema(reader_of("a curve", mechanism, self).ends[1].type)
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Cdf:
@@ -333,7 +338,7 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        reader = reader_of("a curve", mechanism, self.population)
+        reader = reader_of("a curve", mechanism, self)
         reader.watch(n, counters)
         values = reader.ends[1]
         size = len(values)

@@ -90,6 +90,7 @@ class RangeEstimate(Question[Ranges]):
         confidence: of the intervals, in (0, 1), of each one.
         population: whom they are about; see `HistogramEstimate`. `SquareWave` and `StochasticRounding` have errors of
             noise and sampling together in any case.
+        repeats: the most reports of one person; see `HistogramEstimate`.
 
     A range or a set is one row, of the columns of a histogram; ``value`` is the range in words.
 
@@ -108,6 +109,7 @@ class RangeEstimate(Question[Ranges]):
 
     name: ClassVar[str] = Ranges.question
     view: ClassVar[View] = Ranges.view
+    linear: ClassVar[bool] = True
 
     low: End = parameter(_check_end, default=None)
     high: End = parameter(_check_end, default=None)
@@ -137,7 +139,7 @@ class RangeEstimate(Question[Ranges]):
 
     def _asked(self, mechanism: Mechanism) -> tuple[Reader, list[str], I64]:
         """What reads tallies, the ranges in words, and from which cell to before which one; of a set, its codes."""
-        reader = reader_of("a range", mechanism, self.population)
+        reader = reader_of("a range", mechanism, self)
         if self.values is not None:
             if not hasattr(mechanism, "sums"):
                 raise refuse_mechanism("a set of values", "a frequency oracle", mechanism)

@@ -129,9 +129,9 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
         ParameterError: there is no such question, or it has no such option.
 
     >>> question_of("heavy_hitters:k=5")
-    HeavyHittersEstimate(k=5, confidence=0.95, threshold=None)
+    HeavyHittersEstimate(repeats=None, k=5, confidence=0.95, threshold=None)
     >>> question_of({"question": "mean"}, confidence=0.9)
-    MeanEstimate(confidence=0.9, population=None, repeats=None)
+    MeanEstimate(repeats=None, confidence=0.9, population=None)
     """
     if isinstance(asked, Question):
         return asked

@@ -33,6 +33,7 @@ Woodruff, JASA 47(260), 1952).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -47,7 +48,7 @@ from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.histogram import Side
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import check_open, shown
+from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.reports import Native
 from ldp_core.reports.numbers import Number
 from ldp_core.tables import View
@@ -101,7 +102,7 @@ class Ratio(SingleNumber):
     mechanism: Mechanism | None = None
 
 
-def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
+def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1) -> Ratio:
     """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
 
     Args:
@@ -110,10 +111,12 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
             "yes", and the sum of the weights of "yes" and "no". A rate of one private column in a group of another:
             the product of both weights, and that of the group.
         confidence: of the interval, in (0, 1).
+        repeats: the most records of one person, where some have several: the variance is taken to be so many times that
+            of independent ones, which it is at most (`ldp_core.estimates.clusters`).
 
     Raises:
         InputError: not two columns of as many finite numbers.
-        ParameterError: confidence outside (0, 1).
+        ParameterError: confidence outside (0, 1), or repeats below 1.
 
     >>> from ldp_core import RandomizedResponse
     >>> system = RandomizedResponse(["ios", "android"], epsilon=50.0)
@@ -127,10 +130,10 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95) -> Ratio:
     known = _sums(u, w)
     two = _two_values(known)
     if two is not None:
-        return _ratio(known, confidence, two)
+        return _ratio(known, confidence, two, repeats)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
-    found = _ratio(_plain_sums(u - near * w, w), confidence, None)
+    found = _ratio(_plain_sums(u - near * w, w), confidence, None, repeats)
     return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
 
 
@@ -191,14 +194,15 @@ def _are_two(low: float, high: float, ones: float, numbers: float, squares: floa
 _SAME = 1e-9
 
 
-def ratio_of(sums: F64, confidence: float) -> Ratio:
+def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    return _ratio(sums, confidence, _two_values(sums))
+    return _ratio(sums, confidence, _two_values(sums), repeats)
 
 
-def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None) -> Ratio:
+def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:
     score = None if two is None else score_sums(sums[1:6], *two)
-    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score))
+    times = times_of(repeats)
+    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times))
     if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so near to one ratio, {m:.6g}, that sums of their squares do not tell how near: take a "
@@ -207,19 +211,20 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None) -> Rat
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
-def ratios(sums: F64, confidence: float, score: F64 | None = None) -> tuple[F64, F64, F64, F64]:
+def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float = 1) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
     Args:
         sums: float64[..., 5]: of u, w, u^2, u w, w^2.
         confidence: of the intervals.
         score: float64[..., 3], `score_sums`, if it is known how numbers vary.
+        times: how many times as large errors are as those of independent records.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
-    z2 = z_score(confidence) ** 2
+    z2 = (times * z_score(confidence)) ** 2
     with np.errstate(divide="ignore", invalid="ignore"):
         m: F64 = np.where(w == 0, np.nan, u / w)
-        error: F64 = np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
+        error: F64 = times * np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
     low, high = _fieller(u, w, z2 * uu, z2 * uw, z2 * ww)
     if score is not None:
         ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
@@ -269,12 +274,13 @@ class Total(SingleNumber):
     mechanism: Mechanism | None = None
 
 
-def total(numbers: Any, *, confidence: float = 0.95) -> Total:
+def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     """The sum of some numbers, with its interval.
 
     Args:
         numbers: float[n], of n records, which are independent: products of weights and of public numbers.
         confidence: of the interval, in (0, 1).
+        repeats: see `ratio`.
 
     Raises:
         InputError: not a column of finite numbers.
@@ -285,7 +291,7 @@ def total(numbers: Any, *, confidence: float = 0.95) -> Total:
     """
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
-    made, error = float(u.sum()), float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
+    made, error = float(u.sum()), times_of(repeats) * float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
     if len(u) == 1:  # which does not tell how much another one would differ
         error = np.inf
     return Total(made, error, made - z * error, made + z * error, len(u), confidence)
@@ -332,6 +338,7 @@ def weighted_mean(
     groups: Any = None,
     shares: Mapping[Any, float] | None = None,
     confidence: float = 0.95,
+    repeats: int = 1,
 ) -> WeightedMean:
     """The mean of a population by survey weights, by known shares of groups (post-stratification), or by both.
 
@@ -357,6 +364,7 @@ def weighted_mean(
         groups: the public group of each, with ``shares``.
         shares: of each group in the population; they add up to 1.
         confidence: of the interval, in (0, 1).
+        repeats: see `ratio`; the people are then so many times fewer, too.
 
     Raises:
         InputError: not columns of as many finite numbers; weights that are not above 0; a group without a share, or one
@@ -385,9 +393,9 @@ def weighted_mean(
     of_groups = np.bincount(of, (v * (u - means[of])) ** 2) * counts / (counts - 1)
     variance = float(of_groups.sum())
     degrees = 1 / float(((of_groups / variance) ** 2 / (counts - 1)).sum()) if variance else np.inf
-    made, error = float(parts @ means), float(np.sqrt(variance))
-    effective = float(1 / (v @ v))
-    t, values = student(z, max(degrees, 1)), np.unique(u)
+    made, error = float(parts @ means), times_of(repeats) * float(np.sqrt(variance))
+    effective = float(1 / (v @ v)) / repeats
+    t, values = student(z, max(degrees / repeats, 1)), np.unique(u)
     low, high = made - t * error, made + t * error
     if effective < LEAST_EFFECTIVE or len(values) < 2:
         low, high = -np.inf, np.inf
@@ -477,7 +485,7 @@ QUANTILE_SCHEMA = pa.schema(
 
 
 def weighted_quantiles(
-    numbers: Any, weights: Any, probabilities: Sequence[float], *, confidence: float = 0.95
+    numbers: Any, weights: Any, probabilities: Sequence[float], *, confidence: float = 0.95, repeats: int = 1
 ) -> Quantiles:
     """Quantiles of a public number in a private group, with Woodruff's intervals.
 
@@ -486,6 +494,7 @@ def weighted_quantiles(
         weights: float[n], of the group: `FrequencyOracle.weights`, or a product of such.
         probabilities: of the quantiles, each in (0, 1).
         confidence: of each interval, in (0, 1).
+        repeats: see `ratio`.
 
     Raises:
         InputError: not two columns of as many finite numbers.
@@ -502,7 +511,7 @@ def weighted_quantiles(
     if not isinstance(probabilities, Iterable):
         raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {shown(probabilities)}")
     p = np.array([check_open("probabilities", q) for q in probabilities])
-    z = z_score(check_open("confidence", confidence))
+    z = times_of(repeats) * z_score(check_open("confidence", confidence))
     order = np.argsort(y)
     y, w = y[order], w[order]
     last = np.flatnonzero(np.append(y[1:] > y[:-1], np.ones(min(len(y), 1), bool)))
@@ -519,6 +528,11 @@ def weighted_quantiles(
             found[0, i] = y[np.argmax(above >= 0)]
         found[1:, i] = y[np.argmax(above >= -reach)], y[np.flatnonzero(above <= reach)[-1] + 1]
     return Quantiles(p, found[0], found[1], found[2], len(w), confidence)
+
+
+def times_of(repeats: int) -> float:
+    """How many times as large errors are if a person has so many records, at most; see `ratio`."""
+    return math.sqrt(check_integer("repeats", repeats, 1))
 
 
 def columns_of(**columns: Any) -> list[F64]:

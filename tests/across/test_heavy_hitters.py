@@ -67,10 +67,11 @@ def test_keyed_in_beam_is_keyed_in_polars():
     frame = events().head(6000)
     secret = Secret.from_seed(3)
     batch = frame.select("x", "id").to_arrow().combine_chunks().to_batches()[0]
-    transform = ldp_beam.Estimate("x", M, HeavyHittersEstimate(3, threshold=0), private=True, key=secret, id="id")
+    asked = HeavyHittersEstimate(3, threshold=0, repeats=1)
+    transform = ldp_beam.Estimate("x", M, asked, private=True, key=secret, id="id")
     rows = run(transform, [batch])
     reports = frame.select(pl.col("x").ldp.perturb(M, key=secret, id="id"))
-    ours = reports.select(heavy_hitters("x", M, 3, threshold=0)).explode("x").unnest("x")
+    ours = reports.select(heavy_hitters("x", M, 3, threshold=0, repeats=1)).explode("x").unnest("x")
     assert [row.count for row in rows] == ours["count"].to_list()
 
 

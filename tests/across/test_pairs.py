@@ -36,7 +36,8 @@ def test_reports_of_one_key_are_the_same_everywhere():
     for packed in (False, True):
         eager = small.ldp.perturb(PLAN, key=SECRET, id="id", packed=packed)
         lazy = small.lazy().ldp.perturb(PLAN, key=SECRET, id="id", packed=packed).collect()
-        assert eager.ldp.table("os", "crashed").equals(lazy.ldp.table("os", "crashed"))
+        asked = {"first": "os", "second": "crashed", "repeats": 1}
+        assert eager.ldp.table(**asked).equals(lazy.ldp.table(**asked))
     [batch] = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), [small.to_arrow().to_batches()[0]])
     assert batch.to_pylist() == expected
     singles = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), small.to_dicts())

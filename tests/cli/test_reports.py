@@ -14,7 +14,16 @@ import pytest
 
 import ldp_polars
 from ldp_cli import files
-from ldp_core import CountMeanSketch, Domain, PrivacyPlan, RandomizedResponse, Secret, SquareWave, UnaryEncoding
+from ldp_core import (
+    CountMeanSketch,
+    Domain,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    SquareWave,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from ldp_report import RESULTS, read_results
 
 N = 4000
@@ -39,6 +48,9 @@ def test_a_table_of_two_columns(ldp, reports):
     assert name == "os,crashed"
     assert [{k: v for k, v in row.items() if k != "value"} for row in found["estimates"]] == expected
     assert found["estimates"][1]["value"] == f"{expected[1]['os']}, true"
+    [wide] = ldp("estimate reports.parquet --table os,crashed --repeats 4 --json").data["columns"].values()
+    errors = [[row["standard_error"] for row in one["estimates"]] for one in (wide, found)]
+    assert errors[0] == pytest.approx([2 * error for error in errors[1]])
     shown = ldp("estimate reports.parquet --table os,crashed --plot table.svg").out
     assert all(word in shown for word in ("rate from", "rate to", found["estimates"][1]["value"]))
     ldp("estimate reports.parquet --table os,crashed --output out --population many")
@@ -406,6 +418,15 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     shown = ldp("compare reports.parquet again.parquet --column os").out
     assert f"{100 * ldp('compare reports.parquet again.parquet --json').data[0]['difference']:.2f} %" in shown
     assert "minutes" not in shown
+    ages = PrivacyPlan({"age": SubsetSelection(range(9), epsilon=3.0)}, keep=["sex"])
+    people_of = pl.DataFrame({"age": [k % 9 for k in range(900)], "sex": ["f", "m"] * 450})
+    people_of.ldp.perturb(ages).ldp.sink_parquet("ages.parquet", ages)
+    asked = "compare ages.parquet --by sex --quantile 0.5 --quantile 0.9"
+    medians = pl.read_parquet("ages.parquet").ldp.compare(ages, by="sex", quantiles=[0.5, 0.9])
+    assert ldp(f"{asked} --json").data == medians.to_dicts()
+    assert "50.00 %" in ldp(asked).out
+    assert "Holm" not in ldp(asked).out
+    assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data

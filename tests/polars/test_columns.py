@@ -13,14 +13,20 @@ import pytest
 import ldp_polars
 from ldp_core import (
     Domain,
+    HeavyHitters,
+    Hybrid,
     LdpWarning,
     LongitudinalRandomizedResponse,
     MechanismMismatchError,
     ParameterError,
     PlanError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    RangeEstimate,
     Secret,
+    SquareWave,
+    SubsetSelection,
     UnaryEncoding,
 )
 from ldp_core.engine import describe
@@ -258,6 +264,84 @@ def test_keyed_noise_asks_how_often_a_person_reports(tmp_path):
     assert not fresh.schema["x"].keyed
     assert fresh.select(X.ldp.histogram()).height == 1
     assert not df.select(X.ldp.perturb(flag, seed=1)).schema["x"].keyed
+
+
+def test_all_questions_and_weights_of_keyed_noise_ask_how_often_a_person_reports():
+    """Of each question: refused, as if fresh with 1, wider with 3; and refused again where the answer is no sum."""
+    ages, words = (
+        SubsetSelection(range(9), epsilon=1.0),
+        HeavyHitters(Prefixes("ab", 2), epsilon=9.0, levels=(2,), rows=8),
+    )
+    mechanisms = {
+        "x": RandomizedResponse(epsilon=1.0),
+        "age": ages,
+        "number": Hybrid((0, 9), epsilon=1.0),
+        "wave": SquareWave((0, 9), epsilon=1.0),
+        "word": words,
+    }
+    numbers = [k % 9 for k in range(300)]
+    df = pl.DataFrame({"user": range(300), "x": [k % 2 == 0 for k in range(300)], "age": numbers, "word": ["ab"] * 300})
+    df = df.with_columns(number=pl.col("age").cast(pl.Float64), wave=pl.col("age").cast(pl.Float64))
+    perturbed = [pl.col(name).ldp.perturb(m, key=Secret(bytes(32)), id="user") for name, m in mechanisms.items()]
+    keyed, fresh = df.select(perturbed), df.select(pl.col(name).ldp.perturb(m) for name, m in mechanisms.items())
+    age, wave, word = (pl.col(name).ldp for name in ("age", "wave", "word"))
+    questions = {
+        "quantiles": lambda **how: age.quantiles([0.5], **how),
+        "median": age.median,
+        "cdf": lambda **how: age.cdf(simultaneous=False, **how),
+        "range": lambda **how: age.range(2, 5, **how),
+        "estimate": lambda repeats=None: age.estimate(RangeEstimate(2, 5, repeats=repeats)),
+    }
+    for name, ask in questions.items():
+        with case(name):
+            with pytest.raises(ParameterError, match=r"column 'age': the noise of these reports is keyed.*repeats=1"):
+                keyed.select(ask())
+            once, thrice = (keyed.select(ask(repeats=k)).to_series() for k in (1, 3))
+            rows = [s.explode() if s.dtype == pl.List else s for s in (once, thrice)]
+            widths = [(s.struct.field("high") - s.struct.field("low")).sum() for s in rows]
+            assert widths[1] > 1.3 * widths[0]
+            assert fresh.select(ask()).height == 1
+    for name, ask in {
+        "distribution": wave.distribution,
+        "heavy hitters": word.heavy_hitters,
+        "median": wave.median,
+    }.items():
+        with case(name):
+            with pytest.raises(ParameterError, match="noise of these reports is keyed"):
+                keyed.select(ask())
+            assert keyed.select(ask(repeats=1)).height == fresh.select(ask()).height == 1
+            with pytest.raises(ParameterError, match="is no sum over reports"):
+                keyed.select(ask(repeats=2))
+    with pytest.raises(ParameterError, match="column 'x': the noise of these reports is keyed"):
+        keyed.ldp.table("x", "age")
+    once, thrice = (keyed.ldp.table("x", "age", repeats=k)["standard_error"] for k in (1, 3))
+    assert thrice.to_list() == pytest.approx((3**0.5 * once).to_list())
+    assert fresh.ldp.table("x", "age").height == 18
+    with pytest.raises(ParameterError, match="noise of these reports is keyed"):
+        keyed.select(pl.col("x").ldp.weight(True))
+    w = pl.col("x").ldp.weight(True, repeats=3)
+    assert keyed.select(w).equals(keyed.select(pl.col("x").ldp.weight(True, repeats=1)))
+    public = keyed.select(w.alias("w")).with_columns(minutes=pl.int_range(pl.len()))
+    for ask in (
+        lambda **how: (pl.col("w") * pl.col("minutes")).ldp.ratio("w", **how),
+        pl.col("w").ldp.total,
+        pl.col("w").ldp.weighted_mean,
+    ):
+        once, thrice = (public.select(ask(**how)).item()["standard_error"] for how in ({}, {"repeats": 3}))
+        assert thrice == pytest.approx(3**0.5 * once)
+    once, thrice = (
+        public.select(pl.col("minutes").ldp.weighted_quantiles([0.5], "w", **how)).item()[0]
+        for how in ({}, {"repeats": 3})
+    )
+    assert thrice["high"] - thrice["low"] > once["high"] - once["low"]
+    line = pl.col("number").ldp.linear_fit
+    with pytest.raises(ParameterError, match="noise of these reports is keyed"):
+        keyed.with_columns(y=pl.lit(1.0)).select(line("y"))
+    errors = [keyed.with_columns(y=pl.int_range(pl.len())).select(line("y", repeats=k)).item()[0] for k in (1, 3)]
+    assert errors[1]["standard_error"] == pytest.approx(3**0.5 * errors[0]["standard_error"])
+    for wrong in (lambda: pl.col("x").ldp.weight(True, repeats=0), lambda: pl.col("w").ldp.total(repeats=0)):
+        with pytest.raises(ParameterError, match="repeats must be an integer"):
+            wrong()
 
 
 WORDS = ["rome", "oslo"]

@@ -21,8 +21,11 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     Secret,
+    SquareWave,
+    SubsetSelection,
     UnaryEncoding,
     compare,
+    compare_quantiles,
 )
 
 PLAN = PrivacyPlan(
@@ -124,6 +127,49 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
         assert_frame_equal(found.filter(pl.col("window_start").is_not_null()), timed)
 
 
+def test_quantiles_are_those_of_the_core():
+    """Of columns of ordered numbers alone, between frames, groups and windows."""
+    age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0)
+    plan = PrivacyPlan({"os": PLAN["os"], "age": age, "wave": wave}, keep=["country", "day"])
+    generator = np.random.default_rng(3)
+    columns = {"age": generator.integers(0, 30, 900), "wave": generator.random(900) * 9, "os": ["ios"] * 900}
+    reports = ONE.select("country", "day").with_columns(**{k: pl.Series(v) for k, v in columns.items()})
+    reports = reports.ldp.perturb(plan, seed=1)
+
+    def core(before, after, **asked):
+        tables = []
+        for name, m in (("age", age), ("wave", wave)):
+            sides = (m.tally(side[name].ext.storage().to_arrow()) for side in (before, after))
+            table = pl.DataFrame(compare_quantiles(m, *sides, [0.5, 0.9], **asked).to_arrow())
+            tables.append(table.select(pl.lit(name).alias("column_name"), pl.all()))
+        return pl.concat(tables)
+
+    one, two = reports.head(400), reports.tail(500)
+    for asked in ({}, {"simultaneous": True, "population": None}, {"same_people": True, "confidence": 0.8}):
+        found = one.lazy().ldp.compare(plan, other=two, quantiles=[0.5, 0.9], **asked).collect()
+        assert_frame_equal(found, core(one, two, **asked), check_exact=False)
+    found = reports.ldp.compare(plan, by="country", quantiles=[0.5, 0.9])
+    sides = [reports.filter(country=country) for country in ("de", "fr")]
+    assert_frame_equal(found.filter(country="fr").drop("country", "compared_with"), core(*sides), check_exact=False)
+    weeks = reports.ldp.compare(plan, window="1w", event_time="day", quantiles=[0.5])
+    assert weeks.columns[:5] == ["column_name", "window_start", "window_end", "compared_with", "probability"]
+    assert len(weeks) == 2 * 3
+    gone = one.ldp.compare(plan, other=two.filter(country="de"), by="country", quantiles=[0.5]).filter(country="fr")
+    assert (
+        gone.select("after", "difference", "low", "high", "n_after").rows()
+        == [(None, None, -math.inf, math.inf, 0)] * 2
+    )
+    for how, text in (
+        ({"quantiles": [2]}, "probabilities"),
+        ({"quantiles": []}, "probabilities"),
+        ({"quantiles": [0.5], "anytime": True}, "anytime"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            one.ldp.compare(plan, other=two, **how)
+    with pytest.raises(PlanError, match="quantiles of numbers"):
+        ONE.ldp.compare(PLAN, other=TWO, quantiles=[0.5])
+
+
 def test_a_frame_is_not_compared_with_its_copy():
     copies = [ONE.clone(), pl.DataFrame(ONE.to_dict()), ONE.with_columns(country=pl.lit("x"))]
     for copy in copies:
@@ -131,6 +177,18 @@ def test_a_frame_is_not_compared_with_its_copy():
             ONE.ldp.compare(PLAN, other=copy)
     few = ONE.head(20)  # may be equal by chance
     assert few.ldp.compare(PLAN, other=few.clone()).height == 6
+
+
+def test_keyed_noise_asks_whether_people_are_on_both_sides():
+    plan = PrivacyPlan({"os": PLAN["os"]}, keep=["side"])
+    people = pl.DataFrame({"id": range(60), "side": ["a", "b"] * 30, "os": ["ios", "web"] * 30})
+    keyed, fresh = people.ldp.perturb(plan, key=Secret(bytes(32)), id="id"), people.ldp.perturb(plan)
+    for reports, how in ((keyed, {"by": "side"}), (keyed, {"other": fresh}), (fresh.lazy(), {"other": keyed.lazy()})):
+        with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
+            reports.ldp.compare(plan, **how)
+        for same_people in (False, True):
+            assert reports.lazy().ldp.compare(plan, same_people=same_people, **how).collect().height == 3
+    assert fresh.ldp.compare(plan, by="side").height == 3
 
 
 def test_a_baseline_is_a_value_of_the_column():

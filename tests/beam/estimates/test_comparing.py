@@ -19,8 +19,10 @@ from ldp_core import (
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
     compare,
+    compare_quantiles,
 )
 
 from ..helpers import SURE_BOOL, run
@@ -92,6 +94,26 @@ def test_windows_in_batch():
                     assert getattr(row, answer) == pytest.approx(known, nan_ok=True), (name, answer)
 
 
+def test_quantiles_of_windows():
+    age = MADE_BY["age"]
+    transform = ldp_beam.Compare("age", age, window=10, event_time="t", quantiles=[0.5, 0.9], simultaneous=True)
+    rows = run(transform, batches())
+    assert {row.window_start.micros // 10**6 for row in rows} == {0, 10, 60}
+    for start in (0, 10, 60):
+        sides = [REPORTS["age"][(at <= AT) & (at + 10 > AT)] for at in (start - 10, start)]
+        tallies = (age.tally(age.reports.to_arrow(side)) for side in sides)
+        core = compare_quantiles(age, *tallies, [0.5, 0.9], simultaneous=True).to_arrow().to_pylist()
+        found = [row for row in rows if row.window_start.micros == start * 10**6]
+        assert [{name: getattr(row, name) for name in core[0]} for row in found] == [pytest.approx(one) for one in core]
+    for name, how, text in (
+        ("os", {}, "differences are of numbers"),
+        ("minutes", {}, "quantile"),
+        ("age", {"anytime": True}, "anytime"),
+    ):
+        with pytest.raises(ParameterError, match=text):
+            ldp_beam.Compare(name, MADE_BY[name], window=10, quantiles=[0.5], **how)
+
+
 def test_live_panes_and_late_records():
     """A pane has all so far of both windows; a late record changes its own comparison, and the next one's before."""
     steps = [0, [1, 2], [11], 12, [3], 20, [5], [12], [21], 40, [6], [13]]
@@ -103,6 +125,16 @@ def test_live_panes_and_late_records():
     assert seen == [*ten, (20, "EARLY", 2, 1), (20, "ON_TIME", 2, 1), (20, "LATE", 3, 1)]
     assert {row.compared_with.micros // 10**6 for row in rows} == {0, 10}
     assert late_of(letters) == 3  # a record of each: two comparisons are over that it is of, and one
+
+
+def test_keyed_noise_asks_whether_people_are_in_both_windows():
+    plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+    events = [{"v": k % 3 == 0, "t": float(k), "id": k} for k in range(20)]
+    for how, noise in (({}, {}), ({"same_people": True}, {"key": Secret(bytes(32)), "id": "id"})):
+        transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how)
+        assert len(run(ldp_beam.Perturb(plan, **noise) | transform, events)) == 2
+    with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
+        run(ldp_beam.Perturb(plan, **noise) | ldp_beam.Compare("v", plan["v"], window=10, event_time="t"), events)
 
 
 def test_what_is_refused():

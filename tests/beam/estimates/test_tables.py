@@ -2,10 +2,12 @@
 
 import apache_beam as beam
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (registers the namespace)
 from ldp_beam.io import estimate_line
 from ldp_core import (
     MechanismMismatchError,
@@ -14,6 +16,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     TableEstimate,
     UnaryEncoding,
 )
@@ -51,6 +54,19 @@ def test_what_the_core_says():
     assert {row.column_name for row in rows} == {"os, crashed"}
     assert {row.fingerprint for row in rows} == {PAIR.fingerprint}
     assert "rate_low" in estimate_line(rows[0])
+
+
+def test_keyed_noise_asks_how_often_a_person_is_there():
+    """Of a `Perturb` before, and of batches that say so."""
+    noise = {"key": Secret(bytes(32)), "id": "t"}
+    metadata = pl.DataFrame(PEOPLE).ldp.perturb(PLAN, **noise).to_arrow().to_batches()
+    for before, elements in ((ldp_beam.Perturb(PLAN, **noise), [PEOPLE]), (None, metadata)):
+        tables = [ldp_beam.Table("os", "crashed", PLAN, repeats=repeats) for repeats in (None, 1, 4)]
+        unsaid, *said = (table if before is None else before | table for table in tables)
+        with pytest.raises(ParameterError, match="say repeats=1"):
+            run(unsaid, elements)
+        once, four = ([row.standard_error for row in run(chain, elements)] for chain in said)
+        assert four == pytest.approx([2 * error for error in once])
 
 
 def test_values_and_bad_elements():

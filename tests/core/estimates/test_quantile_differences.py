@@ -54,13 +54,27 @@ def test_each_side_is_its_quantile_and_reaches_add_up():
     assert compare_quantiles(wave, *sides).differences[0] > 0.2
 
 
+def test_of_the_same_people_the_reaches_add_up_and_all_together_are_wider():
+    m = UnaryEncoding(range(20), epsilon=3.0)
+    sides = m.simulate([100] * 20, seed=1), m.simulate([50] * 10 + [150] * 10, seed=2)
+    one, two = (QuantilesEstimate([0.5], 0.9, None).result(m, side) for side in sides)
+    found = compare_quantiles(m, *sides, confidence=0.9, same_people=True, population=None)
+    np.testing.assert_allclose([found.low, found.high], [two.low - one.high, two.high - one.low])
+    together = compare_quantiles(m, *sides, [0.25, 0.5], confidence=0.9, simultaneous=True)
+    alone = compare_quantiles(m, *sides, [0.25, 0.5], confidence=0.95)
+    np.testing.assert_array_equal([together.low, together.high], [alone.low, alone.high])
+    own = LongitudinalUnaryEncoding(range(4), epsilon_infinity=2.0, epsilon_1=1.0)
+    mine = [own.tally(own.perturb([1, 2, 3], randomness=noise_for(own, 3))) for _ in range(2)]
+    assert compare_quantiles(own, *mine, same_people=False).n == 6
+
+
 def test_what_is_refused():
     m, labels = UnaryEncoding(range(4), epsilon=1.0), RandomizedResponse(["a", "b"], epsilon=1.0)
     own = LongitudinalUnaryEncoding(range(4), epsilon_infinity=2.0, epsilon_1=1.0)
     side, other = (m.simulate([5] * 4, seed=seed) for seed in (1, 2))
     for mechanism, sides, words in [
         (m, (side, side), "compared with itself"),
-        (m, (side, m.tally(m.perturb([]))), "a side is empty"),
+        (m, (side, m.tally(m.perturb([]))), "has no reports"),
         (labels, [labels.simulate([3, 3], seed=seed) for seed in (1, 2)], "are none"),
         (own, [own.tally(own.perturb([1, 2], randomness=noise_for(own, 2))) for _ in range(2)], "person's own"),
     ]:
