@@ -1,6 +1,6 @@
 import { DRAWS, type Report } from "./draw.js";
 import { StorageError, ValueError } from "./errors.js";
-import { type Id, type Noise, type Secret, fresh } from "./noise.js";
+import { type Code, type Id, type Noise, type Secret, fresh } from "./noise.js";
 import { type Plan, type Ready, type Value, encode, read } from "./plan.js";
 
 export type Row = Record<string, unknown>;
@@ -52,7 +52,7 @@ export class Client {
    * Throws `ValueError`, `StorageError`.
    */
   async report(record: Record<string, Value | unknown>): Promise<Row> {
-    const codes = this.columns.map((ready) => encode(ready, record[ready.name] as Value));
+    const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name): [string, unknown] => {
       if (!Object.hasOwn(record, name)) throw new ValueError(`column ${name}: the record lacks it`);
       return [name, record[name]];
@@ -68,7 +68,7 @@ export class Client {
     return rows;
   }
 
-  private async answer(ready: Ready, code: number): Promise<Report> {
+  private async answer(ready: Ready, code: Code): Promise<Report> {
     const { keyed, storage } = this.options, { name, column } = ready, { draw } = DRAWS[column.draw];
     if (keyed) {
       const noise = this.noises.get(name) ?? keyed.secret.noise(column.digest, name, keyed.id, keyed.tag);
