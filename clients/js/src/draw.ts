@@ -6,8 +6,8 @@ export type Report = boolean | number | string;
 
 /** A way to draw: the names of its thresholds and whole numbers, what else must hold of a column, and how it draws. */
 export interface Draw {
-  thresholds: string[];
-  numbers: string[];
+  thresholds?: string[];
+  numbers?: string[];
   good?(ready: Ready): unknown;
   /** A value as a code, where that is not `encode`'s. */
   encode?(ready: Ready, value: Value): Code;
@@ -63,7 +63,6 @@ function value({ column: { input } }: Ready, code: number): Report {
 export const DRAWS: Record<string, Draw> = {
   coins: {
     thresholds: ["no", "yes"],
-    numbers: [],
     good: ({ t, d }) => d === 2 && t.yes > t.no,
     draw: async (ready, code, noise) => {
       const { no, yes } = ready.t;
@@ -71,14 +70,9 @@ export const DRAWS: Record<string, Draw> = {
       return value(ready, await coin(noise, code, code ? yes : no, code));
     },
   },
-  keep: {
-    thresholds: ["keep"],
-    numbers: [],
-    draw: async (ready, code, noise) => value(ready, await kept(noise, code, code, ready.t.keep, ready.d)),
-  },
+  keep: { thresholds: ["keep"], draw: async (ready, code, noise) => value(ready, await kept(noise, code, code, ready.t.keep, ready.d)) },
   bits: {
     thresholds: ["p", "q"],
-    numbers: [],
     good: ({ t, d, column }) => t.p > t.q && column.report.length === d,
     draw: async ({ t, d }, code, noise) => base64(await bits(noise, code, d, t.p, t.q)),
   },

@@ -42,15 +42,12 @@ export class Secret {
   static generate = () => crypto.getRandomValues(new Uint8Array(32));
 
   async derive(...context: string[]): Promise<Uint8Array> {
-    const parts = context.map((part) => utf8.encode(part));
-    const all = new Uint8Array(parts.reduce((sum, part) => sum + 8 + part.length, 0));
-    let at = 0;
-    for (const part of parts) {
-      new DataView(all.buffer).setUint32(at + 4, part.length);
-      all.set(part, at + 8);
-      at += 8 + part.length;
-    }
-    return new Uint8Array(await crypto.subtle.sign("HMAC", this.mac, all));
+    const all = context.flatMap((part) => {
+      const bytes = [...utf8.encode(part)], length = new Uint8Array(8);
+      new DataView(length.buffer).setUint32(4, bytes.length);
+      return [...length, ...bytes];
+    });
+    return new Uint8Array(await crypto.subtle.sign("HMAC", this.mac, new Uint8Array(all)));
   }
 
   /** By which to compare secrets: 16 hexadecimal digits. */

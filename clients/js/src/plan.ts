@@ -70,7 +70,7 @@ function ready(name: string, column: Column): Ready {
   const { input, report, draw, digest } = column ?? {}, bad = (what: string) => wrong(`column ${name} has ${what}`);
   if (!input || !report || !Object.hasOwn(DRAWS, draw)) bad("an unknown draw");
   if (!/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
-  const { thresholds, numbers, good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
+  const { thresholds = [], numbers = [], good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
   for (const key of thresholds) t[key] = threshold(column[key]);
   let d = 0;
   if (input.kind === "number") {
@@ -112,15 +112,7 @@ export function encode({ name, column: { input }, codes }: Ready, value: Value):
     if (x === value && input.unmatched === "error" && !Number.isInteger(x)) refuse();
     x = Math.min(Math.max(rint(x), low + 0.5), high - 0.5);
   }
-  if (edges) {
-    let first = 0, last = edges.length - 2; // the last inner edge that is not above x
-    while (first < last) {
-      const middle = (first + last + 1) >> 1;
-      if (edges[middle] <= x) first = middle;
-      else last = middle - 1;
-    }
-    return first;
-  }
+  if (edges) return edges.slice(1, -1).filter((edge) => edge <= x).length;
   return rint((x - low) * (GRID / (high - low)));
 }
 

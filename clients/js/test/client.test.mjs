@@ -19,6 +19,9 @@ test("asking again gives the same report, also at once and after a restart", asy
   assert.deepEqual([b, c], [a, a]);
   const [d, e] = await new ldp.Client(plan, { storage: null }).batch([value(), value()]);
   assert.notDeepEqual(d, e); // of 130 bits
+  const sets = new ldp.Client(JSON.parse(readFileSync(new URL("privset_33.json", folder))).plan, { storage });
+  const [f, g] = await sets.batch([{ os: ["w1", "w2"] }, { os: ["w2", "w1", "w2"] }]); // one set
+  assert.deepEqual(f, g);
 });
 
 test("a report that cannot be stored is not given out", async () => {
@@ -84,7 +87,7 @@ test("servers that are busy are asked again, those that refuse are not", async (
   await assert.rejects(sender(fetch, { getItem: () => "{", setItem: () => 0 }).flush(), ldp.StorageError);
 });
 
-test("how long a report takes, fresh and keyed", async () => {
+test("a report takes less than a millisecond, fresh and keyed", async () => {
   const secret = await ldp.Secret.of(ldp.Secret.generate());
   for (const name of readdirSync(folder).filter((name) => name.endsWith(".json") && name !== "bad.json")) {
     const { plan, values } = JSON.parse(readFileSync(new URL(name, folder)));
@@ -92,11 +95,14 @@ test("how long a report takes, fresh and keyed", async () => {
     const times = [];
     for (const keyed of [undefined, { secret, id: "ann" }]) {
       const client = new ldp.Client(plan, { storage: null, keyed });
-      await client.report({ os });
-      const start = performance.now();
-      for (let i = 0; i < 100; i++) await client.report({ os });
-      times.push((performance.now() - start) / 100);
-      assert.ok(times.at(-1) < 50, `${name}: ${times.at(-1)} ms`); // (the figures are in docs/wire.md; machines are busy)
+      const runs = [];
+      for (let run = 0; run < 20; run++) {
+        const start = performance.now();
+        for (let i = 0; i < 10; i++) await client.report({ os });
+        runs.push((performance.now() - start) / 10);
+      }
+      times.push(Math.min(...runs)); // the fastest: machines are busy
+      assert.ok(times.at(-1) < 1, `${name}: ${times.at(-1)} ms`);
     }
     console.log(name.padEnd(30), times.map((ms) => `${(1000 * ms).toFixed(0)} us`).join(" fresh, "), "keyed");
   }
