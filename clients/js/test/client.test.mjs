@@ -8,7 +8,9 @@ import * as ldp from "../dist/index.js";
 import { given } from "./box.mjs";
 
 const folder = new URL("../../../tests/vectors/", import.meta.url);
-const plan = JSON.parse(readFileSync(new URL("unary_encoding_8.json", folder))).plan;
+const load = (name) => JSON.parse(readFileSync(new URL(name, folder)));
+const vectors = readdirSync(folder).filter((name) => name.endsWith(".json") && name !== "bad.json");
+const { plan } = load("unary_encoding_8.json");
 const value = () => ({ os: "w7" });
 
 test("asking again gives the same report, also at once and after a restart", async () => {
@@ -19,7 +21,7 @@ test("asking again gives the same report, also at once and after a restart", asy
   assert.deepEqual([b, c], [a, a]);
   const [d, e] = await new ldp.Client(plan, { storage: null }).batch([value(), value()]);
   assert.notDeepEqual(d, e); // of 130 bits
-  const sets = new ldp.Client(JSON.parse(readFileSync(new URL("privset_33.json", folder))).plan, { storage });
+  const sets = new ldp.Client(load("privset_33.json").plan, { storage });
   const [f, g] = await sets.batch([{ os: ["w1", "w2"] }, { os: ["w2", "w1", "w2"] }]); // one set
   assert.deepEqual(f, g);
 });
@@ -35,7 +37,7 @@ test("a report that cannot be stored is not given out", async () => {
 });
 
 test("fresh noise keeps the value as often as the threshold says", async () => {
-  const { plan } = JSON.parse(readFileSync(new URL("randomized_response_0.json", folder)));
+  const { plan } = load("randomized_response_0.json");
   const client = new ldp.Client(plan, { storage: null }), n = 20000, p = Number(plan.columns.os.yes) / 2 ** 64;
   let same = 0;
   for (let i = 0; i < n; i++) same += (await client.report({ os: i % 2 === 0 })).os === (i % 2 === 0);
@@ -89,8 +91,8 @@ test("servers that are busy are asked again, those that refuse are not", async (
 
 test("a report takes less than a millisecond, fresh and keyed", async () => {
   const secret = await ldp.Secret.of(ldp.Secret.generate());
-  for (const name of readdirSync(folder).filter((name) => name.endsWith(".json") && name !== "bad.json")) {
-    const { plan, values } = JSON.parse(readFileSync(new URL(name, folder)));
+  for (const name of vectors) {
+    const { plan, values } = load(name);
     const os = given(plan.columns.os.input, values[0]);
     const times = [];
     for (const keyed of [undefined, { secret, id: "ann" }]) {
@@ -109,9 +111,12 @@ test("a report takes less than a millisecond, fresh and keyed", async () => {
 });
 
 const esbuild = fileURLToPath(new URL("../node_modules/.bin/esbuild", import.meta.url));
-test("the core is below 6,000 bytes minified", { skip: !existsSync(esbuild) && "no esbuild: npm install" }, () => {
+test("the core is below 6,000 bytes minified, and the file for pages has all", { skip: !existsSync(esbuild) && "no esbuild: npm install" }, async () => {
   const entry = (name) => fileURLToPath(new URL(`../dist/${name}.js`, import.meta.url));
   const size = (name) => execFileSync(esbuild, [entry(name), "--bundle", "--minify", "--format=esm"]).length;
   console.log(`core: ${size("core")} bytes minified, all: ${size("index")}`);
   assert.ok(size("core") < 6000);
+  execFileSync("npm", ["run", "minify"], { cwd: new URL("..", import.meta.url), stdio: "pipe" });
+  const { Client } = await import("../dist/ldp.min.js");
+  for (const name of vectors) new Client(load(name).plan, { storage: null }); // which refuses a draw that it does not have
 });
