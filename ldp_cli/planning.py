@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -75,9 +76,14 @@ def new(
         Literal["split", "sampled", "fake"],
         typer.Option(help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes."),
     ] = "split",
+    clients: Annotated[
+        bool, typer.Option("--clients", help="For ldp serve: only mechanisms that browsers have; with --way split.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
     """Write a plan: what one record reveals."""
+    if clients and way != "split":
+        raise ParameterError(f"--clients goes with --way split, got {way}: browsers report every column")
     columns: dict[str, Any] = {}
     others = set(other or ())
     for pair in column:
@@ -91,6 +97,9 @@ def new(
         raise ParameterError(f"--other names columns {unknown}, which are not in the plan")
     try:
         made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+        if clients:
+            made = PrivacyPlan({name: _for_clients(m) for name, m in made.columns.items()}, keep=made.keep)
+            made.compile()
     except PlanError as error:
         raise ParameterError(str(error)) from None
     if file is None:
@@ -102,6 +111,16 @@ def new(
     except OSError as error:
         raise InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
     show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+
+
+def _for_clients(m: Mechanism) -> Mechanism:
+    """The mechanism, or the best one for its declared values that has a compiled form."""
+    others = recommend(m.inputs, m.epsilon, 10_000) if isinstance(m.inputs, Domain) else ()
+    for made in (m, *(row.mechanism() for row in others)):
+        with suppress(ParameterError):
+            made.compiled()
+            return made
+    return m
 
 
 def check(

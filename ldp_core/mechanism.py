@@ -98,7 +98,7 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         """
         raise ParameterError(
             f"{self.name} is not among the mechanisms of clients (docs/wire.md): take randomized response, unary "
-            "encoding, subset selection, local hashing, Hadamard response, one bit, a window or a tree"
+            "encoding, subset selection, local hashing, Hadamard response, PrivSet, a tree; NOutput for a mean"
         )
 
     def common_noise(self, *, keyed: bool) -> float:

@@ -214,7 +214,7 @@ class WholeNumbers(Interval):
 
     @override
     def compiled(self) -> dict[str, Any]:
-        return {"kind": "number", **super().to_dict()["domain"], "unmatched": self.unmatched}
+        return {"kind": "number", **super().to_dict()["domain"], "unmatched": self.unmatched, "whole": True}
 
     @override
     def to_dict(self) -> dict[str, Any]:

@@ -84,6 +84,10 @@ class Sets(Inputs):
         """The items; how many of them is a parameter of the mechanism."""
         return self.domain.to_dict()
 
+    @override
+    def compiled(self) -> dict[str, Any]:
+        return {**self.domain.compiled(), "most": self.most, "on_more": self.on_more}
+
     def items(self, codes: Codes) -> Codes:
         """uint16[n, most], the places of the items and pads of each set, in order, of codes."""
         return codes.view(np.uint16).reshape(len(codes), -1)[:, : self.most]

@@ -7,11 +7,14 @@ import math
 import re
 from pathlib import Path
 
+import pytest
+
 from ldp_core import (
     Domain,
     HeavyHitters,
     Interval,
     NOutput,
+    PlanError,
     PrivacyPlan,
     RandomizedResponse,
     recommend,
@@ -36,6 +39,25 @@ def test_a_new_plan_is_what_was_asked_for(ldp):
     assert domains["w"].values == ("one", "two words")
     assert (domains["minutes"], type(plan["minutes"])) == (Interval(0, 60), NOutput)
     assert (domains["name"].length, type(plan["name"])) == (3, HeavyHitters)
+
+
+def test_a_plan_is_compiled_for_clients(ldp):
+    ldp("plan new plan.toml -c os=ios,android --epsilon 1")
+    assert json.loads(ldp("plan compile plan.toml").out) == PrivacyPlan.from_toml(Path("plan.toml")).compile()
+
+
+def test_a_new_plan_for_clients_has_mechanisms_that_they_have(ldp):
+    ldp("plan new any.toml -c age=0..120 -c minutes=0:60 -c os=a,b,c --epsilon 6 --keep day --other os")
+    ldp("plan new plan.toml -c age=0..120 -c minutes=0:60 -c os=a,b,c --epsilon 6 --keep day --other os --clients")
+    one, two = (PrivacyPlan.from_toml(Path(name)) for name in ("any.toml", "plan.toml"))
+    with pytest.raises(PlanError, match="age"):
+        one.compile()
+    assert two.compile()["keep"] == ["day"]
+    assert (two["minutes"], two["os"], two["age"].domain) == (one["minutes"], one["os"], one["age"].domain)
+    assert two.epsilon == one.epsilon
+    for rest, words in (("w=text:3", "'w'"), ("b=x,y --way sampled", "--way split")):
+        assert words in ldp(f"plan new bad.toml -c a=x,y -c {rest} --epsilon 2 --clients", code=2).err
+    assert not Path("bad.toml").exists()
 
 
 def test_a_plan_that_is_there_stays(ldp):

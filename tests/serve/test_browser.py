@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import ldp_beam
 from ldp_beam.io import ReadReports
+from ldp_core import PrivacyPlan, RandomizedResponse
 
 from ..beam.helpers import Collector
 from ..report.conftest import browser  # noqa: F401 (the fixture)
@@ -45,11 +47,11 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    """The address of a site that has the client."""
+    """The folder and the address of a site that has the client."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("there is no npm here, which builds clients/js")
-    for command in ("install --no-audit --no-fund --no-package-lock", "run build"):
+    for command in ("install --no-audit --no-fund --no-package-lock", "run minify"):
         done = subprocess.run(
             [npm, *command.split()], cwd=CLIENT, capture_output=True, text=True, timeout=300, check=False
         )
@@ -58,16 +60,18 @@ def client(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     shutil.copytree(CLIENT / "dist", site / "dist")
     (site / "index.html").write_text(PAGE)
+    shutil.copy(site / "dist" / "ldp.min.js", site)
     with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=site)) as serving:
         thread = threading.Thread(target=serving.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{serving.server_address[1]}"
+        yield site, f"http://127.0.0.1:{serving.server_address[1]}"
         serving.shutdown()
 
 
 @pytest.mark.browser
 @pytest.mark.fresh(false_alarms=1.1e-8)  # 1e-9 of each interval: of 3 and 2 values, and of 3 in each of 2 windows
 def test_from_a_page_to_intervals(browser, client, tmp_path):  # noqa: F811
+    client = client[1]
     plan_file, folder = tmp_path / "plan.toml", tmp_path / "reports"
     plan_file.write_text(PLAN.to_toml())
     options = ["--kept", "day=date", "--origin", client, "--confidence", repr(CONFIDENCE)]
@@ -98,6 +102,31 @@ def test_from_a_page_to_intervals(browser, client, tmp_path):  # noqa: F811
     counted = {row["value"]: row["count"] for row in told["estimates"]}
     assert counted == pytest.approx({row[0]: row[1] for row in shown["columns"][0]["groups"][0]["rows"]})
     assert sum(windows(folder).values()) == 10_000
+
+
+@pytest.mark.browser
+@pytest.mark.fresh(false_alarms=2e-9)  # 1e-9 of each of two intervals
+def test_the_page_of_the_docs(browser, client, tmp_path):  # noqa: F811
+    site, origin = client
+    [text] = re.findall(r"```html\n(.*?)```", (ROOT / "docs" / "serve.md").read_text(encoding="utf-8"), re.DOTALL)
+    plan_file = tmp_path / "plan.toml"
+    plan_file.write_text(PrivacyPlan({"answer": RandomizedResponse(["yes", "no"], epsilon=1.0)}).to_toml())
+    with server(tmp_path / "reports", plan_file, "--origin", origin, "--confidence", repr(CONFIDENCE)) as (_, url):
+        wait_for(url)
+        (site / "docs.html").write_text(text.replace("http://127.0.0.1:8000", url.rstrip("/")))
+        page = browser.page(origin + "/docs.html")
+        page.wait("document.getElementById('crowd').onclick !== null")
+        for button, told in ((2, "1000 made, 0 wait"), (0, "1 made, 0 wait"), (1, "You have answered")):
+            page.run(f"document.querySelectorAll('button')[{button}].click()")
+            page.wait(f"document.getElementById('state').textContent.startsWith('{told}')")
+        assert page.complaints == []
+        live = browser.page(url)
+        live.wait("document.getElementById('tiles').textContent.includes('1,001')")
+        [column] = httpx.get(url + "data.json").json()["data"]["columns"]
+        truth = {"yes": 301, "no": 700}
+        for value, count, low, high in column["groups"][0]["rows"]:
+            assert low <= truth[value] <= high, (value, count)
+            assert high - low < 1000
 
 
 def windows(folder):

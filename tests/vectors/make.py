@@ -23,15 +23,19 @@ from ldp_core import (
     Keyed,
     LocalHashing,
     Mechanism,
+    NOutput,
     OneBitMean,
     Piecewise,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     Secret,
     SquareWave,
     SubsetSelection,
     UnaryEncoding,
+    WholeNumbers,
 )
+from ldp_core.inputs.sets import Sets
 
 FOLDER = Path(__file__).parent
 SECRET = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
@@ -74,12 +78,29 @@ def mechanisms() -> list[Mechanism]:
         HierarchicalHistogram(range(120), epsilon=1.0),
         HierarchicalHistogram(range(5000), epsilon=2.0, workload="prefixes"),
         HierarchicalHistogram(Cells([0, 5, 20, 60.5, 1e3], unmatched="clip", missing=0), epsilon=1.0),
+        NOutput((0, 60), epsilon=0.5),
+        NOutput(Interval(-1, 1, unmatched="clip", missing=0.0), epsilon=6.0),
+        PrivSet(THREE, epsilon=1.0, most=1),
+        PrivSet(range(40), epsilon=0.5, most=5, k=4, on_more="first"),
+        PrivSet(words, epsilon=3.0, most=9, k=20, unmatched="other"),
+        SquareWave(WholeNumbers(0, 120), epsilon=1.0),
+        NOutput(WholeNumbers(-3, 3, unmatched="clip", missing=1.5), epsilon=1.0),
     ]
 
 
 def values_of(m: Mechanism, n: int) -> list[Any]:
     """Ends, values between them, and what is not declared where that is taken."""
     inputs = m.inputs
+    if isinstance(inputs, Sets):
+        items = inputs.domain.labels
+        lists = [[items[(i * i + 3 * j * i + j) % len(items)] for j in range(i % (inputs.most + 1))] for i in range(n)]
+        lists[1] = [*lists[1], *lists[1]]  # twice, which is once
+        if inputs.on_more == "first":
+            lists[2] = list(reversed(items))
+        return lists if inputs.unmatched == "error" else [*lists[: n - 2], None, [items[5], None, "none of them"]]
+    if isinstance(inputs, WholeNumbers):
+        made = [inputs.first + (7 * i + i * i) % (inputs.last - inputs.first + 1) for i in range(n)]
+        return made if inputs.unmatched == "error" else [0.5, 1.5, -2.5000001, 1e300, None, *made[5:]]
     if isinstance(inputs, Domain):
         listed = inputs.labels
         made = [listed[(7 * i * i + i) % len(listed)] for i in range(n)]
@@ -93,10 +114,20 @@ def values_of(m: Mechanism, n: int) -> list[Any]:
     return made if inputs.unmatched == "error" else [*made[: n - 2], *outside]
 
 
+def as_text(value: Any) -> Any:
+    """Integers as decimal text."""
+    if isinstance(value, list):
+        return [as_text(item) for item in value]
+    return str(value) if type(value) is int else value
+
+
 def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
     """One vector, reports as they stand in NDJSON."""
     plan, values = PrivacyPlan({COLUMN: m}), values_of(m, len(ids))
-    kind = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}[m.inputs.kind]
+    kind = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}[
+        m.inputs.kind.removeprefix("list of ")
+    ]
+    kind = pa.list_(kind) if isinstance(m.inputs, Sets) else kind
     noise = Keyed(Secret.from_hex(SECRET), ids, column=COLUMN, tag=tag)
     reports = m.reports.to_json(m.draw(pa.array(values, kind), noise, COLUMN))
     return {
@@ -106,7 +137,7 @@ def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
         "tag": tag,
         "id_kind": "text" if isinstance(ids[0], str) else "integer",
         "ids": [str(i) for i in ids],
-        "values": [str(v) if type(v) is int else v for v in values],
+        "values": [v if kind == pa.float64() else as_text(v) for v in values],
         "reports": reports,
     }
 
@@ -114,6 +145,7 @@ def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
 def bad() -> list[dict[str, Any]]:
     """What must fail: a plan, a value or a report; and the kind of error."""
     bits, subset = (PrivacyPlan({COLUMN: m}).compile() for m in (UnaryEncoding(THREE, epsilon=1.0), mechanisms()[10]))
+    items, whole = (PrivacyPlan({COLUMN: mechanisms()[number]}).compile() for number in (31, 34))
     word, flag, coins, symbol = (
         PrivacyPlan({COLUMN: m}).compile()
         for m in (LocalHashing(THREE, epsilon=1.0), OneBitMean((0, 1), epsilon=1.0), mechanisms()[1], mechanisms()[23])
@@ -136,9 +168,19 @@ def bad() -> list[dict[str, Any]]:
         "labels twice": changed(bits, input={"kind": "str", "labels": ["a", "a", "b"], "unmatched": "error"}),
         "one label": changed(bits, input={"kind": "str", "labels": ["a"], "unmatched": "error"}),
         "another length": changed(bits, report={"layout": "bits", "length": 4}),
+        "a set of places of another number": changed(items, report={"layout": "bits", "length": 3}),
+        "more ones than other items": changed(items, ones=4),
+        "no most": changed(items, input={**items["columns"][COLUMN]["input"], "most": 0}),
     }
     values = [(coins, "maybe"), (coins, None), (coins, 1), (flag, 1.5), (flag, None), (flag, "x"), (bits, True)]
-    base = {name: base64.b64encode(data).decode() for name, data in {"two": b"\0\0", "stray": b"\x08"}.items()}
+    values += [
+        (items, value) for value in (None, "ios", [None], ["ios", "maybe"], ["ios", "web"], [True], [["ios"]], {})
+    ]
+    values += [(whole, value) for value in (0.5, -0.5, 121, "1", [1])]
+    base = {
+        name: base64.b64encode(data).decode()
+        for name, data in {"two": b"\0\0", "stray": b"\x08", "none": b"\0"}.items()
+    }
     all_ones = base64.b64encode(np.array([255, 255, 3], np.uint8).tobytes()).decode()
     reports = {
         "wrong length": (bits, base["two"]),
@@ -146,6 +188,7 @@ def bad() -> list[dict[str, Any]]:
         "bits beyond the values": (bits, base["stray"]),
         "no base64": (bits, "***"),
         "wrong weight": (subset, all_ones),
+        "a set of wrong weight": (items, base["none"]),
         "null": (bits, None),
         "a number for base64": (bits, 7),
         "unknown value": (coins, "maybe"),

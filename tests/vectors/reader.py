@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 import hmac
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
 from typing import Any
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-Noise = Callable[[int, int], bytes]
+Code = int | tuple[int, ...]
+Noise = Callable[[Code, int], bytes]
 
 
 class RefusedError(ValueError):
@@ -22,6 +23,7 @@ ONE = 1 << 64
 NEEDS = {
     "coins": ("no", "yes"), "keep": ("keep",), "bits": ("p", "q"), "subset": ("p",), "hash": ("keep",),
     "hadamard": ("agree",), "one_bit": ("flip",), "window": ("keep",), "tree": (),
+    "set": ("p",),
 }  # fmt: skip
 
 
@@ -54,11 +56,28 @@ def column_of(plan: Mapping[str, Any]) -> tuple[str, Any]:
     d = values_in(column["input"])
     if column["draw"] == "bits" and (t["p"] <= t["q"] or column["report"]["length"] != d):
         raise RefusedError("bits")
+    if column["draw"] == "set":
+        most = column["input"].get("most", 0)
+        if type(most) is not int or most < 1 or column["ones"] > d or column["report"]["length"] != d + most:
+            raise RefusedError("set")
     return name, column
 
 
-def code_of(given: Mapping[str, Any], value: Any) -> int:
+def code_of(given: Mapping[str, Any], value: Any) -> Code:
     """Section 2."""
+    if "most" not in given:
+        return single(given, value)
+    if not (value is None or isinstance(value, list)):
+        raise RefusedError("no list")
+    items = list(dict.fromkeys(single(given, item) for item in ([None] if value is None else value)))
+    if len(items) > given["most"] and given["on_more"] != "first":
+        raise RefusedError("too many")
+    items = sorted(items[: given["most"]])
+    return *items, *(values_in(given) + j for j in range(given["most"] - len(items)))
+
+
+def single(given: Mapping[str, Any], value: Any) -> int:
+    """A value that is no list."""
     if given["kind"] != "number":
         kind = {"bool": bool, "int": str, "str": str}[given["kind"]]  # (integers are text in vectors)
         if value is not None and type(value) is not kind:
@@ -75,8 +94,12 @@ def code_of(given: Mapping[str, Any], value: Any) -> int:
         raise RefusedError("no number")
     if given["unmatched"] == "clip":
         x = min(max(x, edges[0]), edges[-1])
-    if not edges[0] <= x <= edges[-1]:
+    if not edges[0] <= x <= edges[-1] or (
+        value is not None and given["unmatched"] == "error" and given.get("whole") and x % 1
+    ):
         raise RefusedError("outside")
+    if given.get("whole"):
+        x = min(max(round(x), edges[0] + 0.5), edges[-1] - 0.5)
     if "edges" in given:
         return sum(edge <= x for edge in edges[1:-1])
     return round((x - edges[0]) * (2**24 / (edges[1] - edges[0])))
@@ -101,10 +124,20 @@ def keyed(secret: bytes, digest: str, column: str, tag: str | None, given: Any) 
             part = data[at : at + 16].ljust(16, b"\0")
             state = e(bytes(a ^ b for a, b in zip(state, part, strict=True)))
         words = word(state, 0), word(state, 1)
-    e = cipher(derive("noise", digest, *([] if tag is None else [tag]), column))
+    name = [*([] if tag is None else [tag]), column]
+    e, of_value = cipher(derive("noise", digest, *name)), cipher(derive("value", digest, *name))
 
-    def block(code: int, place: int) -> bytes:
-        return e(words[0].to_bytes(8, "little") + (words[1] ^ (code << 32 | place)).to_bytes(8, "little"))
+    def block(code: Code, place: int) -> bytes:
+        high, low = words
+        if isinstance(code, tuple):
+            packed = b"".join(number.to_bytes(2, "little") for number in code)
+            for at in range(0, len(packed), 8):
+                low ^= int.from_bytes(packed[at : at + 8], "little")
+                seed = of_value(high.to_bytes(8, "little") + low.to_bytes(8, "little"))
+                high, low = word(seed, 0), word(seed, 1)
+        else:
+            low ^= code << 32
+        return e(high.to_bytes(8, "little") + (low ^ place).to_bytes(8, "little"))
 
     return block
 
@@ -120,7 +153,7 @@ def word(block: bytes, i: int) -> int:
 class Drawer:
     """Section 4, for one code."""
 
-    def __init__(self, noise: Noise, code: int) -> None:
+    def __init__(self, noise: Noise, code: Any) -> None:
         self.noise, self.c = noise, code
 
     def lane(self, number: int) -> int:
@@ -169,14 +202,35 @@ def subset(draw: Drawer, m: Mapping[str, Any], d: int) -> list[int]:
         w = [x for x in range(1 << (d - 1)) if x.bit_count() == ones - o][r]
         row = [w >> j & 1 for j in range(d - 1)]
         return [*row[:c], o, *row[c:]]
-    row = draw.bits(p, int(m["q"]), d)
+    return repaired(draw, draw.bits(p, int(m["q"]), d), ones, (c,))
+
+
+def repaired(draw: Drawer, row: list[int], ones: int, settled: Sequence[int]) -> list[int]:
     for step in count():
         if sum(row) == ones:
             return row
-        j = draw.again(d, 1, step)
-        if j != c and row[j] == (sum(row) > ones):
+        j = draw.again(len(row), 1, step)
+        if j not in settled and row[j] == (sum(row) > ones):
             row[j] ^= 1
     raise AssertionError
+
+
+def set_of(draw: Drawer, m: Mapping[str, Any], d: int) -> list[int]:
+    ones, most = m["ones"], len(draw.c)
+    row, settled = [0] * (d + most), draw.c
+    if draw.coin(int(m["p"]), 0):
+        r = next(r for s in count(0, most) if (r := first_met(draw, ones, d + most, s)) is not None)
+        row[draw.c[r]], settled = 1, draw.c[: r + 1]
+    return repaired(draw, row, ones, settled)
+
+
+def first_met(draw: Drawer, ones: int, places: int, step: int) -> int | None:
+    r = draw.again(len(draw.c), 3, step)
+    missed = (draw.again(places - 1 - b, 3, step + 1 + b) < places - ones - b for b in range(r))
+    return r if ones == 1 or all(missed) else None
+
+
+_SETS = {"subset": subset, "set": set_of}
 
 
 def hashed(draw: Drawer, m: Mapping[str, Any]) -> int:
@@ -229,7 +283,7 @@ def tree(draw: Drawer, m: Mapping[str, Any]) -> int:
     return first + (a << head) + (y ^ e >> (bits - head))
 
 
-def drawn(noise: Noise, m: Mapping[str, Any], c: int) -> Any:
+def drawn(noise: Noise, m: Mapping[str, Any], c: Any) -> Any:
     """Sections 4 and 5: a report in JSON."""
     given, draw, d = m["input"], Drawer(noise, c), values_in(m["input"])
     match m["draw"]:
@@ -238,9 +292,9 @@ def drawn(noise: Noise, m: Mapping[str, Any], c: int) -> Any:
             v = c ^ draw.coin(no, 0) if no + yes == ONE else draw.coin(yes, 1) if c else draw.coin(no, 0)
         case "keep":
             v = draw.kept(int(m["keep"]), c, d)
-        case "bits" | "subset":
-            row = draw.bits(int(m["p"]), int(m["q"]), d) if m["draw"] == "bits" else subset(draw, m, d)
-            packed = sum(bit << j for j, bit in enumerate(row)).to_bytes(-(-d // 8), "little")
+        case "bits" | "subset" | "set":
+            row = draw.bits(int(m["p"]), int(m["q"]), d) if m["draw"] == "bits" else _SETS[m["draw"]](draw, m, d)
+            packed = sum(bit << j for j, bit in enumerate(row)).to_bytes(-(-len(row) // 8), "little")
             return base64.b64encode(packed).decode()
         case "hash":
             return str(hashed(draw, m))

@@ -1,6 +1,6 @@
 import { DRAWS, type Report } from "./draw.js";
 import { StorageError, ValueError } from "./errors.js";
-import { type Id, type Noise, type Secret, fresh } from "./noise.js";
+import { type Code, type Id, type Noise, type Secret, fresh } from "./noise.js";
 import { type Plan, type Ready, type Value, encode, read } from "./plan.js";
 
 export type Row = Record<string, unknown>;
@@ -16,18 +16,11 @@ export const memory = (): Storage => {
   return { getItem: (key) => texts.get(key), setItem: (key, text) => texts.set(key, text) };
 };
 
-export interface Keyed {
-  secret: Secret;
-  /** Whose records these are, on this device. */
-  id: Id;
-  tag?: string;
-}
+/** The device's own secret, and whose records these are on it. */
+export type Keyed = { secret: Secret; id: Id; tag?: string };
 
 export interface Options {
-  /**
-   * Where reports are kept, so that asking again gives the same report and spends nothing; `null`: nowhere, and each
-   * report is a new one, which spends epsilon again.
-   */
+  /** Where reports are kept, so that asking again spends nothing; `null`: nowhere, and each report spends epsilon again. */
   storage: Storage | null;
   /** Noise from the device's own secret in place of fresh noise and storage. */
   keyed?: Keyed;
@@ -47,12 +40,9 @@ export class Client {
     }
   }
 
-  /**
-   * The report of a record: a line for the server. All values are checked before anything is drawn.
-   * Throws `ValueError`, `StorageError`.
-   */
+  /** The report of a record: a line for the server. All is checked before anything is drawn. Throws `ValueError`, `StorageError`. */
   async report(record: Record<string, Value | unknown>): Promise<Row> {
-    const codes = this.columns.map((ready) => encode(ready, record[ready.name] as Value));
+    const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name): [string, unknown] => {
       if (!Object.hasOwn(record, name)) throw new ValueError(`column ${name}: the record lacks it`);
       return [name, record[name]];
@@ -68,7 +58,7 @@ export class Client {
     return rows;
   }
 
-  private async answer(ready: Ready, code: number): Promise<Report> {
+  private async answer(ready: Ready, code: Code): Promise<Report> {
     const { keyed, storage } = this.options, { name, column } = ready, { draw } = DRAWS[column.draw];
     if (keyed) {
       const noise = this.noises.get(name) ?? keyed.secret.noise(column.digest, name, keyed.id, keyed.tag);
@@ -78,10 +68,7 @@ export class Client {
     if (!storage) return draw(ready, code, fresh);
     const key = `ldp/${column.digest}/${name}/${code}`;
     let made = this.making.get(key); // two who ask at once get one report
-    if (!made) {
-      made = stored(storage, key, () => draw(ready, code, fresh)).finally(() => this.making.delete(key));
-      this.making.set(key, made);
-    }
+    if (!made) this.making.set(key, (made = stored(storage, key, () => draw(ready, code, fresh)).finally(() => this.making.delete(key))));
     return made;
   }
 }

@@ -1,15 +1,17 @@
-import type { Noise } from "./noise.js";
-import type { Ready } from "./plan.js";
+import type { Code, Noise } from "./noise.js";
+import type { Ready, Value } from "./plan.js";
 
 /** What leaves the device, as it stands in JSON. */
 export type Report = boolean | number | string;
 
 /** A way to draw: the names of its thresholds and whole numbers, what else must hold of a column, and how it draws. */
 export interface Draw {
-  thresholds: string[];
-  numbers: string[];
+  thresholds?: string[];
+  numbers?: string[];
   good?(ready: Ready): unknown;
-  draw(ready: Ready, code: number, noise: Noise): Promise<Report>;
+  /** A value as a code, where that is not `encode`'s. */
+  encode?(ready: Ready, value: Value): Code;
+  draw(ready: Ready, code: any, noise: Noise): Promise<Report>; // of a `Code`: which one, `encode` says
 }
 
 export const place = (lane: number, level = 0, count = 0) => lane * 2 ** 28 + level * 2 ** 24 + count;
@@ -17,11 +19,11 @@ export const word = (block: Uint8Array, i: number) => new DataView(block.buffer,
 const low = (block: Uint8Array, i: number) => new DataView(block.buffer, block.byteOffset).getUint32(8 * i, true);
 
 /** 1 with probability t / 2^64. */
-export const coin = async (noise: Noise, code: number, t: bigint, lane: number) =>
+export const coin = async (noise: Noise, code: Code, t: bigint, lane: number) =>
   word(await noise(code, place(lane & ~1)), lane & 1) < t ? 1 : 0;
 
 /** Uniform below n, at most 2^31; what is rejected draws at the next place. */
-export async function uniform(noise: Noise, code: number, n: number, lane: number, step?: number): Promise<number> {
+export async function uniform(noise: Noise, code: Code, n: number, lane: number, step?: number): Promise<number> {
   const rejected = 2 ** 32 % n;
   for (let k = 0; ; k++) {
     const x =
@@ -61,7 +63,6 @@ function value({ column: { input } }: Ready, code: number): Report {
 export const DRAWS: Record<string, Draw> = {
   coins: {
     thresholds: ["no", "yes"],
-    numbers: [],
     good: ({ t, d }) => d === 2 && t.yes > t.no,
     draw: async (ready, code, noise) => {
       const { no, yes } = ready.t;
@@ -69,14 +70,9 @@ export const DRAWS: Record<string, Draw> = {
       return value(ready, await coin(noise, code, code ? yes : no, code));
     },
   },
-  keep: {
-    thresholds: ["keep"],
-    numbers: [],
-    draw: async (ready, code, noise) => value(ready, await kept(noise, code, code, ready.t.keep, ready.d)),
-  },
+  keep: { thresholds: ["keep"], draw: async (ready, code, noise) => value(ready, await kept(noise, code, code, ready.t.keep, ready.d)) },
   bits: {
     thresholds: ["p", "q"],
-    numbers: [],
     good: ({ t, d, column }) => t.p > t.q && column.report.length === d,
     draw: async ({ t, d }, code, noise) => base64(await bits(noise, code, d, t.p, t.q)),
   },

@@ -1,27 +1,20 @@
-import { base64, bits, coin, DRAWS, kept, type Report, uniform } from "./draw.js";
-import type { Noise } from "./noise.js";
-import { type Ready, threshold } from "./plan.js";
+import { base64, bits, coin, type Draw, DRAWS, kept, type Report, uniform } from "./draw.js";
+import type { Code, Noise } from "./noise.js";
+import { encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
 
-interface Level {
-  bits: number;
-  head: number;
-  favored: number;
-  p: string;
-  polynomial?: number;
-  basis?: number[];
-}
+type Level = { bits: number; head: number; favored: number; p: string; polynomial?: number; basis?: number[] };
+
+const choose = (a: number, b: number): number => (b < 0 || b > a ? 0 : b ? (choose(a - 1, b - 1) * a) / b : 1);
 
 /** The r-th of the words of n bits with k ones, in ascending order. */
 function unranked(r: number, n: number, k: number): number {
-  const choose = (a: number, b: number): number => (b < 0 || b > a ? 0 : b ? (choose(a - 1, b - 1) * a) / b : 1);
   let out = 0;
   for (let bit = n - 1; bit >= 0; bit--) {
     const without = choose(bit, k);
-    if (r >= without) {
-      r -= without;
-      k--;
-      out |= 1 << bit;
-    }
+    if (r < without) continue;
+    r -= without;
+    k--;
+    out |= 1 << bit;
   }
   return out;
 }
@@ -30,22 +23,48 @@ async function subset({ column, t, d }: Ready, code: number, noise: Noise): Prom
   const k: number = column.ones;
   if (!t.q) {
     const own = await coin(noise, code, t.p, 0), ones = k - own;
-    let sets = 1;
-    for (let i = 0; i < ones; i++) sets = (sets * (d - 1 - i)) / (i + 1);
-    const others = unranked(await uniform(noise, code, sets, own ? 2 : 3), d - 1, ones);
+    const others = unranked(await uniform(noise, code, choose(d - 1, ones), own ? 2 : 3), d - 1, ones);
     const below = others & ((1 << code) - 1), row = (2 * others - below) | (own << code);
     return new Uint8Array([row, row >> 8, row >> 16]).slice(0, Math.ceil(d / 8));
   }
-  const row = await bits(noise, code, d, t.p, t.q);
+  return repaired(await bits(noise, code, d, t.p, t.q), k, d, code, noise, [code]);
+}
+
+/** Flip bits that are not settled, drawn one by one, until k of d are 1. */
+async function repaired(row: Uint8Array, k: number, d: number, code: Code, noise: Noise, settled: number[]): Promise<Uint8Array> {
   let excess = -k;
   for (let j = 0; j < d; j++) excess += (row[j >> 3] >> (j & 7)) & 1;
   for (let step = 0; excess; step++) {
     const j = await uniform(noise, code, d, 1, step), one = (row[j >> 3] >> (j & 7)) & 1;
-    if (j === code || !!one !== excess > 0) continue;
+    if (settled.includes(j) || !!one !== excess > 0) continue;
     row[j >> 3] ^= 1 << (j & 7);
     excess -= Math.sign(excess);
   }
   return row;
+}
+
+/** The places of a list: its different items in order, then pads. */
+function places(ready: Ready, value: Value): number[] {
+  const { name, column: { input }, d } = ready, most = input.most!;
+  if (value != null && !Array.isArray(value)) refused(name);
+  const items = [...new Set(Array.from((value ?? [value]) as Item[], (item) => encode(ready, item)))];
+  if (items.length > most && input.on_more !== "first") refused(name);
+  const first = items.slice(0, most).sort((a, b) => a - b);
+  return [...first, ...Array.from({ length: most - first.length }, (_, j) => d + j)];
+}
+
+/** PrivSet: k of d + most places. */
+async function set({ column, t, d }: Ready, own: number[], noise: Noise): Promise<Uint8Array> {
+  const k: number = column.ones, most = own.length, size = d + most, row = new Uint8Array(Math.ceil(size / 8));
+  if (!(await coin(noise, own, t.p, 0))) return repaired(row, k, size, own, noise, own);
+  for (let step = 0; ; step += most) {
+    const first = await uniform(noise, own, most, 3, step);
+    let before = k === 1 ? first : 0; // of the items before it, those that the k - 1 other places avoid
+    while (before < first && (await uniform(noise, own, size - 1 - before, 3, step + 1 + before)) < size - k - before) before++;
+    if (before < first) continue;
+    row[own[first] >> 3] |= 1 << (own[first] & 7);
+    return repaired(row, k, size, own, noise, own.slice(0, first + 1));
+  }
 }
 
 async function hash({ column, t }: Ready, code: number, noise: Noise): Promise<Report> {
@@ -124,15 +143,23 @@ Object.assign(DRAWS, {
   subset: {
     thresholds: ["p"],
     numbers: ["ones"],
-    good: ({ column, t, d }: Ready) => {
+    good: ({ column, t, d }) => {
       if (column.q !== undefined) t.q = threshold(column.q);
       return column.ones < d && column.report.length === d;
     },
-    draw: async (ready: Ready, code: number, noise: Noise) => base64(await subset(ready, code, noise)),
+    draw: async (ready, code, noise) => base64(await subset(ready, code, noise)),
   },
-  hash: { thresholds: ["keep"], numbers: ["buckets"], good: ({ column }: Ready) => column.prime || column.functions, draw: hash },
+  set: {
+    thresholds: ["p"],
+    numbers: ["ones"],
+    good: ({ column: { input: { most = 0 }, ones, report }, d }) =>
+      Number.isSafeInteger(most) && most > 0 && ones <= d && report.length === d + most,
+    encode: places,
+    draw: async (ready, own, noise) => base64(await set(ready, own, noise)),
+  },
+  hash: { thresholds: ["keep"], numbers: ["buckets"], good: ({ column }) => column.prime || column.functions, draw: hash },
   hadamard: { thresholds: ["agree"], numbers: ["columns"], draw: hadamard },
-  one_bit: { thresholds: ["flip"], numbers: [], draw: oneBit },
+  one_bit: { thresholds: ["flip"], draw: oneBit },
   window: { thresholds: ["keep"], numbers: ["cells", "window"], draw: window },
-  tree: { thresholds: [], numbers: [], good: isTree, draw: tree },
-});
+  tree: { good: isTree, draw: tree },
+} satisfies Record<string, Draw>);

@@ -1,7 +1,9 @@
 import { NoiseError } from "./errors.js";
 
-/** A block of 128 bits for a code and a place, two numbers below 2^32: see docs/wire.md. */
-export type Noise = (code: number, place: number) => Uint8Array | Promise<Uint8Array>;
+/** What noise depends on: a code below 2^32, or the places of a set, each below 2^16. */
+export type Code = number | number[];
+/** A block of 128 bits for a code and a place, a number below 2^32: see docs/wire.md. */
+export type Noise = (code: Code, place: number) => Uint8Array | Promise<Uint8Array>;
 /** Whose report it is. */
 export type Id = number | bigint | string | Uint8Array;
 
@@ -40,15 +42,12 @@ export class Secret {
   static generate = () => crypto.getRandomValues(new Uint8Array(32));
 
   async derive(...context: string[]): Promise<Uint8Array> {
-    const parts = context.map((part) => utf8.encode(part));
-    const all = new Uint8Array(parts.reduce((sum, part) => sum + 8 + part.length, 0));
-    let at = 0;
-    for (const part of parts) {
-      new DataView(all.buffer).setUint32(at + 4, part.length);
-      all.set(part, at + 8);
-      at += 8 + part.length;
-    }
-    return new Uint8Array(await crypto.subtle.sign("HMAC", this.mac, all));
+    const all = context.flatMap((part) => {
+      const bytes = [...utf8.encode(part)], length = new Uint8Array(8);
+      new DataView(length.buffer).setUint32(4, bytes.length);
+      return [...length, ...bytes];
+    });
+    return new Uint8Array(await crypto.subtle.sign("HMAC", this.mac, new Uint8Array(all)));
   }
 
   /** By which to compare secrets: 16 hexadecimal digits. */
@@ -66,25 +65,32 @@ export class Secret {
 
   /** The noise of one person, or device, for one column. */
   async noise(digest: string, column: string, id: Id, tag?: string | null): Promise<Noise> {
-    const words = new DataView(new ArrayBuffer(16));
+    const words = new Uint8Array(16);
     if (typeof id === "bigint" || Number.isSafeInteger(id)) {
       const n = BigInt(id as number);
       if (BigInt.asIntN(64, n) !== n) throw new NoiseError("an id has at most 64 bits: take its text");
-      words.setBigInt64(0, n, true);
+      new DataView(words.buffer).setBigInt64(0, n, true);
     } else {
       const data = typeof id === "string" ? utf8.encode(id) : id;
       if (!(data instanceof Uint8Array)) throw new NoiseError("an id is an integer, text or bytes");
       const blocks = new Uint8Array(16 + Math.ceil(data.length / 16) * 16);
       new DataView(blocks.buffer).setUint32(0, data.length, true);
       blocks.set(data, 16);
-      new Uint8Array(words.buffer).set(await (await this.aes("id"))(blocks));
+      words.set(await (await this.aes("id"))(blocks));
     }
-    const encrypt = await this.aes("noise", digest, ...(tag == null ? [] : [tag]), column);
-    const low = words.getUint32(8, true), high = words.getUint32(12, true);
-    return (code, place) => {
-      const block = new Uint8Array(words.buffer.slice(0)), view = new DataView(block.buffer);
-      view.setUint32(8, low ^ place, true);
-      view.setUint32(12, high ^ code, true);
+    const name = [digest, ...(tag == null ? [] : [tag]), column];
+    const encrypt = await this.aes("noise", ...name), ofValue = await this.aes("value", ...name);
+    let last: Code | undefined, seed: Uint8Array;
+    return async (code, place) => {
+      if (code !== last) {
+        const parts = typeof code === "number" ? [0, 0, code & 0xffff, code >>> 16] : code;
+        const blocks = new Uint8Array(16 * Math.ceil(parts.length / 4)), view = new DataView(blocks.buffer);
+        parts.forEach((part, i) => view.setUint16(16 * (i >> 2) + 8 + 2 * (i & 3), part, true));
+        words.forEach((byte, i) => (blocks[i] ^= byte));
+        [seed, last] = [parts === code ? await ofValue(blocks) : blocks, code];
+      }
+      const block = seed.slice(), view = new DataView(block.buffer);
+      view.setUint32(8, view.getUint32(8, true) ^ place, true);
       return encrypt(block);
     };
   }

@@ -1,7 +1,9 @@
 import { DRAWS } from "./draw.js";
 import { PlanError, ValueError } from "./errors.js";
 
-export type Value = boolean | number | bigint | string | null | undefined;
+export type Item = boolean | number | bigint | string | null | undefined;
+/** A value of a record; a list of items where the plan takes sets. */
+export type Value = Item | Item[];
 
 export interface Input {
   kind: "bool" | "int" | "str" | "number";
@@ -11,6 +13,9 @@ export interface Input {
   high?: number;
   edges?: number[];
   missing?: number;
+  whole?: boolean;
+  most?: number;
+  on_more?: "error" | "first";
 }
 
 /** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
@@ -65,7 +70,7 @@ function ready(name: string, column: Column): Ready {
   const { input, report, draw, digest } = column ?? {}, bad = (what: string) => wrong(`column ${name} has ${what}`);
   if (!input || !report || !Object.hasOwn(DRAWS, draw)) bad("an unknown draw");
   if (!/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
-  const { thresholds, numbers, good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
+  const { thresholds = [], numbers = [], good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
   for (const key of thresholds) t[key] = threshold(column[key]);
   let d = 0;
   if (input.kind === "number") {
@@ -82,13 +87,15 @@ function ready(name: string, column: Column): Ready {
   return made;
 }
 
+export const refused = (name: string): never => {
+  throw new ValueError(`column ${name}: the value is not one that the plan declares`);
+};
+
 const GRID = 2 ** 24;
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode({ name, column: { input }, codes }: Ready, value: Value): number {
-  const refuse = (): never => {
-    throw new ValueError(`column ${name}: the value is not one that the plan declares`);
-  };
+  const refuse = () => refused(name);
   const none = value === null || value === undefined;
   if (input.kind !== "number") {
     const kind = { boolean: "bool", bigint: "int", number: "int", string: "str" }[typeof value as string];
@@ -101,15 +108,16 @@ export function encode({ name, column: { input }, codes }: Ready, value: Value):
   const { edges } = input, low = edges ? edges[0] : input.low!, high = edges ? edges[edges.length - 1] : input.high!;
   if (input.unmatched === "clip") x = Math.min(Math.max(x, low), high);
   if (!(x >= low && x <= high)) refuse();
-  if (edges) {
-    let first = 0, last = edges.length - 2; // the last inner edge that is not above x
-    while (first < last) {
-      const middle = (first + last + 1) >> 1;
-      if (edges[middle] <= x) first = middle;
-      else last = middle - 1;
-    }
-    return first;
+  if (input.whole) {
+    if (x === value && input.unmatched === "error" && !Number.isInteger(x)) refuse();
+    x = Math.min(Math.max(rint(x), low + 0.5), high - 0.5);
   }
-  const share = (x - low) * (GRID / (high - low)), up = Math.round(share);
-  return up - share === 0.5 && up % 2 ? up - 1 : up; // to even
+  if (edges) return edges.slice(1, -1).filter((edge) => edge <= x).length;
+  return rint((x - low) * (GRID / (high - low)));
+}
+
+/** To the nearest integer, halves to the even one. */
+function rint(x: number): number {
+  const up = Math.round(x);
+  return up - x === 0.5 && up % 2 ? up - 1 : up;
 }

@@ -17,10 +17,7 @@ export interface SendOptions {
   fetch?: typeof fetch;
 }
 
-interface Batch {
-  id: string;
-  rows: Row[];
-}
+type Batch = { id: string; rows: Row[] };
 
 /** Sends reports as NDJSON, and keeps those in a queue that no server has taken yet. */
 export class Sender {
@@ -36,9 +33,7 @@ export class Sender {
     const most = this.options.most ?? 500;
     await this.inTurn(async () => {
       const queue = await this.queue();
-      for (let at = 0; at < rows.length; at += most) {
-        queue.push({ id: crypto.randomUUID(), rows: rows.slice(at, at + most) });
-      }
+      for (let at = 0; at < rows.length; at += most) queue.push({ id: crypto.randomUUID(), rows: rows.slice(at, at + most) });
       await this.keep(queue);
     });
     return this.flush();
@@ -78,21 +73,8 @@ export class Sender {
     return 0;
   }
 
-  private async queue(): Promise<Batch[]> {
-    try {
-      return JSON.parse((await this.options.storage.getItem(this.key)) ?? "[]");
-    } catch {
-      throw new StorageError("the queue cannot be read");
-    }
-  }
-
-  private async keep(queue: Batch[]): Promise<void> {
-    try {
-      await this.options.storage.setItem(this.key, JSON.stringify(queue));
-    } catch {
-      throw new StorageError("the queue cannot be stored");
-    }
-  }
+  private queue = () => stored<Batch[]>(async () => JSON.parse((await this.options.storage.getItem(this.key)) ?? "[]"));
+  private keep = (queue: Batch[]) => stored(async () => this.options.storage.setItem(this.key, JSON.stringify(queue)));
 
   private inTurn<T>(job: () => Promise<T>): Promise<T> {
     const turn = this.last.then(job, job);
@@ -100,3 +82,8 @@ export class Sender {
     return turn;
   }
 }
+
+const stored = <T>(job: () => Promise<T>) =>
+  job().catch((): never => {
+    throw new StorageError("the queue cannot be read or stored");
+  });

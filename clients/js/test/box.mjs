@@ -1,13 +1,19 @@
-// A black box for audits: a compiled plan as argument, values of its first column as JSON in, reports out. Fresh noise.
-import { readFileSync } from "node:fs";
+// A black box for audits: a compiled plan and values of its first column in, reports out. Fresh noise. In node the plan's
+// file is the argument, and values and reports are JSON on standard input and output; a page imports `box`.
 import { Client } from "../dist/index.js";
 
-const plan = JSON.parse(readFileSync(process.argv[2]));
-const [[column, { input }]] = Object.entries(plan.columns);
-const client = new Client(plan, { storage: null });
-const out = [];
-for (const value of JSON.parse(readFileSync(0))) {
-  const given = input.kind === "int" && value !== null ? BigInt(value) : value;
-  out.push((await client.report({ [column]: given }))[column]);
+/** A value of a vector as the client takes it: integers are text in JSON, or small. */
+export const given = (input, value) =>
+  Array.isArray(value) ? value.map((item) => given(input, item)) : input.kind === "int" && value !== null ? BigInt(value) : value;
+
+export async function box(plan, values) {
+  const [[column, { input }]] = Object.entries(plan.columns);
+  const client = new Client(plan, { storage: null });
+  return (await client.batch(values.map((value) => ({ [column]: given(input, value) })))).map((row) => row[column]);
 }
-process.stdout.write(JSON.stringify(out));
+
+if (globalThis.process?.argv[1]?.endsWith("box.mjs")) {
+  const { readFileSync } = await import("node:fs");
+  const [plan, values] = [process.argv[2], 0].map((file) => JSON.parse(readFileSync(file)));
+  process.stdout.write(JSON.stringify(await box(plan, values)));
+}

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync, readdirSync } from "node:fs";
 import { test } from "node:test";
 import * as ldp from "../dist/index.js";
+import { given } from "./box.mjs";
 
 const folder = new URL("../../../tests/vectors/", import.meta.url);
 const load = (name) => JSON.parse(readFileSync(new URL(name, folder)));
@@ -17,7 +18,7 @@ test("keyed reports", async () => {
     const [[column, { input }]] = Object.entries(v.plan.columns);
     for (let i = 0; i < v.ids.length; i++) {
       const id = v.id_kind === "integer" ? BigInt(v.ids[i]) : v.ids[i];
-      const value = input.kind === "int" && v.values[i] !== null ? BigInt(v.values[i]) : v.values[i];
+      const value = given(input, v.values[i]);
       const client = new ldp.Client(v.plan, { storage: null, keyed: { secret, id, tag: v.tag ?? undefined } });
       assert.deepEqual(await client.report({ [column]: value }), { [column]: v.reports[i] }, `${name} ${i}`);
       reports++;
@@ -31,7 +32,7 @@ test("what must fail", async () => {
   for (const { operation, why, plan, value } of bad) {
     if (operation === "plan") assert.throws(() => new ldp.Client(plan, { storage: null }), ldp.PlanError, why);
     if (operation === "perturb") {
-      const asked = new ldp.Client(plan, { storage: null }).report({ os: value });
+      const asked = new ldp.Client(plan, { storage: null }).report({ os: given(plan.columns.os.input, value) });
       await assert.rejects(asked, (e) => e instanceof ldp.ValueError && !e.message.includes("maybe"), `${why} ${value}`);
     }
   }

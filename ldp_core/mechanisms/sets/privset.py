@@ -27,7 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from typing_extensions import override
@@ -173,6 +173,10 @@ class PrivSet(BitReports):
         return rank, keep
 
     @override
+    def compiled(self) -> dict[str, Any]:
+        return {"draw": "set", "p": str(self._meets), "ones": self.k}
+
+    @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         """How many reports meet which item of a set first; then who has how many more, a place at a time."""
         if people.sum() <= self.inputs.places * len(people):
@@ -238,4 +242,4 @@ def best_report(d: int, most: int, epsilon: float) -> int:
         return int(k[np.argmin(q * (1 - q) / (p - q) ** 2)])
 
 
-_MEETS, _, _PICKS, _RANK = range(4)  # lanes of noise: that of picks is that of `repair`
+_MEETS, _RANK = 0, 3  # lanes of noise; that of `repair` is between them

@@ -70,7 +70,7 @@ def test_the_declaration_is_kept_and_refuses_what_is_not_whole():
     assert repr(again["years"].domain) == "WholeNumbers(0, 9, unmatched='clip', missing=3.0)"
     assert Mechanism.from_dict(plan["age"].to_dict()).fingerprint == plan["age"].fingerprint
     assert plan["age"].compiled()["buckets"] == 73
-    assert AGES.compiled() == {"kind": "number", "low": 17.5, "high": 90.5, "unmatched": "error"}
+    assert AGES.compiled() == {"kind": "number", "low": 17.5, "high": 90.5, "unmatched": "error", "whole": True}
     assert AGES.outside([18, 18.5, 90, 91]).tolist() == [False, True, False, True]
     with pytest.raises(DomainError, match=r"2 of 3 values are not numbers in \[18, 90\], whole"):
         AGES.encode([18, 18.5, 91])
