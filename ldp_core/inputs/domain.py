@@ -57,7 +57,7 @@ class Domain(Declared, Inputs):
 
     labels: tuple[Label, ...]
     unmatched: Unmatched
-    kind: Literal["bool", "int", "str"]
+    kind: Literal["bool", "int", "str", "date"]
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
@@ -235,7 +235,7 @@ class Domain(Declared, Inputs):
         return np.min_scalar_type(len(self.labels))
 
     @cached_property
-    def _declared(self) -> Domain:
+    def declared(self) -> Domain:
         """All the values, ``other`` included, as a domain that admits nothing else."""
         return self if self.unmatched == "error" else Domain(self.arrow_values.to_pylist())
 
@@ -256,7 +256,7 @@ class Domain(Declared, Inputs):
         """
         array = as_arrow(values, self.kind, column=column)
         codes = self._positions(array, column)
-        if self.unmatched == "error" and not self._is_encoded(array):
+        if self.unmatched in ("error", "clip") and not self._is_encoded(array):
             unmatched = int(np.count_nonzero(codes == self.unmatched_code))
             if unmatched:
                 raise DomainError(
@@ -296,7 +296,7 @@ class Domain(Declared, Inputs):
         Raises:
             ReportError: they are of another type, or some are null or not in this domain, whatever `unmatched` says.
         """
-        declared = self._declared
+        declared = self.declared
         codes = None
         with suppress(DtypeError):
             codes = declared._positions(as_arrow(reports, declared.kind, column=column), column)

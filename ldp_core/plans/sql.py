@@ -111,7 +111,7 @@ class _Writer:
 
     def labels(self, m: FrequencyOracle) -> str:
         """The values of a domain, as an array."""
-        return f"[{', '.join(map(self.literal, m.domain.arrow_values.to_pylist()))}]"
+        return f"[{', '.join(map(self.literal, m.domain.declared.labels))}]"
 
     def at(self, array: str, position: str) -> str:
         """An entry of an array, counted from 1."""
@@ -127,7 +127,7 @@ class _Writer:
         """For each value: whether a report supports it."""
         name = self.name(column)
         if isinstance(m.reports, Value):
-            return [f"{name} = {self.literal(label)}" for label in m.domain.arrow_values.to_pylist()]
+            return [f"{name} = {self.literal(label)}" for label in m.domain.declared.labels]
         if not self.packed:
             return [self.at(name, str(k + 1)) for k in range(m.domain.size)]
         return [f"({self.at(name, str(k // 64 + 1))} >> {k % 64}) & 1 = 1" for k in range(m.domain.size)]
