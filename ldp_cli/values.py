@@ -26,8 +26,8 @@ from ldp_core import (
 
 SYNTAX = (
     "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
-    "text:6 (any text of up to 6 small letters and digits); 2024-01-01..2025-01-01/1mo (dates up to the last day before "
-    "the second one, by month)"
+    "text:6 (any text of up to 6 small letters and digits); 2024-01-01..2025-01-01/1mo (dates before the second "
+    "one, by month)"
 )
 """How values are written."""
 
@@ -78,7 +78,8 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
     if text.startswith("text:"):
         return Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
     if dates := _DATES.fullmatch(text):
-        return Dates(*dates.groups(), unmatched="other" if other else "error")
+        low, high, every = dates.groups()
+        return Dates(low, high, every, "other" if other else "error")
     for mark in (":", ".."):
         ends = text.split(mark)
         if len(ends) == 2 and all(map(_is_number, ends)):
