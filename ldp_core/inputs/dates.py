@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,8 @@ from ldp_core.windows import Window
 _DAY = 86400 * 10**6
 _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
+_PYTHON = (-719162 * _DAY, 2932897 * _DAY)
+"""The years 1 to 9999, of which Python has dates."""
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
@@ -63,6 +65,11 @@ class Dates(Domain):
     """Of the cells, int64[d + 1], in microseconds since 1970."""
     every: str
     missing: int | None
+    unmatched: Any
+
+    remedy: ClassVar[str] = (
+        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"'
+    )
 
     def __init__(
         self,
@@ -183,7 +190,8 @@ class Dates(Domain):
     @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
         micros = self._moments(as_arrow(values, self.kind, column=column), column)
-        return ~((micros >= self.edges[0]) & (micros < self.edges[-1]))
+        inside: Bools = (micros >= self.edges[0]) & (micros < self.edges[-1])
+        return ~inside
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> Bools:
@@ -233,7 +241,7 @@ def _moment(name: str, value: Any, error: type[LdpError] = DomainError) -> tuple
     """A declared date in microseconds since 1970, and whether it is a day; or ``error``."""
     with suppress(DtypeError):
         micros = int(moments(as_arrow([value], "date", column=name))[0])
-        if micros != _NONE:
+        if _PYTHON[0] <= micros < _PYTHON[1]:
             return micros, len(str(value)) == len("2024-01-01")
     raise error(f"{name} must be a date or a datetime, or one as text, as 2024-01-31 or 2024-01-31T18:00:00")
 
@@ -256,7 +264,8 @@ def _edges(first: int, last: int, window: Window, step: int) -> I64:
         raise DomainError(f"dates are cut into 2 to {MOST_CELLS} cells, got {size}")
     if window.months:
         edges = months[0] + np.arange(size + 1) * window.months
-        return edges.astype("datetime64[us]").astype(np.int64)
+        made: I64 = edges.astype("datetime64[us]").astype(np.int64)
+        return made
     return first + np.arange(size + 1, dtype=np.int64) * window.micros
 
 

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,9 @@ class Domain(Declared, Inputs):
     labels: tuple[Label, ...]
     unmatched: Unmatched
     kind: Literal["bool", "int", "str", "date"]
+
+    remedy: ClassVar[str] = 'declare them, or take unmatched="other", one more answer (of bits and hashes "none", too)'
+    """What to do about values that are refused."""
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
@@ -261,8 +264,7 @@ class Domain(Declared, Inputs):
             if unmatched:
                 raise DomainError(
                     f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
-                    f"declared values ({null_count(array)} of them null); declare them, or take "
-                    'unmatched="other", one more answer (of bits and hashes "none", too)'
+                    f"declared values ({null_count(array)} of them null); {self.remedy}"
                 )
         return codes
 
