@@ -79,7 +79,7 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
         return Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
     if dates := _DATES.fullmatch(text):
         low, high, every = dates.groups()
-        return Dates(low, high, every, "other" if other else "error")
+        return Dates(low, high, every or "1d", "other" if other else "error")
     for mark in (":", ".."):
         ends = text.split(mark)
         if len(ends) == 2 and all(map(_is_number, ends)):
@@ -92,7 +92,7 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
     return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
 
 
-_DATES = re.compile(r"(\d{4}-[^,]*)\.\.(\d{4}-[^,]*)/([^,/]+)")
+_DATES = re.compile(r"(\d{4}-[^,]*)\.\.(\d{4}-[^,]*)(?:/([^,/]+))?")
 
 
 def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:

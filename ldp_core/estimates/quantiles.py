@@ -42,7 +42,8 @@ class QuantilesEstimate(Question[Quantiles]):
             errors of noise and sampling together in any case.
 
     The answers are labels, numbers as float64, dates as such and all else as text; of a cell of numbers or dates the
-    estimate is its middle, and the interval has its edges (of days the first and the last day). Where one value holds much, intervals hold more often than they have to.
+    estimate is its middle, and the interval has its edges (of days the first and the last day). Where one value holds
+    much, intervals hold more often than they have to.
 
     Raises:
         ParameterError: probabilities or a confidence outside (0, 1).

@@ -257,8 +257,8 @@ def _edges(first: int, last: int, window: Window, step: int) -> I64:
         size, rest = divmod(last - first, window.micros)
     if size < 1 or rest:
         raise DomainError(
-            "high of dates must be one or more cells after low, and no part of one; cells of months begin with a "
-            "month, and cells of days are whole days"
+            "high of dates is where the last cell ends, a whole number of cells after low; cells of months begin with "
+            "a month, and those of days have whole days"
         )
     if not 2 <= size <= MOST_CELLS:
         raise DomainError(f"dates are cut into 2 to {MOST_CELLS} cells, got {size}")
