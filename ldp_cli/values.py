@@ -92,7 +92,7 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
     return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
 
 
-_DATES = re.compile(r"(\d{4}-[^,]*)\.\.(\d{4}-[^,]*)(?:/([^,/]+))?")
+_DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
 
 
 def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:

@@ -298,7 +298,7 @@ def moments(array: pa.Array, *, zones: bool = True) -> I64:
 
 
 _ISO = (
-    r"^(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)(?:[T ](?P<h>\d\d):(?P<mi>\d\d)(?::(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?)?"
+    r"^(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)(?:[T ](?P<h>\d\d)(?::(?P<mi>\d\d)(?::(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?)?)?"
     r"(?:Z|(?P<sign>[+-])(?P<zh>\d\d):?(?P<zm>\d\d))?)?$"
 )
 
