@@ -40,14 +40,18 @@ def events() -> pa.RecordBatch:
 def polars_reports() -> list[tuple]:
     """What Polars makes of the events: the plan's rows."""
     reports = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
-    rows = reports.select("n", "os", "crashed", "hour").rows()
-    return [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
+    return of_frame(reports)
+
+
+def of_frame(reports: pl.DataFrame) -> list[tuple]:
+    rows = reports.select("n", "os", "crashed", "hour", "day").rows()
+    return [(n, tuple(os), crashed, hour, tuple(day)) for n, os, crashed, hour, day in rows]
 
 
 def rows_of(report) -> list[tuple]:
     records = report.to_pylist() if isinstance(report, pa.RecordBatch) else [report]
     records = [r if isinstance(r, dict) else r._asdict() for r in records]
-    return [(r["n"], tuple(r["os"]), r["crashed"], r["hour"]) for r in records]
+    return [(r["n"], tuple(r["os"]), r["crashed"], r["hour"], tuple(r["day"])) for r in records]
 
 
 ELEMENTS = {
