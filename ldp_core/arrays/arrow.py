@@ -205,7 +205,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     converted: pa.Array | None = None
     came = ""
     if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
-        values = _in_unit_of_arrow(values) if kind == "date" else values
+        values = as_micros(values) if kind == "date" else values
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
@@ -223,14 +223,11 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     return converted
 
 
-def _in_unit_of_arrow(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """``datetime64`` of any unit in one that Arrow has; those that it cannot hold are moved, so that they stay far."""
-    unit = np.datetime_data(times.dtype)[0]
-    if unit in ("generic", "ps", "fs", "as"):
-        return times.astype("datetime64[ns]")
-    if unit not in ("ms", "us", "ns"):
-        times, unit = times.clip(*np.array(["-9999-01-01", "19999-01-01"], times.dtype)), "s"
-    return times.astype(f"datetime64[{unit}]")
+def as_micros(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``datetime64`` of any unit in microseconds; what they cannot hold is moved, so that it stays far."""
+    if np.datetime_data(times.dtype)[0] in ("Y", "M", "W", "D", "h", "m", "s", "ms"):
+        times = times.clip(*np.array(["-9999-01-01", "19999-01-01"], times.dtype))
+    return times.astype("datetime64[us]")
 
 
 def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> npt.NDArray[Any]:

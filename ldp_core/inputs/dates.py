@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from ldp_core.arrays.arrow import as_arrow, filled_indices, is_text
+from ldp_core.arrays.arrow import as_arrow, as_micros, filled_indices, is_text
 from ldp_core.arrays.types import I64, Bools, Codes
 from ldp_core.errors import DomainError, DtypeError, LdpError, ParameterError
 from ldp_core.inputs.cells import MOST_CELLS
@@ -26,7 +26,6 @@ _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
 _PYTHON = (-719162 * _DAY, 2932897 * _DAY)
 """The years 1 to 9999, of which Python has dates."""
-_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
 
 
@@ -97,8 +96,7 @@ class Dates(Domain):
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
-        made = self.to_dict()
-        return _made, (made["domain"], self.unmatched)
+        return partial(Dates, **self.to_dict()["domain"], unmatched=self.unmatched), ()
 
     @override
     def _key(self) -> tuple[Any, ...]:
@@ -106,8 +104,8 @@ class Dates(Domain):
 
     @override
     def __repr__(self) -> str:
-        of = {**self.to_dict()["domain"], **({} if self.unmatched == "error" else {"unmatched": self.unmatched})}
-        return f"Dates({', '.join(f'{name}={value!r}' for name, value in of.items())})"
+        made = self.to_dict()
+        return f"Dates({', '.join(f'{k}={v!r}' for k, v in {**made.pop('domain'), **made}.items())})"
 
     def _as(self, micros: Any) -> npt.NDArray[Any]:
         """Days or times, as numpy has them."""
@@ -135,7 +133,7 @@ class Dates(Domain):
     @override
     def arrow_type(self) -> pa.DataType:
         """date32, or timestamp in microseconds without a zone: of UTC; or text, with ``other``."""
-        return pa.string() if self.unmatched == "other" else pa.array(self._times[:0]).type
+        return self.arrow_values.type
 
     @cached_property
     @override
@@ -147,20 +145,6 @@ class Dates(Domain):
     def declared(self) -> Domain:
         """The cells as text, as reports have them."""
         return Domain(self.texts)
-
-    @override
-    def decode(self, codes: Codes) -> pa.Array:
-        return self.declared.decode(codes)
-
-    @property
-    @override
-    def report_type(self) -> pa.DataType:
-        return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
-
-    @cached_property
-    @override
-    def texts(self) -> tuple[str, ...]:
-        return tuple(map(str, self.values))
 
     @property
     @override
@@ -195,9 +179,7 @@ class Dates(Domain):
 
     @override
     def refuses(self, values: Any, *, column: str = "values") -> Bools:
-        if self.unmatched in ("other", "none"):
-            return np.zeros_like(self.outside(values, column=column))
-        return super().outside(values, column=column)
+        return super().outside(values, column=column) & (self.unmatched in ("error", "clip"))
 
     @override
     def _positions(self, array: pa.Array, column: str) -> Codes:
@@ -231,10 +213,6 @@ class Dates(Domain):
         ends = {"low": self._text(self.edges[0]), "high": self._text(self.edges[-1]), "every": self.every}
         missing = {} if self.missing is None else {"missing": self._text(self.missing)}
         return {"domain": {**ends, **missing}, **({} if self.unmatched == "error" else {"unmatched": self.unmatched})}
-
-
-def _made(declared: dict[str, Any], unmatched: Any) -> Dates:
-    return Dates(**declared, unmatched=unmatched)
 
 
 def _moment(name: str, value: Any, error: type[LdpError] = DomainError) -> tuple[int, bool]:
@@ -277,24 +255,17 @@ def _name(window: Window) -> str:
     for unit, micros in units.items():
         if window.micros % micros == 0:
             return f"{window.micros // micros}{unit}"
-    return f"{window.micros / 1000:.12g}ms"
+    return f"{window.micros / 1000}ms"
 
 
 def moments(array: pa.Array, *, zones: bool = True) -> I64:
     """Dates, timestamps or texts in ISO 8601 as microseconds since 1970 in UTC, int64[n]; what is none as `_NONE`.
 
-    Dates that 64 bits cannot hold are moved, so that they stay far. Without ``zones`` a text with another one is none.
+    Without ``zones`` a text with another one than UTC is none.
     """
     if is_text(array.type):
         return _parsed(array, zones)
-    missing = array.is_null().to_numpy(zero_copy_only=False)
-    days = pa.types.is_date32(array.type)
-    raw = pc.fill_null(array.cast(pa.int32() if days else pa.int64()), 0).to_numpy(zero_copy_only=False)
-    unit = "ms" if pa.types.is_date64(array.type) else "" if days else array.type.unit
-    times = _DAY if days else _MICROS.get(unit, 1)
-    most = (1 << 62) // times
-    micros = raw // 1000 if unit == "ns" else raw.astype(np.int64).clip(-most, most) * times
-    return np.where(missing, _NONE, micros)
+    return as_micros(array.to_numpy(zero_copy_only=False)).view(np.int64)
 
 
 _ISO = (

@@ -276,8 +276,8 @@ class Domain(Declared, Inputs):
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
-        if self.arrow_type == pa.string():
-            return pa.DictionaryArray.from_arrays(pa.array(codes), self.arrow_values, safe=False)
+        if self.declared.kind == "str":
+            return pa.DictionaryArray.from_arrays(pa.array(codes), self.declared.arrow_values, safe=False)
         if self._first is not None:
             return pa.array(np.add(codes, self._first, dtype=np.int64))
         if self.kind == "bool" and self.labels == (False, True):
@@ -288,7 +288,7 @@ class Domain(Declared, Inputs):
     @property
     def report_type(self) -> pa.DataType:
         """Arrow type of what `decode` returns."""
-        if self.arrow_type == pa.string():
+        if self.declared.kind == "str":
             return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
         return self.arrow_type
 

@@ -233,7 +233,7 @@ def examples() -> dict[str, Mechanism]:
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
         "hierarchical": HierarchicalHistogram(range(11), epsilon=1.0),
         "hierarchical, cells": HierarchicalHistogram(Cells([0, 1, 5, 20]), epsilon=2.0, workload="prefixes"),
-        "k-ary RR, dates": RandomizedResponse(Dates("2024-01-01", "2024-06-01", "1mo", unmatched="clip"), epsilon=1.0),
+        "k-ary RR, dates": RandomizedResponse(Dates("2024-01-01", "2024-06-01", every="1mo"), epsilon=1.0),
         "PrivSet": PrivSet(range(5), epsilon=1.0, most=2),
         "PrivSet wide": PrivSet(range(40), epsilon=0.5, most=3, on_more="first"),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),
