@@ -6,6 +6,7 @@ support a value, (support - n q) / (p - q), its standard error, and the score in
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -102,8 +103,10 @@ class _Writer:
             return '"' + name.replace('"', '""') + '"'
         return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
-    def literal(self, label: Label) -> str:
-        """A label."""
+    def literal(self, label: Label | dt.date) -> str:
+        """A label, or a date."""
+        if isinstance(label, dt.date):
+            return f"{'TIMESTAMP' if isinstance(label, dt.datetime) else 'DATE'} '{label}'"
         if isinstance(label, str):
             quoted = "'" + label.replace("'", "''") + "'"
             return quoted if self.dialect == "duckdb" else json.dumps(label, ensure_ascii=False)
@@ -111,7 +114,7 @@ class _Writer:
 
     def labels(self, m: FrequencyOracle) -> str:
         """The values of a domain, as an array."""
-        return f"[{', '.join(map(self.literal, m.domain.declared.labels))}]"
+        return f"[{', '.join(map(self.literal, m.domain.arrow_values.to_pylist()))}]"
 
     def at(self, array: str, position: str) -> str:
         """An entry of an array, counted from 1."""
