@@ -414,7 +414,7 @@ def test_fingerprints_of_this_release(name):
 KEYED = {
     "binary RR": "13bbf5c932f0cab1",
     "k-ary RR": "d0c154c2992b92de",
-    "k-ary RR, dates": "d0c154c2992b92de",  # of as many values: the same codes
+    "k-ary RR, dates": "c3df94ff23d0df6f",
     "OUE": "b7593d33ad277b68",
     "SUE wide": "7a36a8162837bd71",
     "SS": "133bb243a08c40ad",
