@@ -62,7 +62,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "weights",
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",
         ),
-        "Inputs": ("polars numbers ranges heavy_hitters", "Domain Interval WholeNumbers Cells OpenDomain Prefixes"),
+        "Inputs": (
+            "polars numbers ordered ranges heavy_hitters",
+            "Domain Dates Interval WholeNumbers Cells OpenDomain Prefixes",
+        ),
         "Frequency oracles": _family("oracles", "FrequencyOracle"),
         "Sketches": _family("sketches", "Sketch"),
         "Heavy hitters": _family("heavy hitters"),

@@ -59,10 +59,14 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{str(path)!r} is there already: --overwrite replaces it")
 
 
+_TEXTS = ("str", "date")
+"""Kinds of values that are read as text from CSV."""
+
+
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
     """The planned columns of records, as Arrow batches; kept columns are not read."""
     names = list(plan.inputs)
-    texts = {name: pa.string() for name, inputs in plan.inputs.items() if inputs.kind == "str"}
+    texts = {name: pa.string() for name, inputs in plan.inputs.items() if inputs.kind in _TEXTS}
     for file in files_of(path):
         kind = format_of(file)
         with _reading(file, kind):
@@ -96,7 +100,7 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
         return polars.scan_parquet(found)  # type: ignore[no-any-return]
     if kind == "ndjson":
         return polars.scan_ndjson(found)  # type: ignore[no-any-return]
-    texts = {} if plan is None else {n: polars.String for n, inputs in plan.inputs.items() if inputs.kind == "str"}
+    texts = {} if plan is None else {n: polars.String for n, inputs in plan.inputs.items() if inputs.kind in _TEXTS}
     return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
 
 

@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -100,9 +101,9 @@ def _plain(data: Any) -> Any:
     return data
 
 
-def number(x: float | str | None, digits: int = 1) -> str:
-    """A number for people, or a word as it is; empty where there is none."""
-    return x if isinstance(x, str) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
+def number(x: Any, digits: int = 1) -> str:
+    """A number for people, or a word or a date as it is; empty where there is none."""
+    return str(x) if isinstance(x, (str, date)) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
 
 
 def percent(x: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 from string import ascii_lowercase, digits
@@ -11,6 +12,7 @@ from typing import Any
 import typer
 
 from ldp_core import (
+    Dates,
     Domain,
     DomainError,
     HeavyHitters,
@@ -24,7 +26,8 @@ from ldp_core import (
 
 SYNTAX = (
     "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
-    "text:6 (any text of up to 6 small letters and digits)"
+    "text:6 (any text of up to 6 small letters and digits); 2024-01-01..2025-01-01/1mo (dates before the second "
+    "one, by month)"
 )
 """How values are written."""
 
@@ -68,6 +71,9 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
         return Domain(labels(lines(text[1:])), unmatched="other" if other else "error")
     if text.startswith("text:"):
         return Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
+    if dates := _DATES.fullmatch(text):
+        low, high, every = dates.groups()
+        return Dates(low, high, every or "1d", "other" if other else "error")
     for mark in (":", ".."):
         ends = text.split(mark)
         if len(ends) == 2 and all(map(_is_number, ends)):
@@ -78,6 +84,9 @@ def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
         if mark == ".." and len(ends) == 2 and "," not in text:
             raise ParameterError(f"{text!r}: a range of integers is written as 1..12")
     return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
+
+
+_DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
 
 
 def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:

@@ -48,6 +48,7 @@ from ldp_core.estimates.weights import (
     weighted_quantiles,
 )
 from ldp_core.inputs.cells import Cells
+from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.open_domain import OpenDomain
@@ -105,6 +106,7 @@ __all__ = [
     "Comparison",
     "CountMeanSketch",
     "DBitFlip",
+    "Dates",
     "Distribution",
     "DistributionEstimate",
     "Domain",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.elements.rows import DeadLetter
-from ldp_core import Domain, DtypeError, LdpError, PlanError
+from ldp_core import DtypeError, LdpError, PlanError
 from ldp_core.engine import LISTS, PYTHON_TYPES, Bools, Inputs, Nullable, ReportFormat, Value
 
 _S = TypeVar("_S", bound=Any)
@@ -136,8 +136,7 @@ def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, fau
         faults.add(column, NULL, missing)
     inner = form.inner if isinstance(form, Nullable) else form
     if isinstance(inner, Value):  # look it up
-        declared = Domain(inner.domain.arrow_values.to_pylist())
-        faults.add(column, NOT_A_REPORT, declared.refuses(reports) & ~missing)
+        faults.add(column, NOT_A_REPORT, inner.domain.declared.refuses(reports) & ~missing)
         return
     parts = in_halves(reports, lambda some: _readable(some, form) or None)  # only the format knows its reports
     readable = [good for part, found in parts for good in [found is not None] * len(part)]

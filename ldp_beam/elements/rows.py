@@ -201,6 +201,7 @@ _PYTHON_TYPES = (
     (pa.types.is_floating, float),
     (pa.types.is_string, str),
     (pa.types.is_large_string, str),
+    (pa.types.is_date, str),
     (pa.types.is_timestamp, Timestamp),
 )
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
-from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
@@ -450,7 +450,11 @@ class RowsOfPersons(RowsOf):
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:
-    """Values as Python has them; numbers by way of numpy, which is much faster."""
+    """Values as a row of Beam has them, dates as text; numbers by way of numpy, which is much faster."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.string())
+    if pa.types.is_timestamp(column.type):
+        return [None if v is None else Timestamp(micros=v) for v in column.cast(pa.int64()).to_pylist()]
     return list(column.to_numpy().tolist() if pa.types.is_floating(column.type) else column.to_pylist())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from functools import partial
@@ -15,14 +16,16 @@ import pyarrow.compute as pc
 
 from ldp_core.errors import DomainError, DtypeError
 
-_NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U", "float": "iuf"}
+_NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U", "float": "iuf", "date": "M"}
 PYTHON_TYPES: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
     "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
     "str": {str, np.str_},
     "float": {int, float, *(np.dtype(f"{sign}{size}").type for sign in "iuf" for size in (2, 4, 8))},
+    "date": {dt.date, dt.datetime, np.datetime64, str, np.str_},
 }
-ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}
+ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64(), "date": pa.string()}
+"""What values of a kind are read as from text; dates as text."""
 
 LISTS = {f"list of {kind}": kind for kind in ("bool", "int", "str")}
 """Kinds of columns of lists, and of what is in them."""
@@ -176,6 +179,7 @@ _IS_KIND: dict[str, Callable[[pa.DataType], bool]] = {
     "int": pa.types.is_integer,
     "str": is_text,
     "float": _is_number,
+    "date": lambda kind: bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind) or is_text(kind)),
 }
 
 
@@ -190,6 +194,7 @@ _IS_KIND |= {lists: partial(_are_lists, of=kind) for lists, kind in LISTS.items(
 
 
 _INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
+_INPUTS |= {"date": "a domain of dates"}
 _INPUTS |= {lists: f"sets of {kind} labels" for lists, kind in LISTS.items()}
 
 
@@ -200,12 +205,15 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     converted: pa.Array | None = None
     came = ""
     if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
+        values = as_micros(values) if kind == "date" else values
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
         types = {type(item) for item in items} - {type(None)}
         came = f", got {' and '.join(sorted(one.__name__ for one in types))}" if types else ""
         if types <= PYTHON_TYPES[kind]:
+            if kind == "date":  # of one type in Arrow: text
+                items = [None if v is None else str(v) for v in items]
             if kind == "int":  # beyond 64 bits there are no labels
                 items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
             with suppress(*CONVERSION_ERRORS):
@@ -213,6 +221,13 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     if converted is None:
         raise DtypeError(f"column {column!r}: {_INPUTS[kind]} needs {kind} values{came}")
     return converted
+
+
+def as_micros(times: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``datetime64`` of any unit in microseconds; what they cannot hold is moved, so that it stays far."""
+    if np.datetime_data(times.dtype)[0] in ("Y", "M", "W", "D", "h", "m", "s", "ms"):
+        times = times.clip(*np.array(["-9999-01-01", "19999-01-01"], times.dtype))
+    return times.astype("datetime64[us]")
 
 
 def filled_indices(array: pa.DictionaryArray, entries: int, *, column: str) -> npt.NDArray[Any]:

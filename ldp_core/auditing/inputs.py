@@ -30,7 +30,8 @@ def inputs_of(m: Mechanism) -> list[Any]:
     if isinstance(inputs, Domain):
         labels = inputs.labels
         values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
-        return values if inputs.unmatched == "error" else [*values, *_outside(inputs), None]
+        beyond = [] if inputs.unmatched == "error" else _outside(inputs)
+        return [*values, *beyond, *([None] if inputs.takes_nulls else [])]
     if isinstance(inputs, Bounded):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2

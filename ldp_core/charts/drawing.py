@@ -278,17 +278,21 @@ def _curve(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     """Cumulative shares as a line of steps, with a band; ``rows`` have value, count (the share), low, high."""
     alt = altair()
     numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
+    dates = all(isinstance(row["value"], dt.date) for row in rows)
+    named = instant if dates else text_of
     shown = [
-        {"value": row["value"] if numbers else text_of(row["value"]), **{end: finite(row[end]) for end in _ENDS}}
+        {"value": row["value"] if numbers else named(row["value"]), **{end: finite(row[end]) for end in _ENDS}}
         for row in rows
     ]
     kind, scale = ("Q", {"scale": alt.Scale(zero=False, nice=False)}) if numbers else ("N", {"sort": None})
+    if dates:
+        kind, scale = "T", {"scale": alt.Scale(type="utc", nice=False)}
     x = alt.X(
         f"value:{kind}", title=said.name or ("number" if numbers else "value"), axis=alt.Axis(grid=False), **scale
     )
     base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
     y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
-    step = {"interpolate": "step-after"} if numbers else {}
+    step = {"interpolate": "step-after"} if numbers or dates else {}
     tooltip = [alt.Tooltip(f"value:{kind}"), *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
     band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(**step).encode(y=y, tooltip=tooltip)
@@ -455,9 +459,9 @@ def of_column(what: str, name: str) -> str:
 
 
 def finite(x: Any) -> float | None:
-    """A number; None for what JSON has no number for; `ParameterError` for a word, as a quantile may be."""
-    if isinstance(x, str):
-        raise ParameterError("quantiles that are words have no picture: ask for the curve, which has (cdf)")
+    """A number; None for what JSON has no number for; `ParameterError` for a word or a date, as a quantile may be."""
+    if isinstance(x, (str, dt.date)):
+        raise ParameterError("quantiles that are words or dates have no picture: ask for the curve, which has (cdf)")
     return float(x) if x is not None and math.isfinite(x) else None
 
 

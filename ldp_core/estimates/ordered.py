@@ -139,12 +139,17 @@ class Reader:
         middle = _answer(first, at, unknown)
         if middle.type == pa.float64():  # of a cell, its middle
             middle = pa.array((np.array(middle) + np.array(_answer(last, at, unknown))) / 2, from_pandas=True)
+        elif pa.types.is_temporal(middle.type):
+            begins = np.array(middle)
+            middle = pa.array(begins + (np.array(_answer(last, at, unknown)) - begins) // 2)
         return [middle, _answer(first, low, none), _answer(last, high, none)]
 
 
 def _answer(values: pa.Array, at: I64, unknown: Any) -> pa.Array:
-    """Values at these places, numbers as float64 and all else as text; null where unknown."""
+    """Values at these places, numbers as float64, dates as they are, and all else as text; null where unknown."""
     taken = values.take(pa.array(at, mask=unknown))
+    if pa.types.is_temporal(values.type):
+        return taken
     if answer_type(values) == pa.float64():
         return taken.cast(pa.float64())
     return pa.array([None if value is None else text_of(value) for value in taken.to_pylist()], pa.string())
@@ -152,6 +157,8 @@ def _answer(values: pa.Array, at: I64, unknown: Any) -> pa.Array:
 
 def answer_type(values: pa.Array) -> pa.DataType:
     """Of quantiles of such values."""
+    if pa.types.is_temporal(values.type):
+        return values.type
     number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
     return pa.float64() if number else pa.string()
 

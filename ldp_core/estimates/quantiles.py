@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -42,8 +43,9 @@ class QuantilesEstimate(Question[Quantiles]):
             errors of noise and sampling together in any case.
         repeats: the most reports of one person; see `HistogramEstimate`.
 
-    The answers are labels, numbers as float64 and all else as text; of a cell of numbers the estimate is its middle,
-    and the interval has its edges. Where one value holds much, intervals hold more often than they have to.
+    The answers are labels, numbers as float64, dates as such and all else as text; of a cell of numbers or dates the
+    estimate is its middle, and the interval has its edges (of days the first and the last day). Where one value holds
+    much, intervals hold more often than they have to.
 
     Raises:
         ParameterError: probabilities or a confidence outside (0, 1).
@@ -149,9 +151,9 @@ class Median(Result):
     view: ClassVar[View] = View("median", unit="median", alone=True)
     question: ClassVar[str] = "median"
 
-    median: float | str | None
-    low: float | str
-    high: float | str
+    median: float | str | dt.date | None
+    low: float | str | dt.date
+    high: float | str | dt.date
     n: int
     confidence: float
     mechanism: Mechanism | None = None
@@ -164,7 +166,7 @@ class Median(Result):
     @override
     def to_arrow(self) -> pa.Table:
         """Table of columns median, low, high, n; one row."""
-        kind = pa.string() if isinstance(self.low, str) else pa.float64()
+        kind = pa.scalar(self.low).type
         row = {"median": self.median, "low": self.low, "high": self.high, "n": self.n}
         return self._with_metadata(pa.Table.from_pylist([row], _median_schema(kind)))
 
@@ -219,7 +221,7 @@ class MedianEstimate(Question[Median]):
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:
         found = (column[0] for column in _columns(self, mechanism, tally))
-        numbers = [one if isinstance(one, str | None) else float(one) for one in found]
+        numbers = [one if isinstance(one, str | dt.date | None) else float(one) for one in found]
         made: Any = (*numbers, tally.n, self.confidence, mechanism, self.population)
         return Median(*made)
 

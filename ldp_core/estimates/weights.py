@@ -474,9 +474,9 @@ class Quantiles(Result):
         return self._with_metadata(pa.table([pa.array(array) for array in arrays], QUANTILE_SCHEMA.names))
 
 
-def word(value: float | str | None) -> str:
+def word(value: Any) -> str:
     """A quantile for people."""
-    return f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else value
+    return f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else str(value)
 
 
 QUANTILE_SCHEMA = pa.schema(

@@ -7,6 +7,7 @@ from typing import Any
 
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import Cells
+from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.open_domain import OpenDomain
@@ -17,6 +18,8 @@ def inputs_from_dict(data: Mapping[str, Any]) -> Inputs:
     declared, unmatched = data["domain"], data.get("unmatched", "error")
     if isinstance(declared, Mapping) and ("edges" in declared or "count" in declared):
         return Cells.declared(**declared, unmatched=unmatched)
+    if isinstance(declared, Mapping) and "every" in declared:
+        return Dates(**declared, unmatched=unmatched)
     if isinstance(declared, Mapping) and "first" in declared:
         return WholeNumbers(**declared, unmatched=unmatched)
     if isinstance(declared, Mapping) and "low" in declared:

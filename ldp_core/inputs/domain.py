@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +57,10 @@ class Domain(Declared, Inputs):
 
     labels: tuple[Label, ...]
     unmatched: Unmatched
-    kind: Literal["bool", "int", "str"]
+    kind: Literal["bool", "int", "str", "date"]
+
+    remedy: ClassVar[str] = 'declare them, or take unmatched="other", one more answer (of bits and hashes "none", too)'
+    """What to do about values that are refused."""
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
@@ -235,7 +238,7 @@ class Domain(Declared, Inputs):
         return np.min_scalar_type(len(self.labels))
 
     @cached_property
-    def _declared(self) -> Domain:
+    def declared(self) -> Domain:
         """All the values, ``other`` included, as a domain that admits nothing else."""
         return self if self.unmatched == "error" else Domain(self.arrow_values.to_pylist())
 
@@ -256,13 +259,12 @@ class Domain(Declared, Inputs):
         """
         array = as_arrow(values, self.kind, column=column)
         codes = self._positions(array, column)
-        if self.unmatched == "error" and not self._is_encoded(array):
+        if self.unmatched in ("error", "clip") and not self._is_encoded(array):
             unmatched = int(np.count_nonzero(codes == self.unmatched_code))
             if unmatched:
                 raise DomainError(
                     f"column {column!r}: {unmatched} of {len(codes)} values are not in the domain of {self.size} "
-                    f"declared values ({null_count(array)} of them null); declare them, or take "
-                    'unmatched="other", one more answer (of bits and hashes "none", too)'
+                    f"declared values ({null_count(array)} of them null); {self.remedy}"
                 )
         return codes
 
@@ -274,8 +276,8 @@ class Domain(Declared, Inputs):
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""
-        if self.arrow_type == pa.string():
-            return pa.DictionaryArray.from_arrays(pa.array(codes), self.arrow_values, safe=False)
+        if self.declared.kind == "str":
+            return pa.DictionaryArray.from_arrays(pa.array(codes), self.declared.arrow_values, safe=False)
         if self._first is not None:
             return pa.array(np.add(codes, self._first, dtype=np.int64))
         if self.kind == "bool" and self.labels == (False, True):
@@ -286,7 +288,7 @@ class Domain(Declared, Inputs):
     @property
     def report_type(self) -> pa.DataType:
         """Arrow type of what `decode` returns."""
-        if self.arrow_type == pa.string():
+        if self.declared.kind == "str":
             return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
         return self.arrow_type
 
@@ -296,7 +298,7 @@ class Domain(Declared, Inputs):
         Raises:
             ReportError: they are of another type, or some are null or not in this domain, whatever `unmatched` says.
         """
-        declared = self._declared
+        declared = self.declared
         codes = None
         with suppress(DtypeError):
             codes = declared._positions(as_arrow(reports, declared.kind, column=column), column)

@@ -18,6 +18,7 @@ import numpy as np
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import best_symbols
 from ldp_core.inputs.cells import Cells
+from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
@@ -232,6 +233,7 @@ def examples() -> dict[str, Mechanism]:
         "stochastic rounding": StochasticRounding((0, 1), epsilon=1.0),
         "hierarchical": HierarchicalHistogram(range(11), epsilon=1.0),
         "hierarchical, cells": HierarchicalHistogram(Cells([0, 1, 5, 20]), epsilon=2.0, workload="prefixes"),
+        "k-ary RR, dates": RandomizedResponse(Dates("2024-01-01", "2024-06-01", every="1mo"), epsilon=1.0),
         "PrivSet": PrivSet(range(5), epsilon=1.0, most=2),
         "PrivSet wide": PrivSet(range(40), epsilon=0.5, most=3, on_more="first"),
         "L-GRR": LongitudinalRandomizedResponse(range(5), epsilon_infinity=2.0, epsilon_1=1.0),

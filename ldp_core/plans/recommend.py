@@ -34,6 +34,7 @@ from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
+from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.prefixes import Prefixes
@@ -276,7 +277,7 @@ _TREES = {
 }
 _NUMBERS |= _TREES
 _ASKED: dict[type[Any], tuple[str, ...]] = {
-    Domain: (*CHOICES, *_TREES),
+    **dict.fromkeys((Domain, Dates), (*CHOICES, *_TREES)),
     Cells: tuple(_TREES),
     **dict.fromkeys((Interval, WholeNumbers), (*KINDS[Interval], SquareWave.name, StochasticRounding.name, *_TREES)),
 }

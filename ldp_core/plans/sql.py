@@ -6,6 +6,7 @@ support a value, (support - n q) / (p - q), its standard error, and the score in
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, get_args
@@ -102,8 +103,10 @@ class _Writer:
             return '"' + name.replace('"', '""') + '"'
         return "`" + name.replace("\\", "\\\\").replace("`", "\\`") + "`"
 
-    def literal(self, label: Label) -> str:
-        """A label."""
+    def literal(self, label: Label | dt.date) -> str:
+        """A label, or a date."""
+        if isinstance(label, dt.date):
+            return f"{'TIMESTAMP' if isinstance(label, dt.datetime) else 'DATE'} '{label}'"
         if isinstance(label, str):
             quoted = "'" + label.replace("'", "''") + "'"
             return quoted if self.dialect == "duckdb" else json.dumps(label, ensure_ascii=False)
@@ -127,7 +130,7 @@ class _Writer:
         """For each value: whether a report supports it."""
         name = self.name(column)
         if isinstance(m.reports, Value):
-            return [f"{name} = {self.literal(label)}" for label in m.domain.arrow_values.to_pylist()]
+            return [f"{name} = {self.literal(label)}" for label in m.domain.declared.labels]
         if not self.packed:
             return [self.at(name, str(k + 1)) for k in range(m.domain.size)]
         return [f"({self.at(name, str(k // 64 + 1))} >> {k % 64}) & 1 = 1" for k in range(m.domain.size)]

@@ -160,4 +160,4 @@ class Value(ReportFormat):
 
     @override
     def to_numpy(self, reports: Codes, *, packed: bool = False) -> npt.NDArray[Any]:
-        return np.array(self.domain.arrow_values.to_pylist())[reports]
+        return np.array(self.domain.declared.labels)[reports]

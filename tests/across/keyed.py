@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_polars  # noqa: F401 (registers the namespace)
-from ldp_core import Domain, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import Dates, Domain, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 SECRET = Secret(bytes(range(32)))
 PLAN = PrivacyPlan(
@@ -16,6 +16,7 @@ PLAN = PrivacyPlan(
         "os": UnaryEncoding(Domain(["ios", "android"], unmatched="other"), epsilon=1.0),
         "crashed": RandomizedResponse(epsilon=1.0),
         "hour": RandomizedResponse(range(24), epsilon=1.0),
+        "day": UnaryEncoding(Dates("2024-01-01", "2024-12-30", "2w", unmatched="other"), epsilon=1.0),
     },
     keep=["n"],
 )
@@ -31,6 +32,7 @@ def events() -> pa.RecordBatch:
             "os": pa.array([["ios", "android", "web", None][i % 4] for i in range(N)]),
             "crashed": k % 3 == 0,
             "hour": k % 24,
+            "day": np.datetime64("2024-01-01") + k,
         }
     )
 
@@ -38,14 +40,18 @@ def events() -> pa.RecordBatch:
 def polars_reports() -> list[tuple]:
     """What Polars makes of the events: the plan's rows."""
     reports = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(PLAN, key=SECRET, id="user")
-    rows = reports.select("n", "os", "crashed", "hour").rows()
-    return [(n, tuple(os), crashed, hour) for n, os, crashed, hour in rows]
+    return of_frame(reports)
+
+
+def of_frame(reports: pl.DataFrame) -> list[tuple]:
+    rows = reports.select("n", "os", "crashed", "hour", "day").rows()
+    return [(n, tuple(os), crashed, hour, tuple(day)) for n, os, crashed, hour, day in rows]
 
 
 def rows_of(report) -> list[tuple]:
     records = report.to_pylist() if isinstance(report, pa.RecordBatch) else [report]
     records = [r if isinstance(r, dict) else r._asdict() for r in records]
-    return [(r["n"], tuple(r["os"]), r["crashed"], r["hour"]) for r in records]
+    return [(r["n"], tuple(r["os"]), r["crashed"], r["hour"], tuple(r["day"])) for r in records]
 
 
 ELEMENTS = {

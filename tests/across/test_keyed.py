@@ -15,7 +15,7 @@ from ldp_core import PlanError, Secret
 from ..beam.helpers import perturbed, run
 from ..beam.streams import All
 from ..cases import case
-from .keyed import ELEMENTS, PLAN, SECRET, N, events, polars_reports, rows_of
+from .keyed import ELEMENTS, PLAN, SECRET, N, events, of_frame, polars_reports, rows_of
 
 KEYS = {"secret": SECRET, "from the worker": partial(Secret, bytes(range(32)))}
 
@@ -52,11 +52,10 @@ def test_private_histograms_are_those_of_polars_exactly():
 def test_a_seeded_plan_gives_the_reports_of_polars():
     seeded = PLAN.seeded(3)
     frame = pl.from_arrow(pa.Table.from_batches([events()])).ldp.perturb(seeded, row_id="n")
-    rows = frame.select("n", "os", "crashed", "hour").rows()
     for elements in ("batch", "dicts"):
         reports, _ = perturbed(ldp_beam.Perturb(seeded, id="n"), ELEMENTS[elements]())
         with case(elements):
-            assert of_all(reports) == sorted((n, tuple(os), crashed, hour) for n, os, crashed, hour in rows)
+            assert of_all(reports) == sorted(of_frame(frame))
     for options in ({}, {"key": SECRET, "id": "n"}):
         with pytest.raises(PlanError, match="seeded plan"):
             ldp_beam.Perturb(seeded, **options)

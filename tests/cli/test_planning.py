@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ldp_core import (
+    Dates,
     Domain,
     HeavyHitters,
     Interval,
@@ -39,6 +40,32 @@ def test_a_new_plan_is_what_was_asked_for(ldp):
     assert domains["w"].values == ("one", "two words")
     assert (domains["minutes"], type(plan["minutes"])) == (Interval(0, 60), NOutput)
     assert (domains["name"].length, type(plan["name"])) == (3, HeavyHitters)
+
+
+def test_dates_are_declared_read_from_text_and_answered_as_dates(ldp):
+    ldp("plan new plan.toml -c born=2024-01-01..2025-01-01/1mo -c at=2024-03-30T00..2024-03-31T00/6h -e 100 --other at")
+    plan = PrivacyPlan.from_toml(Path("plan.toml"))
+    assert plan["born"].domain == Dates("2024-01-01", "2025-01-01", "1mo")
+    assert plan["at"].domain == Dates("2024-03-30T00:00", "2024-03-31T00:00", "6h", unmatched="other")
+    assert PrivacyPlan.from_toml(ldp("plan new -c day=2024-01-01..2024-01-08 -e 1").out)["day"].domain.size == 7
+    assert "is where the last cell ends" in ldp("plan new -c born=2024-01-01..2024-12-31/1mo -e 1", code=2).err
+    rows = [{"born": f"2024-{k % 11 + 1:02}-28", "at": f"2024-03-30T{k % 2 * 6:02}:15:00Z"} for k in range(242)]
+    Path("people.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    lines = ["born,at", *(f"{row['born']},{row['at']}" for row in rows)]
+    Path("people.csv").write_text("\n".join(lines), encoding="utf-8")
+    for kind in ("ndjson", "csv"):
+        assert "the plan fits" in ldp(f"plan check plan.toml people.{kind}").out
+        ldp(f"perturb people.{kind} {kind}.parquet --plan plan.toml")
+        asked = ldp(f"estimate {kind}.parquet --ask born=range:low=2024-02-01,high=2024-03-31 --json").data["columns"]
+        assert round(asked["born"]["estimates"][0]["count"], 3) == 44
+        counts = {row["value"]: round(row["count"], 3) for row in asked["at"]["estimates"]}
+        assert counts == {**{f"2024-03-30 {6 * k:02}:00:00": 121 * (k < 2) for k in range(4)}, "other": 0}
+        [found] = ldp(f"estimate {kind}.parquet --ask born=median --json").data["columns"]["born"]["estimates"]
+        assert found == {"median": "2024-06-15", "low": "2024-06-01", "high": "2024-06-30", "n": 242}
+        assert "2024-06-15" in ldp(f"estimate {kind}.parquet --column born --ask born=median").out
+        assert "2024-02-29   18.18 %" in ldp(f"estimate {kind}.parquet --column born --ask born=cdf").out
+    refused = ldp("estimate csv.parquet --ask born=range:low=2024-02-02", code=2)
+    assert "the nearest are 2024-02-01 and 2024-03-01" in refused.err
 
 
 def test_a_plan_is_compiled_for_clients(ldp):

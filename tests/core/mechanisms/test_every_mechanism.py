@@ -327,7 +327,7 @@ def test_nulls_are_refused_and_counted(name):
     """Under ``unmatched="error"``; a drawn column takes no column by itself."""
     m = EVERY[name]
     keyed = Keyed(Secret.from_seed(1), [1, 2, 3], column="os")
-    kinds = {"bool": pa.bool_(), "str": pa.string(), "list of int": pa.list_(pa.int64())}
+    kinds = {"bool": pa.bool_(), "str": pa.string(), "list of int": pa.list_(pa.int64()), "date": pa.date32()}
     kind = kinds.get(m.inputs.kind, pa.int64())
     refused, about = (ParameterError, "whole record") if name in DRAWN else (DomainError, "3 of 3")
     with pytest.raises(refused, match=about) as raised:
@@ -361,6 +361,7 @@ def test_intervals_and_bounds_refuse_the_same(name):
 FINGERPRINTS = {
     "binary RR": "951ad3d2ae57bb27",
     "k-ary RR": "05377503e28bff15",
+    "k-ary RR, dates": "e89480e5ac3eaedf",
     "OUE": "a2a7913154220484",
     "SUE wide": "067dcde6c288eed4",
     "SS": "af43881bd4ad15d4",
@@ -413,6 +414,7 @@ def test_fingerprints_of_this_release(name):
 KEYED = {
     "binary RR": "13bbf5c932f0cab1",
     "k-ary RR": "d0c154c2992b92de",
+    "k-ary RR, dates": "c3df94ff23d0df6f",
     "OUE": "b7593d33ad277b68",
     "SUE wide": "7a36a8162837bd71",
     "SS": "133bb243a08c40ad",

@@ -24,7 +24,8 @@ from ldp_core.plans import sql
 from ...cases import case, each
 from ..examples import ORACLES
 
-COUNTED = ("binary RR", "k-ary RR", "OUE", "SUE wide", "SS", "SS wide", "THE", "L-GRR", "L-OSUE", "L-SUE wide")
+COUNTED = ("binary RR", "k-ary RR", "k-ary RR, dates", "OUE", "SUE wide", "SS", "SS wide", "THE")
+COUNTED += ("L-GRR", "L-OSUE", "L-SUE wide")
 NUMBERS = ("count", "standard_error", "low", "high", "frequency", "n")
 HARD = ["o'hara", 'a "b"', "back\\slash", "ö", "", "new\nline"]
 

@@ -1,0 +1,42 @@
+"""Dates and times in records of Beam: what is refused is counted by itself, and what comes back."""
+
+import datetime as dt
+
+import pyarrow as pa
+from apache_beam.utils.timestamp import Timestamp
+
+import ldp_beam
+from ldp_beam.elements.faults import NULL, UNDECLARED, not_of
+from ldp_core import Dates, HierarchicalHistogram, PrivacyPlan, RandomizedResponse
+
+from ..helpers import perturbed, run
+
+BORN = HierarchicalHistogram(Dates("2024-01-01", "2024-07-01", "1mo"), epsilon=80.0)
+AT = RandomizedResponse(Dates("2024-01-01T00:00", "2024-01-02T00:00", "6h", unmatched="clip"), epsilon=80.0)
+PLAN = PrivacyPlan({"born": BORN, "at": AT})
+NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def test_bad_dates_are_dead_letters_and_good_ones_pass():
+    good = [{"born": day, "at": NOON} for day in (dt.date(2024, 6, 30), "2024-02-29", dt.datetime(2024, 3, 1, 5))]
+    bad = [{"born": day, "at": "2024-01-01"} for day in ("2024-02-30", "2024-07-01", None, 3)]
+    reports, dead = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), [*good, *bad])
+    assert [report["at"] for report in reports] == ["2024-01-01 12:00:00"] * 3
+    assert {(letter.reason, letter.count) for letter in dead} == {(UNDECLARED, 2), (NULL, 1), (not_of("date"), 1)}
+
+
+def test_rows_have_dates_as_text_and_times_as_timestamps():
+    times = [NOON + dt.timedelta(hours=6 * (k % 2)) for k in range(120)]
+    batch = pa.record_batch({"born": pa.array([dt.date(2024, 1 + k % 5, 28) for k in range(120)]), "at": times})
+    [reports] = run(ldp_beam.Perturb(PLAN), [batch])
+    rows = run(ldp_beam.Histogram("born", BORN), [reports])
+    assert [(row.value, round(row.count, 3)) for row in rows] == [(f"2024-0{k}-01", 24 * (k < 6)) for k in range(1, 7)]
+    assert {type(row) for row in rows} == {ldp_beam.HistogramRow}
+    rows = run(ldp_beam.Histogram("at", AT), [reports])
+    hour = Timestamp.from_utc_datetime(NOON)
+    found = [(row.value, round(row.count, 3)) for row in rows]
+    assert found == [(hour - 12 * 3600, 0), (hour - 6 * 3600, 0), (hour, 60), (hour + 6 * 3600, 60)]
+    [median] = run(ldp_beam.Estimate("born", BORN, "median"), [reports])
+    assert (median.median, median.low, median.high) == ("2024-03-16", "2024-03-01", "2024-03-31")
+    [spring] = run(ldp_beam.Estimate("born", BORN, "range:low=2024-03-01,high=2024-05-31"), [reports])
+    assert (spring.value, round(spring.count, 3)) == ("2024-03-01 to 2024-05-31", 72)
