@@ -77,7 +77,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "PrivacyPlan compare_plans",
         ),
         "What many reports and people spend": (
-            "accounting budget",
+            "several_reports",
             "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
@@ -116,7 +116,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "HistogramCombineFn AfterTallies RatioCombineFn",
         ),
         "What differs": ("compare", "Compare PoolCombineFn"),
-        "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
+        "A budget per person": ("several_reports", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",
             "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
@@ -201,7 +201,7 @@ def summary(package: str, name: str) -> str:
 ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
-| what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
+| what shuffled reports reveal together | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
 | a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |

@@ -28,7 +28,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
     """At most ``per_window`` records of each person and event-time window, the first to arrive; others are dropped.
 
     Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
-    what a person's values of one window, or of several, are protected with. See ``docs/budget.md`` for what is promised
+    what a person's values of one window, or of several, are protected with. See ``docs/several_reports.md`` for what is promised
     and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the bound for
     their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
 

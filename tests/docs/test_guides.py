@@ -29,7 +29,7 @@ NEEDED = {"sql": ["duckdb"]}
 PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
 
 
-SLOW = {"beam", "budget", "heavy_hitters", "numbers"}  # a second or more each
+SLOW = {"beam", "several_reports", "heavy_hitters", "numbers"}  # a second or more each
 
 
 @pytest.mark.parametrize(
