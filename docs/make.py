@@ -2,7 +2,7 @@
 
     python docs/make.py
 
-The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
+The tables are README's, by the questions that mechanisms answer, and that of docs/poisoning.md. The pictures are
 those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
 
 Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they answer, and their order.
@@ -25,7 +25,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ldp_core import Mechanism, Numeric, ParameterError
+from ldp_core import Mechanism, ParameterError
 from ldp_core.mechanisms.catalog import CATALOG, Entry, mechanisms_of_size
 
 PAGE = Path(__file__).with_name("api.md")
@@ -81,7 +81,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
-        "Clients that lie": ("poisoning", "Influence"),
+        "False reports": ("poisoning", "Influence"),
         "Only sums leave": ("prio", "Vdaf"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Auditing": ("audit", "audit Audit"),
@@ -101,7 +101,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Ordered values": ("ordered", "range quantiles median cdf"),
         "Weights": ("weights", "weight ratio total weighted_mean weighted_quantiles linear_fit navigation_timing"),
         "Several plans": ("compare", "pool"),
-        "Clients that lie": ("poisoning", "suspicious"),
+        "False reports": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
             "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
@@ -223,26 +223,15 @@ def table() -> str:
 
 
 SIZES = [(epsilon, d) for epsilon in (0.1, 1.0, 4.0) for d in (16, 1024)]
-TARGETS = 10
 
 
 def poisoning() -> str:
-    """The tables of docs/poisoning.md: what one report moves, and what it gains for some values together."""
+    """The table of docs/poisoning.md: what one report moves."""
     moves: dict[str, list[str]] = {}
-    gains: dict[str, list[str]] = {}
     for epsilon, d in SIZES:
         for name, m in mechanisms_of_size(d, epsilon).items():
             moves.setdefault(name, []).append(_moves(m))
-            if not isinstance(m, Numeric):  # (of which there is one sum)
-                gains.setdefault(name, []).append(_gain(m))
-    return "\n\n".join(
-        [
-            "What one report moves at most: one estimated count / all of them together.",
-            _rows(moves),
-            f"What one fake report gains for {TARGETS} values together, at most.",
-            _rows(gains),
-        ]
-    )
+    return f"What one report moves at most: one estimated count / all of them together.\n\n{_rows(moves)}"
 
 
 def _rows(cells: dict[str, list[str]]) -> str:
@@ -257,13 +246,6 @@ def _moves(m: Mechanism) -> str:
     except ParameterError:
         return _UNKNOWN
     return f"{_short(influence.one)} / {_short(influence.all)}"
-
-
-def _gain(m: Mechanism) -> str:
-    try:
-        return _short(m.worst_gain(fake=1, targets=TARGETS))
-    except ParameterError:
-        return _UNKNOWN
 
 
 _UNKNOWN = "no bound"
