@@ -11,13 +11,11 @@ Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they an
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import json
 import os
 import re
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import redirect_stderr, redirect_stdout
@@ -149,8 +147,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 HEAD = """# API
 
-Every public name, by what it is for; the first line of its documentation. `help(name)` shows the rest: arguments,
-shapes, units, errors, sources, and an example that runs as a test. This page is made by `python docs/make.py`.
+Every public name, by what it is for. `help(name)` shows its documentation: arguments, shapes, units, errors, sources,
+and an example that runs as a test. The site has it too, on a page for each package. Made by `python docs/make.py`.
 """
 
 NAMESPACES = """
@@ -169,8 +167,8 @@ def _package(package: str, groups: dict[str, tuple[str, str]]) -> str:
         parts.append(NAMESPACES.format(*map(_methods, ("LdpExpr", "LdpDataFrame"))).lstrip("\n"))
     for title, (guides, names) in groups.items():
         links = ", ".join(_link(guide) for guide in guides.split())
-        lines = [f"- `{name}`: {summary(package, name)}" for name in names.split()]
-        parts.append("\n".join([f"### {title}\n", *([f"See {links}.\n"] if links else []), *lines, ""]))
+        listed = ", ".join(f"`{name}`" for name in names.split())
+        parts.append("\n".join([f"### {title}\n", f"{listed}. {f'See {links}.' if links else ''}".rstrip(), ""]))
     return "\n".join(parts)
 
 
@@ -184,24 +182,10 @@ def _methods(namespace: str) -> str:
     return "`, `.ldp.".join(name for name in dir(kind) if not name.startswith("_"))
 
 
-def summary(package: str, name: str) -> str:
-    """The first line of the documentation of a public name."""
-    value = getattr(import_module(package), name)
-    if callable(value):
-        return inspect.cleandoc(value.__doc__ or "").partition("\n")[0]
-    for module in [
-        module for key, module in sys.modules.items() if key.startswith((f"{package}.", "ldp_core."))
-    ]:  # a constant
-        found = re.search(rf'^{name} = .*?^"""(.*?)(?:"""|\n)', inspect.getsource(module), re.DOTALL | re.MULTILINE)
-        if found:
-            return found[1]
-    return ""
-
-
 ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
-| what shuffled reports reveal together | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
+| what shuffled reports reveal | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
 | a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
@@ -222,7 +206,7 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-SIZES = [(epsilon, d) for epsilon in (0.1, 1.0, 4.0) for d in (16, 1024)]
+SIZES = [(0.1, 1024), (1.0, 16), (1.0, 1024), (4.0, 1024)]
 
 
 def poisoning() -> str:
