@@ -64,7 +64,7 @@ def refuse_same(sources: Iterable[str]) -> None:
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if something is there that must not be written over."""
     if path.exists() and not overwrite:
-        raise InputError(f"{str(path)!r} is there already: --overwrite replaces it")
+        raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
