@@ -242,8 +242,8 @@ def estimate(
     """Estimate from reports: histograms, means and more, with error bars.
 
     The error bars of counts are of the noise alone. They say how close an estimate is to the truth of these records,
-    not how well these records stand for others: that error of sampling comes on top, with --population many. Those of means
-    and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
+    not how well these records stand for others: that error of sampling comes on top, with --population many. Those
+    of means and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
     """
     ldp_polars = files.our_polars()
     check_picture(plot)
