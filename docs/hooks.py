@@ -3,8 +3,8 @@
 * CHANGELOG.md, CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
 * The page of examples has the files of examples/ below.
 * A picture is light or dark as the reader has set the site, not only as the browser asks.
-* docs/api.md lists every public name in a line. Here each has its whole documentation, on a page for each package,
-  and its line leads there.
+* docs/api.md lists every public name. Here each has its whole documentation, on a page for each package, and its name
+  leads there.
 * The planner is a page, to which docs/report.md leads.
 """
 
@@ -23,7 +23,8 @@ ROOT = Path(__file__).parents[1]
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 _PICTURE = re.compile(r'<picture>\n<source [^\n]*>\n<img alt="([^"]*)" src="([^"]+)\.svg">\n</picture>')
 _DOCTEST = re.compile(r"^>>> .*(?:\n.+)*", re.MULTILINE)
-_NAME = re.compile(r"^- `(\w+)`", re.MULTILINE)
+_NAMES = re.compile(r"^`\w+`(?:, `\w+`)*\.", re.MULTILINE)  # of a group: a line
+_NAME = re.compile(r"`(\w+)`")
 # A class in several files.
 _OPTIONS = dict.fromkeys(("Mechanism", "PrivacyPlan"), "    options: {inherited_members: true}\n")
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
@@ -50,7 +51,7 @@ def on_files(files: Files, config: Any) -> Files:
     for package, groups in _packages().items():
         parts = [f"# {package}\n"]
         for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
-            names = _NAME.findall(lines)
+            names = _NAME.findall("".join(_NAMES.findall(lines)))
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
         files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
     files.append(File.generated(config, "planner.html", content=planner_page(docs="report.html#the-planner")))
@@ -73,7 +74,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         for at in range(1, len(parts), 2):
             package = parts[at]
             parts[at] = f"## [{package}](api-{package}.md)"
-            parts[at + 1] = _NAME.sub(rf"- [`\1`][{package}.\1]", parts[at + 1])
+            linked = rf"[`\1`][{package}.\1]"
+            parts[at + 1] = _NAMES.sub(lambda names, linked=linked: _NAME.sub(linked, names[0]), parts[at + 1])
         markdown = "".join(parts)
     return _PICTURE.sub(r"![\1](\2.svg#only-light)\n![\1](\2-dark.svg#only-dark)", markdown)
 

@@ -2,7 +2,7 @@
 
     python docs/make.py
 
-The tables are README's, by the questions that mechanisms answer, and those of docs/poisoning.md. The pictures are
+The tables are README's, by the questions that mechanisms answer, and that of docs/poisoning.md. The pictures are
 those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
 
 Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they answer, and their order.
@@ -11,13 +11,11 @@ Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they an
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import json
 import os
 import re
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import chdir, redirect_stderr, redirect_stdout
@@ -26,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from ldp_core import Mechanism, Numeric, ParameterError
+from ldp_core import Mechanism, ParameterError
 from ldp_core.mechanisms.catalog import CATALOG, Entry, mechanisms_of_size
 
 PAGE = Path(__file__).with_name("api.md")
@@ -75,11 +73,11 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Longitudinal collection": _family("longitudinal"),
         "Plans and several columns": ("several_columns polars", "PrivacyPlan compare_plans"),
         "What many reports and people spend": (
-            "accounting budget",
+            "several_reports",
             "shuffled_epsilon sampled_epsilon parallel_epsilon total_epsilon best_guess",
         ),
         "Planning before there are data": ("mechanisms", "recommend expected_error required_n required_epsilon"),
-        "Clients that lie": ("poisoning", "Influence"),
+        "False reports": ("poisoning", "Influence"),
         "Only sums leave": ("prio", "Vdaf"),
         "Randomness": ("longitudinal polars", "Keyed Secret"),
         "Auditing": ("audit", "audit Audit"),
@@ -99,7 +97,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "Ordered values": ("ordered", "range quantiles median cdf"),
         "Weights": ("weights", "weight ratio total weighted_mean weighted_quantiles linear_fit navigation_timing"),
         "Several plans": ("compare", "pool"),
-        "Clients that lie": ("poisoning", "suspicious"),
+        "False reports": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
             "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
@@ -114,7 +112,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "HistogramCombineFn AfterTallies RatioCombineFn",
         ),
         "What differs": ("compare", "Compare PoolCombineFn"),
-        "A budget per person": ("budget", "BoundContributions PrivacyLedger Deduplicate"),
+        "A budget per person": ("several_reports", "BoundContributions PrivacyLedger Deduplicate"),
         "Rows": (
             "beam",
             "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
@@ -147,8 +145,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 HEAD = """# API
 
-Every public name, by what it is for; the first line of its documentation. `help(name)` shows the rest: arguments,
-shapes, units, errors, sources, and an example that runs as a test. This page is made by `python docs/make.py`.
+Every public name, by what it is for. `help(name)` shows its documentation: arguments, shapes, units, errors, sources,
+and an example that runs as a test. The site has it too, on a page for each package. Made by `python docs/make.py`.
 """
 
 NAMESPACES = """
@@ -167,8 +165,8 @@ def _package(package: str, groups: dict[str, tuple[str, str]]) -> str:
         parts.append(NAMESPACES.format(*map(_methods, ("LdpExpr", "LdpDataFrame"))).lstrip("\n"))
     for title, (guides, names) in groups.items():
         links = ", ".join(_link(guide) for guide in guides.split())
-        lines = [f"- `{name}`: {summary(package, name)}" for name in names.split()]
-        parts.append("\n".join([f"### {title}\n", *([f"See {links}.\n"] if links else []), *lines, ""]))
+        listed = ", ".join(f"`{name}`" for name in names.split())
+        parts.append("\n".join([f"### {title}\n", f"{listed}. {f'See {links}.' if links else ''}".rstrip(), ""]))
     return "\n".join(parts)
 
 
@@ -182,27 +180,13 @@ def _methods(namespace: str) -> str:
     return "`, `.ldp.".join(name for name in dir(kind) if not name.startswith("_"))
 
 
-def summary(package: str, name: str) -> str:
-    """The first line of the documentation of a public name."""
-    value = getattr(import_module(package), name)
-    if callable(value):
-        return inspect.cleandoc(value.__doc__ or "").partition("\n")[0]
-    for module in [
-        module for key, module in sys.modules.items() if key.startswith((f"{package}.", "ldp_core."))
-    ]:  # a constant
-        found = re.search(rf'^{name} = .*?^"""(.*?)(?:"""|\n)', inspect.getsource(module), re.DOTALL | re.MULTILINE)
-        if found:
-            return found[1]
-    return ""
-
-
 ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake` | [several columns](docs/several_columns.md) |
-| what a pile of shuffled reports reveals | `PrivacyPlan.shuffled`, `.explain` | [accounting](docs/accounting.md) |
+| what shuffled reports reveal | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
 | a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
-| two private columns together: crash rate by version | `.ldp.table` | [several columns](docs/tables.md) |
+| two private columns together: crash rate by version | `.ldp.table` | [tables](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |
 | no negative counts, the right sum | `.ldp.histogram(m, consistency="norm-sub")` | [consistency](docs/consistency.md) |
 """.strip()
@@ -220,27 +204,16 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-SIZES = [(epsilon, d) for epsilon in (0.1, 1.0, 4.0) for d in (16, 1024)]
-TARGETS = 10
+SIZES = [(0.1, 1024), (1.0, 16), (1.0, 1024), (4.0, 1024)]
 
 
 def poisoning() -> str:
-    """The tables of docs/poisoning.md: what one report moves, and what it gains for some values together."""
+    """The table of docs/poisoning.md: what one report moves."""
     moves: dict[str, list[str]] = {}
-    gains: dict[str, list[str]] = {}
     for epsilon, d in SIZES:
         for name, m in mechanisms_of_size(d, epsilon).items():
             moves.setdefault(name, []).append(_moves(m))
-            if not isinstance(m, Numeric):  # (of which there is one sum)
-                gains.setdefault(name, []).append(_gain(m))
-    return "\n\n".join(
-        [
-            "What one report moves at most: one estimated count / all of them together.",
-            _rows(moves),
-            f"What one fake report gains for {TARGETS} values together, at most.",
-            _rows(gains),
-        ]
-    )
+    return f"What one report moves at most: one estimated count / all of them together.\n\n{_rows(moves)}"
 
 
 def _rows(cells: dict[str, list[str]]) -> str:
@@ -255,13 +228,6 @@ def _moves(m: Mechanism) -> str:
     except ParameterError:
         return _UNKNOWN
     return f"{_short(influence.one)} / {_short(influence.all)}"
-
-
-def _gain(m: Mechanism) -> str:
-    try:
-        return _short(m.worst_gain(fake=1, targets=TARGETS))
-    except ParameterError:
-        return _UNKNOWN
 
 
 _UNKNOWN = "no bound"

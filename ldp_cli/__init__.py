@@ -8,7 +8,7 @@ from ldp_cli._compat import end_at_once
 
 
 def main() -> None:
-    """Run the command; the exit code is 0 if it succeeded, 1 if it failed, 2 if it was not used rightly."""
+    """Run the command; the exit code is 0 if it succeeded, 1 if it failed, 2 if the command line is wrong."""
     try:
         from ldp_cli.app import app  # noqa: PLC0415 (typer and rich may be missing)
     except ModuleNotFoundError as error:

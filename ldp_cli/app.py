@@ -62,7 +62,7 @@ app = typer.Typer(
         "ldp perturb people.parquet reports.parquet --plan plan.toml",
         "ldp estimate reports.parquet",
     )
-    + "\n\nExit codes: 0 done, 1 failed, 2 not used rightly. Completion: ldp --install-completion",
+    + "\n\nExit codes: 0 done, 1 failed, 2 wrong usage. Completion: ldp --install-completion",
 )
 plans = typer.Typer(no_args_is_help=True, help="Write, check and explain plans: what one record reveals.")
 app.add_typer(plans, name="plan", rich_help_panel=_BEFORE)

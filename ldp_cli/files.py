@@ -56,7 +56,7 @@ def refuse_same(sources: Iterable[str]) -> None:
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if something is there that must not be written over."""
     if path.exists() and not overwrite:
-        raise InputError(f"{str(path)!r} is there already: --overwrite replaces it")
+        raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
 
 
 _TEXTS = ("str", "date")

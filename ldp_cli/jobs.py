@@ -27,14 +27,16 @@ def audit(
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")] = None,
     *,
     catalog: Annotated[bool, typer.Option("--catalog", help="Instead: an example of each mechanism.")] = False,
-    column: Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")] = None,
-    trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of each input.")] = 1_000_000,
+    column: Annotated[
+        list[str] | None, typer.Option("--column", metavar="NAME", help="Audit only this column.")
+    ] = None,
+    trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="Reports per input.")] = 1_000_000,
     false_alarm: Annotated[
         float, typer.Option(help="Chance that the audit calls a correct plan broken, over all its lines.")
     ] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Of columns that remember: so many reports of one value, too.")
+        int, typer.Option(min=0, help="Columns that remember: also audit this many reports of one value.")
     ] = 4,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,

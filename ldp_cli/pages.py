@@ -73,10 +73,12 @@ def serve(
     kept: Annotated[
         list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column holds: day=date. Else text.")
     ] = None,
-    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of one message.")] = 1 << 20,
+    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="Largest message, in bytes.")] = 1 << 20,
     rate: Annotated[float, typer.Option(min=0.001, help="Messages a second from one address.")] = 100.0,
     every: Annotated[str, typer.Option(metavar="LENGTH", help="How often there is a new Parquet file.")] = "10m",
-    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
+    confidence: Annotated[
+        float, typer.Option(parser=share, metavar="SHARE", help="Confidence of the intervals.")
+    ] = 0.95,
 ) -> None:
     """Take reports over HTTP, keep them as Parquet, and show estimates on a page."""
     check_open("confidence", confidence)

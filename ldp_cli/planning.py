@@ -1,4 +1,4 @@
-"""Before there are data: plans, which mechanism, how many people, what one would see."""
+"""Before there are data: plans, which mechanism, how many people, what you would see."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ def new(
     ] = None,
     way: Annotated[
         Literal["split", "sampled", "fake"],
-        typer.Option(help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes."),
+        typer.Option(
+            help="split: every column, each a part of epsilon; sampled: one drawn column; fake: one drawn column, "
+            "the others random."
+        ),
     ] = "split",
     clients: Annotated[
         bool, typer.Option("--clients", help="For ldp serve: only mechanisms that browsers have; with --way split.")
@@ -265,7 +268,7 @@ Question = Annotated[
 def suggest(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Of a report.")],
+    epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon of one report.")],
     people: Annotated[int, typer.Option("--people", "-n", help="How many send one report each.")],
     ask: Question = None,
     group: Group = 1.0,
@@ -291,8 +294,8 @@ def size(
             "--margin",
             "-m",
             metavar="[NAME=]M",
-            help="Half of the 95 % interval that is wanted: of a share (0.01 or 1%), or in the numbers' own unit; of a "
-            "plan by column.",
+            help="Half of the 95 % interval that is wanted: of a share (0.01 or 1%), or in the unit of the numbers; "
+            "of a plan by column.",
         ),
     ] = None,
     change: Annotated[
@@ -307,11 +310,13 @@ def size(
     power: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="With --change: the probability of finding it.")
     ] = 0.8,
-    epsilon: Annotated[float | None, typer.Option("--epsilon", "-e", help="Of a report: says how many people.")] = None,
+    epsilon: Annotated[
+        float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report: asks how many people.")
+    ] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Of a plan: how many people its columns need.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan: asks how many people its columns need.")] = None,
     simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="All shares at once are to be so near, not any one by itself.")
+        bool, typer.Option("--simultaneous", help="All shares at once are this accurate, not any one by itself.")
     ] = False,
     frequency: Annotated[
         float | None,
@@ -320,7 +325,7 @@ def size(
         ),
     ] = None,
     population: Annotated[
-        str, typer.Option(metavar="N", help="Of whose share: of many people, or N, of whom they are a sample; or none.")
+        str, typer.Option(metavar="N", help="Whose share: many people, or N, of whom they are a sample; or none.")
     ] = "many",
     repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
     mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
@@ -399,15 +404,17 @@ def simulate(
         list[str] | None,
         typer.Option("--share", metavar="NAME=VALUE:SHARE,...", help="In place of DATA, for each column."),
     ] = None,
-    people: Annotated[int | None, typer.Option("--people", "-n", help="So many people, with these shares.")] = None,
-    seed: Annotated[int | None, typer.Option(help="An integer, for the same again.")] = None,
-    confidence: Annotated[float, typer.Option(parser=share, metavar="SHARE", help="Of the intervals.")] = 0.95,
-    top: Annotated[int, typer.Option(min=1, help="At most so many values of a column.")] = 20,
+    people: Annotated[int | None, typer.Option("--people", "-n", help="This many people, with these shares.")] = None,
+    seed: Annotated[int | None, typer.Option(help="An integer, to get the same result again.")] = None,
+    confidence: Annotated[
+        float, typer.Option(parser=share, metavar="SHARE", help="Confidence of the intervals.")
+    ] = 0.95,
+    top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
     plot: Plot = None,
     theme: Theme = "light",
     as_json: Json = False,
 ) -> None:
-    """Show what one would see: estimates beside the truth, without making reports."""
+    """Show what you would see: estimates beside the truth, without making reports."""
     check_picture(plot)
     made = PrivacyPlan.from_toml(plan)
     if (data is None) == (not shares):

@@ -207,11 +207,13 @@ def estimate(
     column: Columns = None,
     candidates: Annotated[
         list[str] | None,
-        typer.Option("--candidates", metavar="NAME=FILE", help="Of a sketch: the values to look for, one a line."),
+        typer.Option("--candidates", metavar="NAME=FILE", help="The values to look for in a sketch, one a line."),
     ] = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option("--ask", metavar="NAME=QUESTION", help="Of a column: age=mean, age=distribution:buckets=10."),
+        typer.Option(
+            "--ask", metavar="NAME=QUESTION", help="What to ask of a column: age=mean, age=distribution:buckets=10."
+        ),
     ] = None,
     table: Annotated[
         str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
@@ -223,7 +225,7 @@ def estimate(
     population: Annotated[
         str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="At most so many values: printed, drawn, found.")] = 20,
+    top: Annotated[int, typer.Option(min=1, help="Print, draw and find at most this many values.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
     assume_reports: Annotated[
         bool, typer.Option("--assume-reports", help="With --plan: columns that do not say so are reports, too.")
@@ -234,16 +236,18 @@ def estimate(
     csv: Annotated[bool, typer.Option("--csv", help="With --output: CSV in place of Parquet.")] = False,
     plot: Plot = None,
     value: Annotated[list[str] | None, typer.Option(help="With --plot: draw only this value.")] = None,
-    at: Annotated[str | None, typer.Option(metavar="START", help="With --plot: draw only the window of then.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="START", help="With --plot: draw only the window that begins then.")
+    ] = None,
     theme: Theme = "light",
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars.
 
-    The error bars of counts are of the noise alone. They say how near an estimate is to the truth of these records, not
-    how well these records stand for others: that error of sampling comes on top, with --population many. Those of means
-    and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
+    The error bars of counts are of the noise alone. They say how close an estimate is to the truth of these records,
+    not how well these records stand for others: that error of sampling comes on top, with --population many. Those
+    of means and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
     """
     ldp_polars = files.our_polars()
     check_picture(plot)

@@ -158,7 +158,7 @@ def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | di
         if not _is_number(text.removesuffix("%")):
             raise ParameterError(f"the margin{of} must be a number, as 0.01 or 1%, got {text!r}")
         if text.endswith("%") and (name in numbers or (one and numbers)):
-            raise ParameterError(f"a mean's margin is in the numbers' own unit, as 0.5, not in percent; got {text!r}")
+            raise ParameterError(f"a mean's margin is in the unit of the numbers, as 0.5, not in percent; got {text!r}")
     found = {name: _number(text) for name, text in pairs.items()}
     return found[""] if one else found
 

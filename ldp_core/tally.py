@@ -24,7 +24,7 @@ _HEADER = struct.Struct("<BB16sqI")  # version, bytes a count, fingerprint, n, n
 
 @dataclass(frozen=True, eq=False)
 class Tally(Declared):
-    """What a pile of reports adds up to; tallies of one mechanism add up exactly, in any order.
+    """What many reports add up to; tallies of one mechanism add up exactly, in any order.
 
     Attributes:
         n: number of reports.

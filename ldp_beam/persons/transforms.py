@@ -28,9 +28,9 @@ class BoundContributions(LimitTransform, BoundsPersons):
     """At most ``per_window`` records of each person and event-time window, the first to arrive; others are dropped.
 
     Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
-    what a person's values of one window, or of several, are protected with. See ``docs/budget.md`` for what is promised
-    and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the bound for
-    their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
+    what a person's values of one window, or of several, are protected with. See ``docs/several_reports.md`` for what is
+    promised and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the
+    bound for their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
     is split by ``shards`` and windows, and what of it comes in one bundle is one batch again), dictionaries,

@@ -124,7 +124,7 @@ def _give_up(error: Exception) -> None:
     if len(_FAILED) == 1:
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         warnings.warn(
-            f"numba cannot compile ({reason}): numpy does the work. Mend or remove numba, or set LDP_KERNELS=numpy",
+            f"numba cannot compile ({reason}): numpy does the work. Repair or remove numba, or set LDP_KERNELS=numpy",
             LdpWarning,
             6,
         )

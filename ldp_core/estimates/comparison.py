@@ -135,7 +135,7 @@ class Comparison(Tabular):
     def view(self) -> View:  # type: ignore[override]
         """Values with their differences, or one difference."""
         if self.domain is None:
-            return View("difference", unit="difference of the means, in the numbers' own unit")
+            return View("difference", unit="difference of the means, in the unit of the numbers")
         return View("difference", ("value",), unit="difference of the shares")
 
     @override

@@ -205,7 +205,7 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeat
     m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times))
     if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
         raise InputError(
-            f"the numbers are so near to one ratio, {m:.6g}, that sums of their squares do not tell how near: take a "
+            f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"
         )
     return Ratio(m, error, low, high, int(sums[0]), confidence)

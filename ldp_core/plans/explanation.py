@@ -116,9 +116,9 @@ def _spends(mechanism: Mechanism) -> str:
 def shuffled(columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, delta: float, *, rows: bool) -> float:
     """`PrivacyPlan.shuffled`; ``epsilon`` is that of a record.
 
-    Without the rows, what is seen is made of one tally of reports for each column, and of one shuffled pile for all
-    columns of which a record answers one: their epsilons and their deltas add up. It is made of the shuffled rows as
-    well.
+    Without the rows, what is seen is made of one tally of reports for each column, and of one set of shuffled reports
+    for all columns of which a record answers one: their epsilons and their deltas add up. It is made of the
+    shuffled rows as well.
     """
     n, delta = check_integer("n", n, low=1), check_open("delta", delta)
     alone = [m for m in columns.values() if not isinstance(m, DrawnColumn)]

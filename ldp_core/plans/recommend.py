@@ -129,9 +129,9 @@ class Recommendation(Row):
         one, numeric, ask = self.influence.one, isinstance(self.domain, Interval), self.ask
         shares = not numeric if ask is None else ask.view.counts or ask.view.shares
         unit = _percent if shares else str
-        lies = [("lie", one)] if numeric else [("lie, one", one), ("lie, all", self.influence.all)]
+        moves = [("moves", one)] if numeric else [("moves one", one), ("moves all", self.influence.all)]
         if numeric and ask is not None:  # of some mechanisms it moves a sum, of others a count
-            lies = []
+            moves = []
         sure = f"{100 * (0.95 if ask is None else ask.confidence):.4g}% within"
         return {
             "mechanism": self.key,
@@ -139,7 +139,7 @@ class Recommendation(Row):
             "found from" if isinstance(self.domain, Prefixes) else sure: unit(float(f"{self.margin:.4g}")),
             "bytes/report": f"{self.bytes_per_report:,}",
             "ops/report": f"{self.server_operations:,}",
-            **{head: "no bound" if math.isinf(x) else f"{x:,.1f}" if x < _LONG else f"{x:.2e}" for head, x in lies},
+            **{head: "no bound" if math.isinf(x) else f"{x:,.1f}" if x < _LONG else f"{x:.2e}" for head, x in moves},
         }
 
 
@@ -191,18 +191,18 @@ def recommend(
         ParameterError: an argument outside its interval, or no mechanism with reports this small.
 
     >>> recommend(16, 1.0, 100_000)
-    mechanism                     std.error  95% within  bytes/report  ops/report  lie, one  lie, all
-    subset_selection               0.5644 %     1.292 %             2          16       3.2      24.5
-    projective_geometry_response   0.6032 %     1.462 %             8           1       3.9      29.4
-    local_hashing:fast             0.6159 %     1.281 %             8           1       2.7      43.9
-    unary_encoding                  0.612 %     1.346 %             2          16       3.2      50.6
-    local_hashing                  0.6138 %     1.378 %             8          16       3.3      53.2
-    unary_encoding:symmetric       0.6259 %     1.269 %             2          16       2.5      40.7
-    hadamard_response              0.6797 %     1.346 %             8           1       2.2      34.6
-    randomized_response            0.7856 %     2.318 %             1           1       9.7      18.5
+    mechanism                     std.error  95% within  bytes/report  ops/report  moves one  moves all
+    subset_selection               0.5644 %     1.292 %             2          16        3.2       24.5
+    projective_geometry_response   0.6032 %     1.462 %             8           1        3.9       29.4
+    local_hashing:fast             0.6159 %     1.281 %             8           1        2.7       43.9
+    unary_encoding                  0.612 %     1.346 %             2          16        3.2       50.6
+    local_hashing                  0.6138 %     1.378 %             8          16        3.3       53.2
+    unary_encoding:symmetric       0.6259 %     1.269 %             2          16        2.5       40.7
+    hadamard_response              0.6797 %     1.346 %             8           1        2.2       34.6
+    randomized_response            0.7856 %     2.318 %             1           1        9.7       18.5
     std.error: of noise alone, of a value that 1 in d of the people has. 95% within:
-    any share of a population that these people are a random sample of. lie: by how
-    much a made-up report moves one count, or all counts together, at most; an
+    any share of a population that these people are a random sample of. moves: by
+    how much a false report moves one count, or all counts together, at most; an
     honest one moves its count by 1 on average.
     >>> [row.key for row in recommend(128, 1.0, 100_000, ask="median")][:2]
     ['hierarchical_histogram:prefixes', 'hierarchical_histogram']
@@ -247,7 +247,8 @@ def recommend(
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
-        _ranked(fitting), note=" ".join([*_notes(kind, frequency, population), _LIE if kind == "interval" else _LIES])
+        _ranked(fitting),
+        note=" ".join([*_notes(kind, frequency, population), _MOVES_SUM if kind == "interval" else _MOVES]),
     )
 
 
@@ -352,11 +353,11 @@ _SMOOTH = (
 )
 
 
-_LIES = (
-    "lie: by how much a made-up report moves one count, or all counts together, at most; an honest one moves its count "
+_MOVES = (
+    "moves: by how much a false report moves one count, or all counts together, at most; an honest one moves its count "
     "by 1 on average."
 )
-_LIE = "lie: by how much a made-up report moves the sum of the numbers at most."
+_MOVES_SUM = "moves: by how much a false report moves the sum of the numbers at most."
 
 
 def _recommendation(

@@ -151,8 +151,8 @@ def required_n(
     mechanism       margin  epsilon  people
     unary_encoding    0.02        2  16,819
     Asked for: one share, whatever it is, of a population that the people are a
-    random sample of, within the margin with a probability of 95 %. For all shares
-    at once: simultaneous.
+    random sample of, within the margin with a probability of 95 %. Ask for all
+    shares at once: simultaneous.
     >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
     1295970
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
@@ -160,7 +160,7 @@ def required_n(
     randomized_response    0.01        1  152,683
     Asked for: a test at level 5 % finds, with a probability of 80 %, that a share
     of 5 % has become one of 6 %, from so many people before and as many after, of a
-    population that the people are a random sample of. For any of all shares:
+    population that the people are a random sample of. To test all of them:
     simultaneous.
     """
     check_population("population", population)
@@ -341,7 +341,7 @@ class _Asked(NamedTuple):
             said += "" if self.frequency is None else f"; no value has more than {frequency}"
         else:
             of = "whatever it is" if self.frequency is None else f"that of a value that {frequency} of the people has"
-            said = f"one share, {of}, {whom}, within the margin {self.sure}. For all shares at once: simultaneous"
+            said = f"one share, {of}, {whom}, within the margin {self.sure}. Ask for all shares at once: simultaneous"
         return self.sentence(said)
 
     def _of_change(self, change: _Change) -> str:
@@ -352,7 +352,7 @@ class _Asked(NamedTuple):
             return f"{test} a mean has moved by {change.size:g}, {sides}, where the noise is greatest"
         before, after = (f"{100 * share:.4g} %" for share in (change.base, change.base + change.size))
         together = (
-            " For any of all shares: simultaneous" if not self.simultaneous else " It tests all shares (Bonferroni)"
+            " To test all of them: simultaneous" if not self.simultaneous else " It tests all shares (Bonferroni)"
         )
         return f"{test} a share of {before} has become one of {after}, {sides}.{together}"
 
@@ -409,7 +409,7 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
     if not own_unit:
         return check_open("margin", margin)
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
-        raise ParameterError(f"margin in the numbers' own unit must be a number in (0, inf), got {shown(margin)}")
+        raise ParameterError(f"margin in the unit of the numbers must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
 
 
@@ -466,8 +466,8 @@ def required_epsilon(
     mechanism            margin  epsilon  people
     randomized_response    0.02  1.08526  10,000
     Asked for: one share, whatever it is, of a population that the people are a
-    random sample of, within the margin with a probability of 95 %. For all shares
-    at once: simultaneous.
+    random sample of, within the margin with a probability of 95 %. Ask for all
+    shares at once: simultaneous.
     """
     check_population("population", population)
     people = check_integer("n", n, 1)

@@ -1,4 +1,4 @@
-"""What clients that lie can do, and which of their reports stand out; see `ldp_core.poisoning`."""
+"""What false reports can do, and which of them stand out; see `ldp_core.poisoning`."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@
       ...(a.central === null ? [] : [tile("is-central", "epsilon once shuffled", digits(a.central, 4), `delta ${a.delta.toExponential(0)}`)]));
     const least = a.needs.length ? a.needs[0].epsilon : null;
     at("words").textContent = input.epsilon === null
-      ? `With epsilon ${a.epsilon} a value that ${shareOf(input.smallest)} of the people have is told from one that nobody has: 97.5 % of the estimates of the first are above half of that share, and 97.5 % of the estimates of the second are below.`
+      ? `With epsilon ${a.epsilon} a value that ${shareOf(input.smallest)} of the people have can be told apart from one that nobody has: 97.5 % of the estimates of the first are above half of that share, and 97.5 % of the estimates of the second are below.`
       : a.taken.margin <= input.smallest / 2 ? `Epsilon ${up(least)} is already enough for shares of ${shareOf(input.smallest)}.`
       : `That is too little for shares of ${shareOf(input.smallest)}: ${least === null ? "no epsilon up to 50 is enough for so few people" : `that needs epsilon ${up(least)}, or more people`}.`;
   }
@@ -83,7 +83,7 @@
     at("spend").replaceChildren(
       table("Epsilon of all reports of one person", head, rows),
       el("p", { class: "quiet" }, "Fresh noise: epsilons add up (sequential composition), and the column beside it says how often the best guess is right after all these reports, at most. Noise keyed by person and value: the same value gives the same report, and nothing more is spent as long as it does not change."),
-      ...(a.central === null ? [] : [el("p", { class: "quiet" }, "Shuffled: nobody can tell whose report is whose, and each person has one in each pile. By “Hiding Among the Clones” (Feldman, McMillan, Talwar, FOCS 2021, Theorem 3.1) for each pile, and epsilons and deltas add up. It holds against those who see the shuffled reports; the shuffler sees the first columns. ", el("code", {}, "ldp plan explain --delta"), " has a smaller epsilon, which is no closed formula."), ...(a.central === a.epsilon ? [el("p", { class: "quiet" }, "For so large an epsilon and so few people the theorem promises nothing more than the report itself.")] : [])]));
+      ...(a.central === null ? [] : [el("p", { class: "quiet" }, "Shuffled: nobody can tell whose report is whose, and each person sends one to each shuffle. By “Hiding Among the Clones” (Feldman, McMillan, Talwar, FOCS 2021, Theorem 3.1) for each shuffle, and epsilons and deltas add up. It holds against those who see the shuffled reports; the shuffler sees the first columns. ", el("code", {}, "ldp plan explain --delta"), " has a smaller epsilon, which is no closed formula."), ...(a.central === a.epsilon ? [el("p", { class: "quiet" }, "For so large an epsilon and so few people the theorem promises nothing more than the report itself.")] : [])]));
   }
 
   // ---- code

@@ -1,7 +1,7 @@
 """Every mechanism through both engines, audited: a million reports of each input contradict no claim.
 
 Each audit takes a false alarm of 1e-9. The bound must also be near what is claimed, or the audit would have seen
-nothing: `SEEN` says how near. The table of all of them is printed at the end, and is in docs/audit.md.
+nothing: `SEEN` says how near. The table of all of them is printed at the end.
 """
 
 from __future__ import annotations

@@ -120,8 +120,8 @@ WRONG_LINES = [
     ("size 16 --change 1% -e 1", "a change of a share is in (0, 1), and needs base"),
     ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['n_output'"),
     ("size 16 -m tiny -e 1", "as 0.01 or 1%, got 'tiny'"),
-    ("size 0:60 -m 1% -e 1", "in the numbers' own unit"),
-    ("size --plan plan.toml -m 1%", "in the numbers' own unit"),
+    ("size 0:60 -m 1% -e 1", "in the unit of the numbers"),
+    ("size --plan plan.toml -m 1%", "in the unit of the numbers"),
     ("recommend 16,16 -e 1 -n 100", "distinct"),
 ]
 FAILURES = [

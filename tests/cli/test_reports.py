@@ -93,7 +93,7 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert [line.split()[:4] for line in done.out.splitlines()[3:6]] == [
         [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
     ]
-    assert "is there already" in ldp("estimate reports.parquet --output weekly --csv", code=1).err
+    assert "already exists" in ldp("estimate reports.parquet --output weekly --csv", code=1).err
     by = ldp("estimate reports.parquet --by day --column os --json").data["columns"]["os"]["estimates"]
     assert len({row["day"] for row in by}) == 10
 
@@ -376,7 +376,7 @@ def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
     ldp("perturb people.parquet reports.parquet --plan plan.toml")
     ldp("estimate reports.parquet --output all --column os")
     ldp("estimate reports.parquet --output all --column crashed")
-    assert "is there already" in ldp("estimate reports.parquet --output all --column crashed", code=1).err
+    assert "already exists" in ldp("estimate reports.parquet --output all --column crashed", code=1).err
     other = ldp("estimate reports.parquet --output all --column minutes --confidence 0.9", code=1)
     assert "results.json" in other.err  # its intervals are others
     ldp("report all")
@@ -404,7 +404,7 @@ def test_the_planner_is_a_file(ldp, monkeypatch):
     monkeypatch.setattr("webbrowser.open", lambda url: False)
     assert "no browser" in ldp("planner --open").err
     path.write_text("mine")
-    assert "is there already" in ldp("planner", code=1).err
+    assert "already exists" in ldp("planner", code=1).err
     assert "must end in .html" in ldp("planner -o planner.txt", code=1).err
 
 

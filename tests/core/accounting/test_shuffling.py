@@ -118,7 +118,7 @@ def test_vectors(epsilon):
     assert exact < coin.shuffled(N, DELTA) < amplified(epsilon, N, DELTA) < high
 
 
-TABLE = (Path(__file__).parents[3] / "docs" / "accounting.md").read_text(encoding="utf-8")
+TABLE = (Path(__file__).parents[3] / "docs" / "several_reports.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
