@@ -162,22 +162,24 @@ class RangeEstimate(Question[Ranges]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Ranges:
-        self.check(mechanism)
+        asked = self._asked(mechanism)
         mechanism.check_tally(tally)
-        names, arrays = self._arrays(mechanism, np.array([tally.n]), tally.counters[None])
+        names, arrays = self._arrays(mechanism, asked, np.array([tally.n]), tally.counters[None])
         counts, errors, low, high = (array[0] for array in arrays)
         about = (self.confidence, mechanism, self.population)
         return Ranges(tuple(names), tally.n, counts, errors, low, high, *about)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        names, arrays = self._arrays(mechanism, n, counters)
+        names, arrays = self._arrays(mechanism, self._asked(mechanism), n, counters)
         numbers = [array.reshape(-1) for array in arrays]
         table = entries(pa.array(names * len(n), pa.string()), np.repeat(n, len(names)), numbers)
         return table, np.full(len(n), len(names))
 
-    def _arrays(self, mechanism: Any, n: I64, counters: I64) -> tuple[list[str], Sequence[F64]]:
-        (reader, names, cells), z = self._asked(mechanism), z_score(self.confidence)
+    def _arrays(
+        self, mechanism: Any, asked: tuple[Reader, list[str], I64], n: I64, counters: I64
+    ) -> tuple[list[str], Sequence[F64]]:
+        (reader, names, cells), z = asked, z_score(self.confidence)
         reader.watch(n, counters)
         if self.values is None:
             return names, reader.ranges(n, counters, cells, z)

@@ -202,10 +202,12 @@ class Domain(Declared, Inputs):
         return first, last
 
     def _code_of_end(self, name: str, value: Any) -> int:
-        with suppress(DomainError, DtypeError):
-            [code] = self.encode([value]).tolist()
+        with suppress(DomainError, DtypeError, TypeError):
+            known, key = self._codes_of_ends, (type(value), value)
+            code = known[key] if key in known else int(self.encode([value])[0])
             if code < len(self.labels):
-                return int(code)
+                known[key] = code
+                return code
         raise ParameterError(
             f"{name} of a range must be one of the {len(self.labels):,} values from {shown(self.labels[0])} to "
             f"{shown(self.labels[-1])}, or None for no end, got {shown(value)}"
@@ -227,6 +229,11 @@ class Domain(Declared, Inputs):
 
     @cached_property
     def _typed_labels(self) -> dict[pa.DataType, pa.Array]:
+        return {}
+
+    @cached_property
+    def _codes_of_ends(self) -> dict[tuple[type, Any], int]:
+        """Of 100,000 ranges many have the same ends, and `encode` takes its time for each."""
         return {}
 
     @cached_property
