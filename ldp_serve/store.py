@@ -88,11 +88,9 @@ class Store:
         elif schema.read_bytes() != ours:
             raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")
         with suppress(FileNotFoundError):
-            data = (self._journal / "names").read_bytes()
+            data = (names := self._journal / "names").read_bytes()
             if len(data) % _NAME:
-                raise InputError(
-                    f"{str(self._journal / 'names')!r} is damaged. Without it what comes again counts again"
-                )
+                raise InputError(f"{str(names)!r} is damaged: restore it; without it what comes again counts again")
             self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, len(data), _NAME)}
         for path in self._journal.glob("*.journal"):
             self._to_parquet(path)
@@ -111,9 +109,8 @@ class Store:
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
         except (pa.ArrowException, OSError) as error:
-            raise InputError(
-                f"{str(path)!r} cannot be read ({type(error).__name__}): restore it, or take it away"
-            ) from None
+            reason = type(error).__name__
+            raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
 
     def known(self, batch: Batch) -> bool:
         """Whether a batch of this name is here.

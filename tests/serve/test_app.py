@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import socket
 from collections import Counter
@@ -77,6 +78,16 @@ def test_ndjson_and_arrow_become_the_same_files(served):
     assert table["os"].combine_chunks().slice(0, 5) == PLAN["os"].reports.to_arrow(
         PLAN["os"].reports.from_arrow(batch["os"]), packed=True
     )
+
+
+def test_reports_with_keyed_noise_do_not_lose_that_mark(served):
+    fresh = PLAN.perturb(pa.record_batch({"os": ["ios"], "level": ["low"], "day": [dt.date(2026, 11, 24)]}))
+    keyed = fresh.cast(PLAN.with_proof(fresh.schema, seeded=False, keyed=True))
+    with served() as app:
+        assert app.post(write_batch(fresh), kind=ARROW).json() == {"taken": 1}
+        answer = app.post(write_batch(keyed), key="k2", kind=ARROW)
+        assert (answer.status_code, app.n) == (400, 1)
+        assert "keyed" in answer.json()["error"]
 
 
 def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):

@@ -111,7 +111,7 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
             opened(tmp_path)
     file.write_bytes(data)
     (tmp_path / "journal" / "names").write_bytes(names[:-1])
-    with pytest.raises(InputError, match="names.*damaged"):
+    with pytest.raises(InputError, match=r"names.*damaged"):
         opened(tmp_path)
     (tmp_path / "journal" / "names").write_bytes(names)
     assert n(opened(tmp_path)) == 3
