@@ -247,7 +247,8 @@ class _Room:
 
     async def page(self, _: Request) -> Response:
         """The live page, which then asks for the data."""
-        return Response(report_page(await self._newest(), live="data.json"), media_type="text/html")
+        page = await run_in_threadpool(report_page, await self._newest(), live="data.json")
+        return Response(page, media_type="text/html")
 
     async def data(self, request: Request) -> Response:
         """What the page shows, where it has changed."""
