@@ -78,9 +78,10 @@ class Domain(Declared, Inputs):
         column = column_of(labels)
         listed = column.to_pylist() if isinstance(column, pa.Array) else labels
         items = tuple(listed)
-        if any(issubclass(kind, np.generic) for kind in set(map(type, items))):
+        of_range = isinstance(labels, range) and len(items) > 2  # all is known of it by its ends
+        if not of_range and any(issubclass(kind, np.generic) for kind in set(map(type, items))):
             items = tuple(item.item() if isinstance(item, np.generic) else item for item in items)
-        kind = _kind(items)
+        kind = _kind((items[0], items[-1]) if of_range else items)
         if unmatched not in ("error", "other", "none"):
             raise DomainError(f'unmatched must be "error", "other" or "none", got {shown(unmatched)}')
         if unmatched == "other" and OTHER in items:

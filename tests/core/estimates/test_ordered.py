@@ -102,6 +102,17 @@ def test_a_range_of_one_value_is_its_count_and_all_records_are_known():
                 np.testing.assert_allclose(found.standard_errors[:-1][inside], alone.standard_errors[inside])
 
 
+def test_an_end_of_many_ranges_is_looked_up_once(monkeypatch):
+    """100,000 ranges took 20 s."""
+    m, calls, encode = SubsetSelection(["a", "b", "c", "d"], epsilon=1.0), [], Domain.encode
+    monkeypatch.setattr(Domain, "encode", lambda *given, **named: calls.append(1) or encode(*given, **named))
+    found = RangeEstimate(ranges=[("a", "b"), ("b", "d"), (None, "b")] * 1000).result(m, m.empty_tally())
+    assert found.values[:3] == ("a to b", "b to d", "a to b")
+    assert len(calls) == 3
+    with pytest.raises(ParameterError, match="low of a range must be one of the 4 values"):
+        RangeEstimate("e", "d").check(m)
+
+
 def test_errors_are_those_of_simulations():
     """Of ranges and of the sum of which quantiles are roots, where some records hold none of the values."""
     for m, values in (
