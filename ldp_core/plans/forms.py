@@ -36,8 +36,8 @@ class PlanTold(Mapping[str, Mechanism]):
     """A plan as `PlanForms.to_dict` tells it, by column: a mechanism is made when it is asked for.
 
     A message needs the names of all columns and the mechanism of one; and a few bytes may declare a mechanism that
-    takes milliseconds to make. ``limits`` are for the number of columns, and of cells declared by their number; None for
-    a caller's own.
+    takes milliseconds to make. ``limits`` are for the number of columns, and of cells declared by their number; None
+    for a caller's own.
     """
 
     def __init__(self, data: Any, limits: Limits | None = None) -> None:
