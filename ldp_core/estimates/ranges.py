@@ -92,8 +92,9 @@ class RangeEstimate(Question[Ranges]):
             noise and sampling together in any case.
 
     A range or a set is one row, of the columns of a histogram; ``value`` is the range in words. Intervals hold, to 2
-    points, from about 200 people on at epsilon 3 and below, and from 1,000 on at epsilon 6: docs/ordered.md. With fewer
-    a range that few people are in holds less: of single values take a histogram with ``simultaneous``.
+    points, from about 200 people on at epsilon 4 and below; with fewer, with a larger epsilon, or with
+    `HierarchicalHistogram` below 1,000 people, a range that few people are in holds less: docs/ordered.md. Of single
+    values take a histogram with ``simultaneous``.
 
     Raises:
         ParameterError: none of these or several; when asked: none of the mechanism's values, or not in its order.
@@ -187,7 +188,7 @@ class RangeEstimate(Question[Ranges]):
             return names, reader.ranges(n, counters, cells, z)
         weights = np.bincount(cells, minlength=mechanism.domain.size)[None] > 0
         counts, variances = mechanism.sums(n, counters, weights.astype(float))
-        return names, reader.with_ends(n, counts, variances, z)
+        return names, reader.with_ends(n, counts, variances, z, mechanism.noise_slopes(weights))
 
 
 _LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}
