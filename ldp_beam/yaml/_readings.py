@@ -64,8 +64,8 @@ def _window(window: Any) -> Any:
     if kind not in _WINDOWS:
         raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind}")
     make, needed = _WINDOWS[kind]
-    if window.keys() - {"type"} != needed:
-        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(map(str, window.keys() - {'type'}))}")
+    if (given := window.keys() - {"type"}) != needed:
+        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(map(str, given))}")
     lengths = {name: Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed}
     if not all(length.micros for length in lengths.values()):
         raise ParameterError(f"{sorted(needed)} of a window must be longer than 0 seconds")
