@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.errors import MechanismMismatchError, ReportError
+from ldp_core.errors import MechanismMismatchError, ParameterError, ReportError
 from ldp_core.parameters import Declared
 from ldp_core.tables import html
 
@@ -78,7 +78,7 @@ class Tally(Declared):
             mechanism: the one that made the reports.
 
         Raises:
-            ParameterError: sums of the mechanism's reports are not its counters.
+            ParameterError: no mechanism, or one whose counters are no sums of its reports.
             ReportError: not so many sums, or not integers; no n reports of this mechanism have these.
 
         >>> from ldp_core import UnaryEncoding
@@ -86,6 +86,8 @@ class Tally(Declared):
         >>> m.estimate(Tally.from_aggregate(1000, [500, 300, 290], m)).counts.round().tolist()
         [1000.0, 134.0, 91.0]
         """
+        if not hasattr(mechanism, "counters_of_sums"):
+            raise ParameterError(f"mechanism must be that of the reports, got {type(mechanism).__name__}: plan[column]")
         given = result.tolist() if isinstance(result, np.ndarray) else result
         sums = Tally.from_dict({"n": n, "counters": given, "fingerprint": mechanism.fingerprint})
         tally = Tally(sums.n, mechanism.counters_of_sums(sums.n, sums.counters), mechanism.fingerprint)

@@ -118,7 +118,7 @@ class _Room:
         self._reader, self._store, self._options = reader, store, options
         self._questions = questions_of(reader.plan.columns, None, options.confidence)
         self._outcomes, self._addresses = Counter[str](), dict[str, tuple[float, float]]()
-        self._waiting: list[Batch] = []
+        self._waiting, self._coming = list[Batch](), Counter[bytes]()
         self._one_group, self._looking, self._broken = asyncio.Lock(), asyncio.Lock(), False
         self._results, self._until = Results(), 0.0
 
@@ -203,11 +203,15 @@ class _Room:
         found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
         batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
         if not self._store.known(batch):
+            outcome = "taken" if batch.name not in self._coming else "repeated"
+            self._coming[batch.name] += 1
             self._waiting.append(batch)
-            await self._on_disk(batch)  # with all that came while others were written
+            try:
+                await self._on_disk(batch)  # with all that came while others were written
+            finally:
+                self._coming -= Counter([batch.name])
             if not self._store.known(batch):
                 raise HTTPException(503, "the disk is full, or fails: send again later", {"Retry-After": "60"})
-            outcome = "taken"
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
 
@@ -243,7 +247,8 @@ class _Room:
 
     async def page(self, _: Request) -> Response:
         """The live page, which then asks for the data."""
-        return Response(report_page(await self._newest(), live="data.json"), media_type="text/html")
+        page = await run_in_threadpool(report_page, await self._newest(), live="data.json")
+        return Response(page, media_type="text/html")
 
     async def data(self, request: Request) -> Response:
         """What the page shows, where it has changed."""

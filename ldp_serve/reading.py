@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan, ReportError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import plain, plan_of, read_batch
+from ldp_core.engine import check_made_by, plain, plan_of, read_batch
 
 KINDS: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -69,6 +69,12 @@ class Reader:
         if told is None or told.fingerprint != self.plan.fingerprint:
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
+        made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}
+        if keyed := sorted(name for name, one in made.items() if one is not None and one.keyed):
+            raise ReportError(
+                f"the noise of the columns {keyed} is keyed, so that reports of one person hang together: the files "
+                "here do not say so, and intervals would be too narrow. Write these reports to files yourself"
+            )
         if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
             raise ReportError(f"the batch lacks the columns {missing}")
         return self._anew(batch)

@@ -1,8 +1,9 @@
 """Reports on disk: a journal, which is on the disk before a request is answered, and then Parquet.
 
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
-data, an Arrow record batch. What follows the last whole record was never acknowledged. A journal that is full becomes a
-Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again.
+data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
+count, and the journal stays as ``*.rest``. A journal that is full becomes a Parquet file of the same name, and then it
+goes: where that is cut short, the next start writes the same file again.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import open_parquet, plain
+from ldp_core.engine import open_parquet, plain, plan_of
 
 MOST_NAMES = 1 << 18
 """Batches that are known when they come again: the newest. They take 50 MB."""
 JOURNAL_BYTES = 1 << 26
 """Of a journal that becomes a Parquet file; it may be one group of requests longer."""
-_HEAD = struct.Struct("<II16s8s")
+_HEAD, _NAME = struct.Struct("<II16s8s"), 24  # bytes of a name and a digest
 
 
 @dataclass
@@ -61,7 +62,7 @@ class Store:
         groups: how often something was made durable since the start.
 
     Raises:
-        InputError: the folder has reports of another plan, or another process uses it.
+        InputError: the folder has reports of another plan, a damaged file, or another process uses it.
     """
 
     def __init__(self, folder: Path, plan: PrivacyPlan, schema: pa.Schema) -> None:
@@ -87,17 +88,29 @@ class Store:
         elif schema.read_bytes() != ours:
             raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")
         with suppress(FileNotFoundError):
-            data = (self._journal / "names").read_bytes()
-            self._names = {data[at : at + 16]: data[at + 16 : at + 24] for at in range(0, len(data), 24)}
+            data = (names := self._journal / "names").read_bytes()
+            if len(data) % _NAME:
+                raise InputError(f"{str(names)!r} is damaged: restore it; without it what comes again counts again")
+            self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, len(data), _NAME)}
         for path in self._journal.glob("*.journal"):
             self._to_parquet(path)
         for path in self._folder.glob("reports-*.parquet"):
-            with open_parquet(path) as file:
-                for batch in file.iter_batches(columns=list(self.tallies)):
-                    self._count([batch])
+            self._count_file(path)
         self._file = self._begin()
         for made in (self._folder, self._folder.parent):
             _sync_folder(made)
+
+    def _count_file(self, path: Path) -> None:
+        try:
+            with open_parquet(path) as file:
+                told = plan_of(file.schema_arrow)
+                if told is None or told.fingerprint != self._plan.fingerprint:
+                    raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
+                for batch in file.iter_batches(columns=list(self.tallies)):
+                    self._count([batch])
+        except (pa.ArrowException, OSError) as error:
+            reason = type(error).__name__
+            raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
 
     def known(self, batch: Batch) -> bool:
         """Whether a batch of this name is here.
@@ -158,16 +171,20 @@ class Store:
         return file
 
     def _to_parquet(self, path: Path) -> None:
-        batches = []
+        batches, read = [], 0
         for name, digest, data in _records(path):
             self._know(name, digest)
+            read += _HEAD.size + len(data)
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(data), self._schema))
         if batches:
             sink = pa.BufferOutputStream()
             pq.write_table(pa.Table.from_batches(batches), sink)
             _write(self._folder / f"reports-{path.stem}.parquet", sink.getvalue())
         _write(self._journal / "names", b"".join(name + digest for name, digest in self._names.items()))
-        path.unlink()
+        if read < path.stat().st_size:
+            path.replace(path.with_suffix(".rest"))
+        else:
+            path.unlink()
 
     def _know(self, name: bytes, digest: bytes) -> None:
         self._names[name] = digest
@@ -186,9 +203,8 @@ def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:
         while len(head := file.read(_HEAD.size)) == _HEAD.size:
             length, crc, name, digest = _HEAD.unpack(head)
             data = file.read(length)
-            if len(data) < length or zlib.crc32(data, zlib.crc32(name + digest)) != crc:
-                return
-            yield name, digest, data
+            if len(data) == length and zlib.crc32(data, zlib.crc32(name + digest)) == crc:
+                yield name, digest, data
 
 
 def _write(path: Path, data: bytes | pa.Buffer) -> None:

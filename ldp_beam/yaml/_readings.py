@@ -41,7 +41,7 @@ def _key(key: Any) -> Callable[[], Secret]:
         return partial(Secret.from_env if source == "env" else Secret.from_file, where)
     module, _, name = where.rpartition(".")
     function: Any = None
-    with suppress(ImportError, AttributeError, ValueError):
+    with suppress(ImportError, AttributeError, ValueError, TypeError):
         function = getattr(importlib.import_module(module), name)
     if not callable(function):
         raise ParameterError(f"key: there is no function {where!r} to import")
@@ -64,8 +64,8 @@ def _window(window: Any) -> Any:
     if kind not in _WINDOWS:
         raise ParameterError(f"the type of window must be one of {sorted(_WINDOWS)}, got {kind}")
     make, needed = _WINDOWS[kind]
-    if window.keys() - {"type"} != needed:
-        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(window.keys() - {'type'})}")
+    if (given := window.keys() - {"type"}) != needed:
+        raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(map(str, given))}")
     lengths = {name: Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed}
     if not all(length.micros for length in lengths.values()):
         raise ParameterError(f"{sorted(needed)} of a window must be longer than 0 seconds")

@@ -87,17 +87,26 @@ class Reader:
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
-        return self.with_ends(n, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z=z)
+        slopes: Any = 0.0
+        if hasattr(self.mechanism, "noise_slopes"):
+            codes = np.arange(len(self.ends[0]))
+            slopes = self.mechanism.noise_slopes((codes >= cells[:, :1]) & (codes < cells[:, 1:]))
+        return self.with_ends(n, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z, slopes)
 
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
         counts, variances = self.mechanism.range_counts(n, counters, low, high)
         return counts, np.minimum(variances, 1e6 * (n[:, None] + 1.0) ** 2)
 
-    def with_ends(self, n: I64, counts: F64, variances: F64, z: float) -> tuple[F64, F64, F64, F64]:
-        """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise."""
+    def with_ends(self, n: I64, counts: F64, variances: F64, z: float, slopes: Any = 0.0) -> tuple[F64, F64, F64, F64]:
+        """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise.
+
+        With ``slopes`` (`FrequencyOracle.noise_slopes`) an interval holds the counts that are within z of their own
+        standard errors, as those of a histogram do.
+        """
         some = np.maximum(n, 1)[:, None]
-        side = Side(some, counts / some, variances / some, 0.0, sampled_part(self.population, n[:, None]))
+        at_none = variances / some - slopes * np.clip(counts / some, 0, 1)
+        side = Side(some, counts / some, at_none, slopes, sampled_part(self.population, n[:, None]))
         low, high = side.ends(np.array(z * self.times))
         errors = self.times * some * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
         return counts, errors, some * low, some * high

@@ -92,7 +92,10 @@ class RangeEstimate(Question[Ranges]):
             noise and sampling together in any case.
         repeats: the most reports of one person; see `HistogramEstimate`.
 
-    A range or a set is one row, of the columns of a histogram; ``value`` is the range in words.
+    A range or a set is one row, of the columns of a histogram; ``value`` is the range in words. Intervals hold, to 2
+    points, from about 200 people on at epsilon 4 and below; with fewer, with a larger epsilon, or with
+    `HierarchicalHistogram` below 1,000 people, a range that few people are in holds less: docs/ordered.md. Of single
+    values take a histogram with ``simultaneous``.
 
     Raises:
         ParameterError: none of these or several; when asked: none of the mechanism's values, or not in its order.
@@ -164,28 +167,30 @@ class RangeEstimate(Question[Ranges]):
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Ranges:
-        self.check(mechanism)
+        asked = self._asked(mechanism)
         mechanism.check_tally(tally)
-        names, arrays = self._arrays(mechanism, np.array([tally.n]), tally.counters[None])
+        names, arrays = self._arrays(mechanism, asked, np.array([tally.n]), tally.counters[None])
         counts, errors, low, high = (array[0] for array in arrays)
         about = (self.confidence, mechanism, self.population)
         return Ranges(tuple(names), tally.n, counts, errors, low, high, *about)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        names, arrays = self._arrays(mechanism, n, counters)
+        names, arrays = self._arrays(mechanism, self._asked(mechanism), n, counters)
         numbers = [array.reshape(-1) for array in arrays]
         table = entries(pa.array(names * len(n), pa.string()), np.repeat(n, len(names)), numbers)
         return table, np.full(len(n), len(names))
 
-    def _arrays(self, mechanism: Any, n: I64, counters: I64) -> tuple[list[str], Sequence[F64]]:
-        (reader, names, cells), z = self._asked(mechanism), z_score(self.confidence)
+    def _arrays(
+        self, mechanism: Any, asked: tuple[Reader, list[str], I64], n: I64, counters: I64
+    ) -> tuple[list[str], Sequence[F64]]:
+        (reader, names, cells), z = asked, z_score(self.confidence)
         reader.watch(n, counters)
         if self.values is None:
             return names, reader.ranges(n, counters, cells, z)
         weights = np.bincount(cells, minlength=mechanism.domain.size)[None] > 0
         counts, variances = mechanism.sums(n, counters, weights.astype(float))
-        return names, reader.with_ends(n, counts, variances, z)
+        return names, reader.with_ends(n, counts, variances, z, mechanism.noise_slopes(weights))
 
 
 _LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}

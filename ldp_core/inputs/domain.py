@@ -81,9 +81,10 @@ class Domain(Declared, Inputs):
         column = column_of(labels)
         listed = column.to_pylist() if isinstance(column, pa.Array) else labels
         items = tuple(listed)
-        if any(issubclass(kind, np.generic) for kind in set(map(type, items))):
+        of_range = isinstance(labels, range) and len(items) > 2  # all is known of it by its ends
+        if not of_range and any(issubclass(kind, np.generic) for kind in set(map(type, items))):
             items = tuple(item.item() if isinstance(item, np.generic) else item for item in items)
-        kind = _kind(items)
+        kind = _kind((items[0], items[-1]) if of_range else items)
         if unmatched not in ("error", "other", "none"):
             raise DomainError(f'unmatched must be "error", "other" or "none", got {shown(unmatched)}')
         if unmatched == "other" and OTHER in items:
@@ -205,10 +206,12 @@ class Domain(Declared, Inputs):
         return first, last
 
     def _code_of_end(self, name: str, value: Any) -> int:
-        with suppress(DomainError, DtypeError):
-            [code] = self.encode([value]).tolist()
+        with suppress(DomainError, DtypeError, TypeError):
+            known, key = self._codes_of_ends, (type(value), value)
+            code = known[key] if key in known else int(self.encode([value])[0])
             if code < len(self.labels):
-                return int(code)
+                known[key] = code
+                return code
         raise ParameterError(
             f"{name} of a range must be one of the {len(self.labels):,} values from {shown(self.labels[0])} to "
             f"{shown(self.labels[-1])}, or None for no end, got {shown(value)}"
@@ -230,6 +233,11 @@ class Domain(Declared, Inputs):
 
     @cached_property
     def _typed_labels(self) -> dict[pa.DataType, pa.Array]:
+        return {}
+
+    @cached_property
+    def _codes_of_ends(self) -> dict[tuple[type, Any], int]:
+        """Of 100,000 ranges many have the same ends, and `encode` takes its time for each."""
         return {}
 
     @cached_property

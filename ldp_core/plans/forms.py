@@ -36,7 +36,8 @@ class PlanTold(Mapping[str, Mechanism]):
     """A plan as `PlanForms.to_dict` tells it, by column: a mechanism is made when it is asked for.
 
     A message needs the names of all columns and the mechanism of one; and a few bytes may declare a mechanism that
-    takes milliseconds to make. ``limits`` are for the number of columns; None for a caller's own.
+    takes milliseconds to make. ``limits`` are for the number of columns, and of cells declared by their number; None
+    for a caller's own.
     """
 
     def __init__(self, data: Any, limits: Limits | None = None) -> None:
@@ -47,6 +48,8 @@ class PlanTold(Mapping[str, Mechanism]):
             raise PlanError(f'a plan has a table "columns", a list "keep" and perhaps a "seed", got {sorted(data)}')
         if limits is not None and len(columns) > limits.columns:
             raise PlanError(over("the plan", len(columns), "columns", "columns", limits))
+        if limits is not None and (cells := _counted(columns)) > limits.labels:
+            raise PlanError(over("the plan", cells, "cells in all columns", "labels", limits))
         self.keep, self.seed = data.get("keep", ()), data.get("seed")
         if not isinstance(self.keep, (list, tuple)):
             raise PlanError(f"keep is a list of column names, got {type(self.keep).__name__}")
@@ -79,6 +82,13 @@ class PlanTold(Mapping[str, Mechanism]):
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]
+
+
+def _counted(table: Mapping[str, Any]) -> int:
+    """The cells of all tables within this one that have a ``count``: a few bytes declare 65,536, which take 2 MB."""
+    inner = sum(_counted(value) for value in table.values() if isinstance(value, Mapping))
+    count = table.get("count", 0)
+    return inner + (max(count, 0) if isinstance(count, int) else 0)
 
 
 class PlanForms(PlanContents):

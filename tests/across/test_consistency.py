@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (which registers .ldp)
 from ldp_beam.yaml import LdpHistogram
 from ldp_core import Domain, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.estimates.consistency import METHODS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -195,6 +196,24 @@ def test_columns_of_a_plan_are_limited():
         with pytest.raises(PlanError, match="the plan has 20000 columns, more than the limit columns=4096"):
             read(text)
     assert time.process_time() - start < 2e-6 * 2 * len(text)
+
+
+def test_cells_that_a_plan_declares_by_their_number_are_limited():
+    """400 kB declared 4,096 columns of 65,536 cells: 127 s and 8 GB. Buckets of hashes took 1 MB a column."""
+    cells = {"mechanism": "hierarchical_histogram", "epsilon": 1.0, "domain": {"low": 0.0, "high": 1.0, "count": 300}}
+    other = {**cells, "domain": {**cells["domain"], "count": -1000}}
+    hashed = {"mechanism": "loloha", "domain": ["a", "b"], "epsilon_infinity": 4.0, "epsilon_1": 2.0, "g": 1 << 15}
+    text = json.dumps({"columns": {"count": cells, "b": other, "c": {"inner": cells}}})
+    for read in (PrivacyPlan.from_json, PlanTold.read):
+        with pytest.raises(PlanError, match="the plan has 600 cells in all columns, more than the limit labels=599"):
+            read(text, limits=Limits(labels=599))
+    PlanTold.read(text, limits=Limits(labels=600))
+    text = json.dumps({"columns": {str(i): hashed for i in range(30)}})
+    tracemalloc.start()
+    plan = PrivacyPlan.from_json(text)
+    assert tracemalloc.get_traced_memory()[0] < 1e6
+    tracemalloc.stop()
+    assert plan["0"].permanent_answers == 2
 
 
 def test_the_time_for_a_prior_and_for_nested_lists_is_linear():

@@ -21,6 +21,7 @@ from scipy import stats
 from ldp_core import (
     HadamardResponse,
     ParameterError,
+    PrivacyPlan,
     PrivSet,
     RandomizedResponse,
     ReportError,
@@ -190,6 +191,9 @@ def test_an_aggregate_of_a_fixed_number_of_ones_has_its_total():
             Tally.from_aggregate(n, given, m)
     with pytest.raises(ParameterError, match="neither"):
         Tally.from_aggregate(3, [1, 2], HadamardResponse(range(2), epsilon=1.0))
+    for other in (PrivacyPlan({"x": m}), None, "unary_encoding"):
+        with pytest.raises(ParameterError, match=r"mechanism must be .*: plan\[column\]"):
+            Tally.from_aggregate(3, [1, 2], other)
 
 
 # ---- through the Prio3 of others

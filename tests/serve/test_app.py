@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import json
 import socket
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,6 +78,16 @@ def test_ndjson_and_arrow_become_the_same_files(served):
     assert table["os"].combine_chunks().slice(0, 5) == PLAN["os"].reports.to_arrow(
         PLAN["os"].reports.from_arrow(batch["os"]), packed=True
     )
+
+
+def test_reports_with_keyed_noise_do_not_lose_that_mark(served):
+    fresh = PLAN.perturb(pa.record_batch({"os": ["ios"], "level": ["low"], "day": [dt.date(2026, 11, 24)]}))
+    keyed = fresh.cast(PLAN.with_proof(fresh.schema, seeded=False, keyed=True))
+    with served() as app:
+        assert app.post(write_batch(fresh), kind=ARROW).json() == {"taken": 1}
+        answer = app.post(write_batch(keyed), key="k2", kind=ARROW)
+        assert (answer.status_code, app.n) == (400, 1)
+        assert "keyed" in answer.json()["error"]
 
 
 def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):
@@ -162,10 +174,11 @@ def test_requests_that_wait_share_a_write(served):
         async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
             headers = [{"content-type": NDJSON, "idempotency-key": f"k{k // 2}"} for k in range(100)]
             sent = [client.post("/reports", content=lines(ROW), headers=one) for one in headers]
-            return [answer.status_code for answer in await asyncio.gather(*sent)]
+            return [next(iter(answer.json())) for answer in await asyncio.gather(*sent)]
 
     with served() as app:
-        assert set(app.client.portal.call(all_at_once, app)) == {200}  # each of 50 batches twice, at the same time
+        said = Counter(app.client.portal.call(all_at_once, app))  # each of 50 batches twice, at the same time
+        assert said == app.outcomes() == {"taken": 50, "repeated": 50}
         assert app.n == 50
         assert app.store.groups < 50
 

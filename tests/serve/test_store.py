@@ -6,13 +6,14 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import InputError, PrivacyPlan
+from ldp_core import InputError, PrivacyPlan, UnaryEncoding
 
 from ..cases import case
-from .helpers import KEPT, LIMITS, PLAN, ROW, Batch, Reader, Store, httpx, lines, server, wait_for
+from .helpers import KEPT, LIMITS, OS, PLAN, ROW, Batch, Reader, Store, httpx, lines, server, wait_for
 from .helpers import NDJSON as KIND
 from .helpers import store_module as module
 
@@ -59,6 +60,61 @@ def test_a_journal_that_ends_anywhere(tmp_path):
                 store.append([batch(key, 3) for key in "abc"])
                 assert n(store) == 9
                 store.close()
+
+
+def test_a_journal_with_a_damaged_record_loses_that_record_alone(tmp_path):
+    store = opened(tmp_path)
+    store.append([batch("a", 1)])
+    begins = store._file.tell()
+    store.append([batch("b", 2)])
+    store.append([batch("c", 4)])
+    store.close()
+    [journal] = (tmp_path / "journal").glob("*.journal")
+    data = bytearray(journal.read_bytes())
+    data[begins + 100] ^= 1
+    journal.write_bytes(data)
+    for _ in range(2):
+        store = opened(tmp_path)
+        assert n(store) == in_files(tmp_path) == 5
+        store.close()
+    assert journal.with_suffix(".rest").read_bytes() == data
+    store = opened(tmp_path)
+    store.append([batch("a", 1), batch("b", 2), batch("c", 4)])
+    assert n(store) == 7
+
+
+def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
+    """And what is in them is counted by nobody: another plan's reports would be a wrong number."""
+    store = opened(tmp_path)
+    store.append([batch("a", 3)])
+    store.finish()
+    store.close()
+    [file] = tmp_path.glob("*.parquet")
+    data, names = file.read_bytes(), (tmp_path / "journal" / "names").read_bytes()
+    middle = bytearray(data)
+    middle[4:60] = bytes(56)
+    other = PrivacyPlan({**PLAN.columns, "os": UnaryEncoding(OS, epsilon=3.0)}, keep=PLAN.keep)
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata(other.metadata), tmp_path / "other")
+    raw = {"os": ["ios"], "level": ["low"], "day": ["2026-11-24"]}
+    pq.write_table(pa.table(raw), tmp_path / "raw")
+    for damaged, words in (
+        (b"", "cannot be read"),
+        (b"junk", "cannot be read"),
+        (data[:500], "cannot be read"),
+        (bytes(middle), "cannot be read"),
+        ((tmp_path / "other").read_bytes(), "another plan"),
+        ((tmp_path / "raw").read_bytes(), "another plan"),
+    ):
+        file.write_bytes(damaged)
+        with case(words, len(damaged)), pytest.raises(InputError, match=f"{file.name}.*{words}"):
+            opened(tmp_path)
+    file.write_bytes(data)
+    (tmp_path / "journal" / "names").write_bytes(names[:-1])
+    with pytest.raises(InputError, match=r"names.*damaged"):
+        opened(tmp_path)
+    (tmp_path / "journal" / "names").write_bytes(names)
+    assert n(opened(tmp_path)) == 3
 
 
 def test_a_step_to_parquet_that_ends_anywhere(tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ class Loloha(HashedReports, TwoRounds):
         self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
         if n_codes(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
-        _ = self._rounds.instantaneous  # which refuses what is too small
+        _ = self._over_buckets().instantaneous  # which refuses what is too small, and is large: a plan may have many
 
     @cached_property
     @override
@@ -102,8 +102,11 @@ class Loloha(HashedReports, TwoRounds):
         return LinearFamily(self.g, n_codes(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
-    @no_warning_of_epsilon()
     def _rounds(self) -> LongitudinalRandomizedResponse:
+        return self._over_buckets()
+
+    @no_warning_of_epsilon()
+    def _over_buckets(self) -> LongitudinalRandomizedResponse:
         return LongitudinalRandomizedResponse(
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )

@@ -288,6 +288,26 @@ class FrequencyOracle(Mechanism):
             out[:, start : start + step] = found.clip(n * given.min(axis=1), n * given.max(axis=1))
         return out
 
+    def noise_slopes(self, weights: Bools) -> F64:
+        """By how much the noise of one report in sums, bool[r, d], is more if its value is in the sum: float64[r].
+
+        The mean over the values in a sum less that over all others; 0 where it is not known, or nothing is beside it.
+        """
+        slopes = np.zeros(len(weights))
+        if type(self).sum_variance is FrequencyOracle.sum_variance:
+            return slopes
+        step = max(_PRODUCTS // self.domain.size, 1)
+        for start in range(0, len(weights), step):
+            some = weights[start : start + step]
+            given = self.sum_variance(some.astype(float)) / self.rates.difference**2
+            inside = np.zeros(given.shape, bool)
+            inside[:, : some.shape[1]] = some
+            sums = np.stack([np.where(of, given, 0).sum(axis=1) for of in (inside, ~inside)])
+            inner, outer = sums / np.maximum([inside.sum(axis=1), (~inside).sum(axis=1)], 1)
+            mixed = inside.any(axis=1) & ~inside.all(axis=1)
+            slopes[start : start + step] = np.where(mixed, inner - outer, 0.0)
+        return slopes
+
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of records with low <= code < high, int64[r] each, and their variances: see `sums`.
 

@@ -25,12 +25,12 @@ given epsilon OUE has the smaller variance: this is here for reports that others
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from math import floor
+from math import exp, floor, inf
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -268,7 +268,7 @@ class ThresholdHistogramEncoding(IndependentBits):
 
 
 _DIGITS = Context(prec=50)
-_GRID = 10**6
+_GRID, _NEAR = 10**6, 3
 
 
 def best_theta(epsilon: float) -> float:
@@ -281,13 +281,29 @@ def best_theta(epsilon: float) -> float:
     """
     half = _DIGITS.divide(_DIGITS.create_decimal(min(epsilon, 100.0)), Decimal(2))
     low, high = _GRID // 2, _GRID
-    while high > low:  # the variance falls and then rises: where does it stop falling?
+
+    def falls(theta: int) -> bool:
+        return _variance(half, theta) > _variance(half, theta + 1)
+
+    # It falls and then rises: where does it stop falling? Floats know nearly, and take a tenth of the time.
+    near = _first_not(lambda theta: _nearly(float(half), theta) > _nearly(float(half), theta + 1), low, high)
+    if near - _NEAR > low and falls(near - _NEAR):
+        low = near - _NEAR
+    if near + _NEAR < high and not falls(near + _NEAR):
+        high = near + _NEAR
+    return _first_not(falls, low, high) / _GRID
+
+
+def _first_not(holds: Callable[[int], bool], low: int, high: int) -> int:
+    while high > low:
         middle = (low + high) // 2
-        if _variance(half, middle) > _variance(half, middle + 1):
-            low = middle + 1
-        else:
-            high = middle
-    return low / _GRID
+        low, high = (middle + 1, high) if holds(middle) else (low, middle)
+    return low
+
+
+def _nearly(half: float, theta: int) -> float:
+    q, p = exp(-half * theta / _GRID) / 2, 1 - exp(half * (theta / _GRID - 1)) / 2
+    return q * (1 - q) / (p - q) ** 2 if p > q else inf
 
 
 def _variance(half: Decimal, theta: int) -> Decimal:

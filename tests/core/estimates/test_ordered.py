@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +101,37 @@ def test_a_range_of_one_value_is_its_count_and_all_records_are_known():
                 np.testing.assert_allclose(found.counts[:-1], alone.counts)
                 inside = (alone.counts > 0) & (alone.counts < N)
                 np.testing.assert_allclose(found.standard_errors[:-1][inside], alone.standard_errors[inside])
+
+
+@pytest.mark.filterwarnings("ignore:implausible")  # (of the most improbable tallies)
+@pytest.mark.parametrize("planted", [False, True])
+def test_ranges_of_few_people_hold(monkeypatch, planted):
+    """Enumerated: of n people one has the value. With the errors at the estimate it held in 53 % at epsilon 8."""
+    if planted:
+        monkeypatch.setattr(UnaryEncoding, "noise_slopes", lambda self, weights: np.zeros(len(weights)))
+    held = []
+    for n, epsilon in ((50, 4.0), (50, 8.0), (200, 8.0)):
+        m = UnaryEncoding(Domain(range(8), unmatched="none"), epsilon=epsilon)  # a count follows from its counter alone
+        others = [math.comb(n - 1, k) * m.q**k * (1 - m.q) ** (n - 1 - k) for k in range(n)]
+        chances = np.convolve([1 - m.p, m.p], others)
+        counters = np.zeros((n + 1, 8), np.int64)
+        counters[:, 3] = np.arange(n + 1)
+        table, _ = RangeEstimate(3, 3).rows(m, np.full(n + 1, n), counters)
+        low, high = (table[end].to_numpy() for end in ("low", "high"))
+        held.append(float(chances[(low <= 1) & (high >= 1)].sum()))
+    assert (min(held) < 0.6) == planted, held
+    assert planted or min(held) > 0.93, held
+
+
+def test_an_end_of_many_ranges_is_looked_up_once(monkeypatch):
+    """100,000 ranges took 20 s."""
+    m, calls, encode = SubsetSelection(["a", "b", "c", "d"], epsilon=1.0), [], Domain.encode
+    monkeypatch.setattr(Domain, "encode", lambda *given, **named: calls.append(1) or encode(*given, **named))
+    found = RangeEstimate(ranges=[("a", "b"), ("b", "d"), (None, "b")] * 1000).result(m, m.empty_tally())
+    assert found.values[:3] == ("a to b", "b to d", "a to b")
+    assert len(calls) == 3
+    with pytest.raises(ParameterError, match="low of a range must be one of the 4 values"):
+        RangeEstimate("e", "d").check(m)
 
 
 def test_errors_are_those_of_simulations():
