@@ -53,7 +53,8 @@ class PlanContents(Declared, Composing):
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
             _check_column(name, mechanism)
-        both = sorted(columns.keys() & set(keep))
+        private = _sources(columns)
+        both = sorted((columns.keys() | private) & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
@@ -116,13 +117,12 @@ class PlanContents(Declared, Composing):
 
     def sources(self, column: str) -> dict[str, Any]:
         """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
-        m = self[column]
-        return m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}
+        return _sources({column: self[column]})
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The columns of records that the plan perturbs, and what they may hold."""
-        return {name: inputs for column in self.columns for name, inputs in self.sources(column).items()}
+        return _sources(self.columns)
 
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
@@ -137,6 +137,16 @@ class PlanContents(Declared, Composing):
                 f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them "
                 "(of numbers take the mean, of a sketch give candidates, sketch.over([...]))"
             )
+
+
+def _sources(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
+    """`PlanContents.inputs`; raise `PlanError` if two columns of reports are made from another kind of values."""
+    found: dict[str, Any] = {}
+    for column, m in columns.items():
+        for name, inputs in (m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}).items():
+            if found.setdefault(name, inputs) != inputs:
+                raise PlanError(f"column {name!r} has other values in {column!r} than in the columns before it")
+    return found
 
 
 def _check_column(name: object, mechanism: object) -> None:

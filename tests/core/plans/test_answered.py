@@ -66,12 +66,49 @@ def test_plans_travel():
         assert list(plan.inputs) == [*dict.fromkeys(name for m in plan.columns.values() for name, _ in m.of)]
 
 
+def test_what_several_reports_spend():
+    """Values (os, crashed), each column changing c times, at times of its own: 2 c + 1 keyed reports differ."""
+    for changes, spent in ((0, 1.0), (1, 3.0), (2, 5.0), (3, 7.0)):
+        history = {"changes": changes, "change_times": "public", "keyed": True}
+        assert PLAN.epsilon_of(100, **history) == PLAN["os_age"].epsilon_of(100, **history) == spent
+    assert PLAN.epsilon_of(2, changes=1, change_times="public", keyed=True) == 2.0
+    assert math.isinf(PLAN.epsilon_of(100, changes=1, keyed=True))
+    assert PLAN.epsilon_of(100, changes=1) == 100.0
+
+
+def test_what_strangers_may_not_say():
+    told = PLAN.to_dict()["columns"]["os_age"]
+    labels = [f"{k:0500}" for k in range(1 << 11)]
+    sides = {place: {"column": place, "domain": labels} for place in ("first", "second")}
+    one = {"mechanism": "sampled_pair", "columns": 1, "answer": {"mechanism": "randomized_response", "epsilon": 1.0}}
+    swapped = {**told, "first": {"column": "os", "domain": ["web", "ios", "tv"]}}
+    cells = [cell.replace("tv", "TV") for cell in told["domain"]]
+    other = {**told, "first": {"column": "os", "domain": ["ios", "web", "TV"]}, "domain": cells}
+    for columns, message in (
+        ({"x": {**one, **sides, "domain": ["a", "b"]}}, "all pairs of their values"),  # (4 GB of labels)
+        ({"x": {**one, **sides, "domain": [*map(str, range(1 << 20))]}}, "all pairs of their values"),
+        ({**PLAN.to_dict()["columns"], "os_age": swapped}, "all pairs of their values"),
+        ({**PLAN.to_dict()["columns"], "os_age": other}, "column 'os' has other values in 'os_age'"),
+    ):
+        with pytest.raises(PlanError, match=message):
+            PrivacyPlan.from_dict({"keep": [], "columns": columns})
+    with pytest.raises(PlanError, match="labels=1048576"):
+        PrivacyPlan.pairs({"a": range(2000), "b": range(2000)}, epsilon=1.0)
+
+
+def test_a_private_column_is_not_kept():
+    for keep in (["os"], ["day", "age"], ["os_age"]):
+        with pytest.raises(PlanError, match="either perturbed or kept"):
+            PrivacyPlan.pairs(COLUMNS, epsilon=1.0, keep=keep)
+
+
 @each(
     ("columns", "message"),
     [
+        ({"a": [0, 1], "b": [0, 1], "a_b": [0, 1]}, "names of their own"),
         ({"a": [0, 1]}, "two columns"),
         ({"a": [0, 1], "b": [1]}, "column 'b'"),
-        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "the same name"),
+        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "names of their own"),
     ],
 )
 def test_what_is_no_plan_of_pairs(columns, message):
