@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,11 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.estimates.base import sampled_part, z_score
+from ldp_core.estimates.base import Question, sampled_part, z_score
+from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.joint import Pair, TableEstimate, _Struct
+from ldp_core.estimates.registry import Ask, question_of, questions_of
 from ldp_core.estimates.weights import ratios
 from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.domain import Domain
@@ -348,15 +350,40 @@ def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
 
 @dataclass(frozen=True)
 class MarginEstimate(HistogramEstimate):
-    """A histogram of a `Margin`: its options are those of `HistogramEstimate`, but for ``repeats``."""
+    """A histogram of a `Margin`: its options are those of `HistogramEstimate`.
+
+    With ``repeats=r`` the variance is r times as large: the bound of `ldp_core.estimates.clusters` holds, as reports of
+    one person are one of the independent parts of the sum whichever pairs they answer.
+    """
 
     name: ClassVar[str] = "margin"
     view: ClassVar[View] = HistogramEstimate.view
 
+    @classmethod
+    def of(cls, asked: Ask, **options: Any) -> Self:
+        """From what stands for a question, see `question_of`.
+
+        Raises:
+            ParameterError: another question than a histogram.
+        """
+        question = question_of(asked, **options)
+        if not isinstance(question, HistogramEstimate):
+            raise ParameterError(f"of one column of pairs there is a histogram, and no {question.name}")
+        return cls(**{option.name: getattr(question, option.name) for option in fields(HistogramEstimate)})
+
     @override
     def check(self, mechanism: Any) -> None:
-        if not isinstance(mechanism, Margin) or self.repeats is not None or self.consistency is not None:
-            raise ParameterError("one column of pairs is estimated without repeats and consistency")
+        if not isinstance(mechanism, Margin):
+            raise ParameterError("this question is asked of one column of pairs: see PrivacyPlan.pairs")
+        if self.consistency not in (None, *OF_ESTIMATES):
+            raise ParameterError(
+                f"of one column of pairs consistency is one of {', '.join(OF_ESTIMATES)}: {self.consistency} needs the "
+                "noise of one mechanism, and here several have a part in each count"
+            )
+
+    @override
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> NoReturn:
+        raise ParameterError(NO_PERSONS)
 
     @override
     def _arrays(self, mechanism: Any, n: Any, counters: I64, *_: Any) -> tuple[F64, F64, F64, F64]:
@@ -365,9 +392,31 @@ class MarginEstimate(HistogramEstimate):
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
         part = 1 - sampled_part(self.population, people)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
-        side = side._replace(sampled=sampled)
+        times = self.repeats or 1
+        side = side._replace(a=side.a * times, b=side.b * times, sampled=sampled * times)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         low, high = side.ends(z)
         made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]
         counts, errors, low, high = (np.where(people > 0, people * one, 0.0) for one in made)
+        known = ~np.isnan(counts[..., 0])  # (there is an answer)
+        if self.consistency is not None:
+            total = np.broadcast_to(people, (*known.shape, 1))[known]
+            counts[known] = consistent(counts[known], total, self.consistency)
         return counts, errors, low, high
+
+
+NO_PERSONS = (
+    "of one column of pairs persons are not told apart: in place of person= say repeats=k, the most reports of one "
+    'person; a pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
+)
+
+
+def questions_and_margins(
+    columns: Mapping[str, Any], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
+) -> dict[str, Question[Any]]:
+    """`questions_of` a plan's columns, and what is asked of each column that its pairs hold."""
+    alone, ask = margins(columns), dict(ask or {})
+    asked = {name: MarginEstimate.of(ask.pop(name, "histogram"), confidence=confidence, **options) for name in alone}
+    for name, question in asked.items():
+        question.check(alone[name])
+    return {**questions_of(columns, ask, confidence, **options), **asked}

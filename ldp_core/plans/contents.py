@@ -8,6 +8,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from ldp_core.errors import ParameterError, PlanError
 from ldp_core.exact.composition import Composing, History, Spent
 from ldp_core.exact.probability import float_above
@@ -53,7 +55,7 @@ class PlanContents(Declared, Composing):
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
             _check_column(name, mechanism)
-        private = _sources(columns)
+        private = sources_of(columns)
         both = sorted((columns.keys() | private) & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
@@ -117,12 +119,19 @@ class PlanContents(Declared, Composing):
 
     def sources(self, column: str) -> dict[str, Any]:
         """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
-        return _sources({column: self[column]})
+        return sources_of({column: self[column]})
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The columns of records that the plan perturbs, and what they may hold."""
-        return _sources(self.columns)
+        return sources_of(self.columns)
+
+    def values_of(self, column: str, values: Mapping[str, Any]) -> Any:
+        """What the mechanism of a column takes, of values of its `sources`: of a pair they are taken row by row."""
+        m = self[column]
+        if list(values) == [column] or not isinstance(m, DrawnColumn):
+            return values[column]
+        return m.inputs.arrow_values.take(pa.array(m.codes(values, column)))
 
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
@@ -139,7 +148,7 @@ class PlanContents(Declared, Composing):
             )
 
 
-def _sources(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
+def sources_of(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
     """`PlanContents.inputs`; raise `PlanError` if two columns of reports are made from another kind of values."""
     found: dict[str, Any] = {}
     for column, m in columns.items():

@@ -19,3 +19,8 @@ def test_the_command_line(ldp):
     assert list(ldp("estimate reports.parquet --json").data["columns"]) == [*PLAN.columns, *VALUES]
     ldp("estimate reports.parquet --output out")
     assert len(pl.read_parquet("out/os.parquet")) == 3
+    for only in ("os_crashed", "os"):
+        assert list(ldp(f"estimate reports.parquet --column {only} --json").data["columns"]) == [only]
+    assert list(ldp("estimate reports.parquet --repeats 1 --json").data["columns"]) == [*PLAN.columns, *VALUES]
+    halves = ldp("compare reports.parquet --by g --column os_age --json").data
+    assert {row["column_name"] for row in halves} == {"os_age"}

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate
+from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate, consistent
 from ldp_core.plans.answered import MarginEstimate, _Cells, margins, pair_of
 from ldp_core.tally import Tally
 
@@ -209,9 +209,31 @@ def test_one_column_weighs_all_its_pairs():
     f = one.frequencies
     sampled = f * (1 - f) * (6000 / 3000 - 1) * 6000 / 5999
     assert np.allclose(one.frequency_standard_errors**2, ((v0 + (v1 - v0) * f) * 2 + sampled) / 6000, rtol=1e-9)
-    with pytest.raises(ParameterError, match="repeats"):
-        MarginEstimate(repeats=2).check(margin)
-    with pytest.raises(ParameterError):
-        HistogramEstimate().check(margin)
+    # Three equal reports of each person, as keyed noise makes them, tell what one does.
+    many = MarginEstimate(population="many").result(margin, Tally(6000, counters, margin.fingerprint))
+    three = MarginEstimate(population="many", repeats=3)
+    three = three.result(margin, Tally(18000, 3 * counters, margin.fingerprint))
+    assert np.allclose(three.frequencies, many.frequencies)
+    assert np.allclose(three.frequency_standard_errors, many.frequency_standard_errors, rtol=1e-3)
+    assert np.allclose(three.frequency_low, many.frequency_low, atol=1e-3)
+    tables = np.array([0, 250, 250, 500]) * np.ones((3, 4, 1), int)  # of c1 by the others
+    tables[1:] = tables[1:].transpose(0, 2, 1)
+    counters = np.concatenate([np.append(1000, cells.reshape(-1)) for cells in tables])
+    raw, made = (
+        MarginEstimate(consistency=how).result(margin, Tally(6000, counters, margin.fingerprint)).counts
+        for how in (None, "norm-sub")
+    )
+    assert raw.min() < 0
+    assert np.allclose(made, consistent(raw, 6000, "norm-sub"))
+    for question, message in (
+        (MarginEstimate(consistency="mle-apx"), "mle-apx needs the noise of one mechanism"),
+        (HistogramEstimate(), "a histogram"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            question.check(margin)
+    with pytest.raises(ParameterError, match="no mean"):
+        MarginEstimate.of("mean")
+    with pytest.raises(ParameterError, match="repeats=k"):
+        MarginEstimate().of_persons(margin, {name: m.reports.empty(0) for name, m in margin.pairs}, [])
     with pytest.raises(ParameterError, match="private columns"):
         pair_of(plan.columns, ["c0", "zz"])
