@@ -28,9 +28,7 @@ def inputs_of(m: Mechanism) -> list[Any]:
     """
     inputs = m.inputs
     if isinstance(inputs, Domain):
-        labels = inputs.labels
-        values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
-        return values if inputs.unmatched == "error" else [*values, *_outside(inputs), None]
+        return labels_of(inputs)
     if isinstance(inputs, Bounded):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2
@@ -48,6 +46,13 @@ def inputs_of(m: Mechanism) -> list[Any]:
         others = [] if inputs.unmatched == "error" else [tuple(_outside(inputs.domain)), None]
         return list(dict.fromkeys([(), labels[:1], labels[:most], labels[-most:], *others]))
     raise ParameterError(f"give inputs: nothing is known of the worst ones of {type(inputs).__name__}")
+
+
+def labels_of(domain: Domain) -> list[Any]:
+    """`inputs_of` of a domain."""
+    labels = domain.labels
+    values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
+    return values if domain.unmatched == "error" else [*values, *_outside(domain), None]
 
 
 def _outside(domain: Domain) -> list[Any]:

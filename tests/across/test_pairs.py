@@ -9,7 +9,17 @@ import pytest
 
 import ldp_beam
 import ldp_polars
-from ldp_core import DomainError, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_beam.io import ReadEvents
+from ldp_beam.telemetry.job import TelemetryJob
+from ldp_core import (
+    DomainError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+)
 
 from ..beam.helpers import run
 from ..cases import case
@@ -106,6 +116,24 @@ def test_simulations():
         cells = found["os_crashed"]
         assert np.abs(cells.counts - [dict(found.people["os_crashed"])[v] for v in cells.values]).max() < 1500
     assert PLAN.simulate(EVENTS, n=10**6, seed=1)["os_age"].n == 10**6
+
+
+def test_private_columns_of_events(tmp_path):
+    """What a pair is made from is a private column in Beam, too, though no column of reports has its name."""
+    path = str(tmp_path / "events.parquet")
+    other = PrivacyPlan({"os": RandomizedResponse(VALUES["os"], epsilon=1.0)}, keep=["crashed", "age", "g"])
+    EVENTS.head(10).ldp.perturb(other).ldp.sink_parquet(path, other)
+    with pytest.raises(MechanismMismatchError, match="'os'"):
+        ReadEvents(path, PLAN)
+    EVENTS.head(10).write_parquet(path)
+    options = {"plan": PLAN, "inputs": (path,), "window": "1d", "output": "unused"}
+    for changes, message in (
+        ({"event_time": "age"}, "perturbs 'age'"),
+        ({"event_time": "g", "by": ("os",)}, "either perturbed or kept"),
+        ({"event_time": "g", "id": "os", "key": Secret.generate}, "id column 'os'"),
+    ):
+        with case(message), pytest.raises(PlanError, match=message):
+            TelemetryJob(**{**options, **changes})
 
 
 def test_what_is_refused():
