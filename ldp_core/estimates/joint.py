@@ -272,9 +272,11 @@ class Pair(Tallier):
         return both, counters[..., first * second : first * second + first], counters[..., -second:]
 
     @property
-    def enough(self) -> int:
-        """See `reports_for`."""
-        return reports_for(self)
+    def cell_variance(self) -> float:
+        """n times the variance of the share of a pair that one in d1 d2 records has; of the worst one."""
+        one, two = (_moments(mechanism) for mechanism in self.mechanisms)
+        a, b = _noise(one, two, 1.0, *(np.full(d, 1 / d) for d in self.shape))
+        return float((a + b / math.prod(self.shape)).max())
 
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
         """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
@@ -300,9 +302,9 @@ def _check_pure(name: str, mechanism: Any) -> None:
     """Raise `ParameterError` unless a report supports each value or does not, and that is all that it says."""
     if not isinstance(mechanism, Mechanism):
         raise ParameterError(f"column {name!r}: expected a mechanism, got {not_a_mechanism(mechanism)}")
+    if isinstance(mechanism, Counting):
+        mechanism.code_of(mechanism.domain.values[0])  # some have no weights that multiply, and say why
     if not isinstance(mechanism, Counting) or not getattr(mechanism, "is_pure", False):
-        if isinstance(mechanism, Counting):
-            mechanism.code_of(mechanism.domain.values[0])  # some say why
         raise ParameterError(
             f"column {name!r}: a table needs reports that support each value or do not, as those of randomized "
             "response, unary encoding, subset selection and local hashing; squares of the weights of "
@@ -413,7 +415,7 @@ class Table(Counted):
         if self.degrees_of_freedom:
             test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
             notes.append(f"independent? {test}, p = {self.p_value:.3g}")
-        if self.n < (enough := self.pair.enough):
+        if self.n < (enough := reports_for(self.pair)):
             notes.append(
                 f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
                 f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
@@ -431,11 +433,7 @@ def reports_for(pair: Pair) -> int:
     >>> reports_for(Pair({name: UnaryEncoding(range(16), epsilon=1.0) for name in ("x", "y")}))
     949921
     """
-    cells = math.prod(pair.shape)
-    one, two = (_moments(mechanism) for mechanism in pair.mechanisms)
-    shares = [np.full(d, 1 / d) for d in pair.shape]
-    a, b = _noise(one, two, 1.0, *shares)
-    return math.ceil(float((a + b / cells).max()) * cells**2)
+    return math.ceil(pair.cell_variance * math.prod(pair.shape) ** 2)
 
 
 class _Moments(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
@@ -169,9 +168,8 @@ class AnsweredPair(Pair):
 
     @property
     @override
-    def enough(self) -> int:
-        m = self.mechanism
-        return math.ceil(float(m.columns * m.inner.variance(1) * m.domain.size**2))
+    def cell_variance(self) -> float:
+        return float(np.max(self.mechanism.variance(1, 1 / self.mechanism.domain.size)))
 
     @override
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
@@ -320,25 +318,38 @@ class Margin(Tallier):
     def _split(self, counters: I64) -> list[I64]:
         return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)
 
+    def variance(self, f: float) -> float:
+        """n times the variance of a share that is f, where one in so many pairs is answered by each record."""
+        of_pair, _, b, sampled = self._weighted(1.0, [np.array(1 / m.columns) for _, m in self.pairs])
+        return float(of_pair + b * f + (sampled - 1) * f * (1 - f))
+
     def side(self, n: Any, counters: I64) -> Side:
         """The shares, float64[..., d], as people a sample of which many."""
-        noise, found, answers = [], [], []
+        found, answers = [], []
         for (_, m), part in zip(self.pairs, self._split(counters), strict=True):
-            axis = [name for name, _ in m.of].index(self.column)
-            noise.append(_Cells.of(m.inner).of_row(m.shape[1 - axis]))
             people = part[..., :1].astype(float)
             cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
-            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - axis))
+            axis = 1 - self._axis(m)
+            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=axis - 2))
             answers.append(people)
-        precision = [people / v0 for people, (_, v0) in zip(answers, noise, strict=True)]
-        total = np.sum(precision, axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            h = [one / total for one in precision]
-            each = [np.where(people > 0, w**2 / people, 0) * n for w, people in zip(h, answers, strict=True)]
+        a, h, b, sampled = self._weighted(n, answers)
+        with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
+        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, sampled)
+
+    def _axis(self, m: SampledPair) -> int:
+        return [name for name, _ in m.of].index(self.column)
+
+    def _weighted(self, n: Any, answers: Sequence[F64]) -> tuple[F64, list[F64], F64, F64]:
+        """a, the weights of the pairs, b and n sum of h^2 / m, given how many of n answer each pair; see this text."""
+        noise = [_Cells.of(m.inner).of_row(m.shape[1 - self._axis(m)]) for _, m in self.pairs]
+        precision = [people / v0 for people, (_, v0) in zip(answers, noise, strict=True)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = [one / np.sum(precision, axis=0) for one in precision]
+            each = [np.where(people > 0, w**2 / people, 0) * n for w, people in zip(h, answers, strict=True)]
         a = np.sum([one * v0 for one, (_, v0) in zip(each, noise, strict=True)], axis=0)
         b = np.sum([one * (v1 - v0) for one, (v1, v0) in zip(each, noise, strict=True)], axis=0)
-        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, np.sum(each, axis=0))
+        return a, h, b, np.sum(each, axis=0)
 
 
 def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
