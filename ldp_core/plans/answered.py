@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from hashlib import sha256
@@ -10,23 +10,20 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
-from ldp_core.estimates.joint import Pair, TableEstimate, _Struct
+from ldp_core.estimates.joint import Pair, TableEstimate
 from ldp_core.estimates.registry import Ask, question_of, questions_of
+from ldp_core.estimates.several import Several
 from ldp_core.estimates.weights import ratios
-from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.plans.pairs import SampledPair
-from ldp_core.randomizer.tallying import Tallier
-from ldp_core.reports import Native, ReportFormat
 from ldp_core.tables import View
 
 
@@ -79,8 +76,35 @@ class _Axis(NamedTuple):
         raise ParameterError("the shares of two columns of one pair are not independent")
 
 
+class _OfPairs(Several):
+    """Tallied from reports of pairs, of which a record answers one: the largest spending counts."""
+
+    @override
+    def together(self, spent: Iterable[Any]) -> Any:
+        return max(spent)
+
+    @property
+    @override
+    def counters(self) -> int:
+        return sum(m.counters for m in self.makers.values())
+
+    @override
+    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        each = zip(self.makers.values(), reports.parts, strict=True)
+        return np.concatenate([m.count_reports(part, groups, n_groups) for m, part in each], axis=1)
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        each = zip(self.makers.values(), self._by_pair(counters), strict=True)
+        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for m, part in each])
+        return possible
+
+    def _by_pair(self, counters: I64) -> list[I64]:
+        return np.split(counters, np.cumsum([m.counters for m in self.makers.values()])[:-1], axis=-1)
+
+
 @dataclass(frozen=True, init=False)
-class AnsweredPair(Pair):
+class AnsweredPair(_OfPairs, Pair):
     """Two columns of which records answer the pair: see `pair_of`.
 
     Args:
@@ -94,77 +118,17 @@ class AnsweredPair(Pair):
 
     def __init__(self, column: str, mechanism: SampledPair, names: Sequence[str]) -> None:
         axes = tuple(_Axis(dict(mechanism.of)[name]) for name in names)
-        for name, value in (
-            ("column", column),
-            ("mechanism", mechanism),
-            ("names", tuple(names)),
-            ("mechanisms", axes),
-        ):
-            object.__setattr__(self, name, value)
+        self._set(column=column, mechanism=mechanism, names=tuple(names), mechanisms=axes)
 
+    @property
     @override
-    def by_column(self, column: str) -> dict[str, Tallier]:
+    def makers(self) -> dict[str, Any]:
         return {self.column: self.mechanism}
-
-    @override
-    def joined(self, parts: Sequence[Native]) -> Native:
-        [reports] = parts
-        return reports
-
-    @property
-    @override
-    def counters(self) -> int:
-        return int(self.mechanism.counters)
-
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        return self.mechanism.reports
 
     @cached_property
     def fingerprint(self) -> str:
         """That of the mechanism, whose tallies these are."""
         return self.mechanism.fingerprint
-
-    @property
-    @override
-    def epsilon(self) -> float:
-        return self.mechanism.epsilon
-
-    @property
-    @override
-    def title(self) -> str:
-        return self.mechanism.title
-
-    @property
-    @override
-    def memoized(self) -> bool:
-        return self.mechanism.memoized
-
-    @override
-    def check_noise(self, *, keyed: bool) -> None:
-        self.mechanism.check_noise(keyed=keyed)
-
-    @override
-    def spent_by(self, history: History) -> Spent:
-        return self.mechanism.spent_by(history)
-
-    @override
-    def to_dict(self) -> dict[str, Any]:
-        return {self.column: self.mechanism.to_dict()}
-
-    @override
-    def _checked(self, reports: Any, column: str) -> Any:
-        given = reports if isinstance(reports, pa.Array | pa.ChunkedArray) else reports[self.column]
-        return self.mechanism._checked(given, self.column)
-
-    @override
-    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        return self.mechanism.count_reports(reports, groups, n_groups)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        return self.mechanism.is_possible(n, counters)
 
     @property
     @override
@@ -216,25 +180,8 @@ def pair_of(columns: Mapping[str, Any], names: Sequence[str]) -> Pair:
     return Pair(columns, names)
 
 
-class _Parts(Sequence[Any]):
-    """Reports of several columns, row by row; see `PairedReports`."""
-
-    def __init__(self, *parts: Native) -> None:
-        self.both = parts
-
-    def __len__(self) -> int:
-        return len(self.both[0])
-
-    def __getitem__(self, rows: Any) -> _Parts:
-        return _Parts(*(part[rows] for part in self.both))
-
-    def take(self, rows: I64, axis: int = 0) -> _Parts:
-        """Some rows."""
-        return _Parts(*(part.take(rows, axis=axis) for part in self.both))
-
-
 @dataclass(frozen=True)
-class Margin(Tallier):
+class Margin(_OfPairs):
     """One column, from the reports of all pairs that hold it.
 
     Attributes:
@@ -252,24 +199,10 @@ class Margin(Tallier):
         """Its values."""
         return dict(self.pairs[0][1].of)[self.column]
 
+    @property
     @override
-    def by_column(self, column: str) -> dict[str, Tallier]:
+    def makers(self) -> dict[str, Any]:
         return dict(self.pairs)
-
-    @override
-    def joined(self, parts: Sequence[Native]) -> Any:
-        return _Parts(*parts)
-
-    @property
-    @override
-    def counters(self) -> int:
-        return sum(m.counters for _, m in self.pairs)
-
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        names: Any = tuple(name for name, _ in self.pairs)
-        return _Struct(names, tuple(m.reports for _, m in self.pairs))  # type: ignore[arg-type]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -277,46 +210,10 @@ class Margin(Tallier):
         told = ":".join([self.column, *(m.fingerprint for _, m in self.pairs)])
         return sha256(told.encode()).hexdigest()[:16]
 
-    @override
-    def _checked(self, reports: Any, column: str) -> Any:
-        try:
-            parts = [m._checked(reports[name], name) for name, m in self.pairs]
-        except (TypeError, LookupError, ValueError):
-            raise ReportError(f"tallied of a frame, table or mapping with {[n for n, _ in self.pairs]}") from None
-        return self.joined(parts)
-
-    @override
-    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        both = zip(self.pairs, reports.both, strict=True)
-        return np.concatenate([m.count_reports(part, groups, n_groups) for (_, m), part in both], axis=1)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        parts = zip(self.pairs, self._split(counters), strict=True)
-        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
-        return possible
-
     @property
-    def epsilon(self) -> float:
-        """What a record spends over all pairs."""
-        return max(m.epsilon for _, m in self.pairs)
-
-    @property
+    @override
     def title(self) -> str:
-        """What people read."""
         return f"from {len(self.pairs)} pair{'s' * (len(self.pairs) > 1)}"
-
-    @property
-    def memoized(self) -> bool:
-        """Whether a mechanism remembers permanent answers."""
-        return any(m.memoized for _, m in self.pairs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form: each pair's mechanism."""
-        return {name: m.to_dict() for name, m in self.pairs}
-
-    def _split(self, counters: I64) -> list[I64]:
-        return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)
 
     def variance(self, f: float) -> float:
         """n times the variance of a share that is f, where one in so many pairs is answered by each record."""
@@ -326,11 +223,10 @@ class Margin(Tallier):
     def side(self, n: Any, counters: I64) -> Side:
         """The shares, float64[..., d], as people a sample of which many."""
         found, answers = [], []
-        for (_, m), part in zip(self.pairs, self._split(counters), strict=True):
+        for (_, m), part in zip(self.pairs, self._by_pair(counters), strict=True):
             people = part[..., :1].astype(float)
             cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
-            axis = 1 - self._axis(m)
-            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=axis - 2))
+            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - self._axis(m)))
             answers.append(people)
         a, h, b, sampled = self._weighted(n, answers)
         with np.errstate(invalid="ignore"):
