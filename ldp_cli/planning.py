@@ -71,8 +71,11 @@ def new(
         ),
     ] = None,
     way: Annotated[
-        Literal["split", "sampled", "fake"],
-        typer.Option(help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes."),
+        Literal["split", "sampled", "fake", "pairs"],
+        typer.Option(
+            help="split: every column, each a part of epsilon; sampled: one drawn column; fake: and fakes; pairs: one "
+            "drawn pair of columns, for tables."
+        ),
     ] = "split",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
 ) -> None:
