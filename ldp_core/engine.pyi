@@ -47,7 +47,7 @@ from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
 from ldp_core.plans.answered import NO_PERSONS, margins, pair_of, questions_and_margins
-from ldp_core.plans.contents import sources_of
+from ldp_core.plans.contents import refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
@@ -191,6 +191,7 @@ __all__ = [
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
+    "refuse_private",
     "refuse_reports",
     "refuse_reports_in",
     "run_audit",
@@ -198,7 +199,6 @@ __all__ = [
     "seed_warning",
     "simulated",
     "some_groups",
-    "sources_of",
     "stacked_charts",
     "stored",
     "structs",

@@ -33,8 +33,8 @@ from ldp_core.engine import (
     open_parquet,
     questions_and_margins,
     refuse_keys_in,
+    refuse_private,
     simulated,
-    sources_of,
     warn_assumed,
     warn_of_seed,
 )
@@ -375,11 +375,7 @@ def groups_of(
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
     refuse_keys_in({*keys} & columns.keys(), "the plan")
-    if private := [c for c in sources_of(columns) if c in (*keys, event_time) and c not in columns]:
-        raise PlanError(
-            f"columns {private} are private, says the plan: their raw values have no place beside the reports. A table "
-            "says how two of them go together (frame.ldp.table)"
-        )
+    refuse_private(columns, (*keys, event_time))
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
     check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()

@@ -158,6 +158,16 @@ def sources_of(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
     return found
 
 
+def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None]) -> None:
+    """Raise `PlanError` if reports are grouped by raw values of a column that pairs of ``columns`` are made from."""
+    given = set(keys)
+    if private := [name for name in sources_of(columns) if name in given and name not in columns]:
+        raise PlanError(
+            f"columns {private} are private, says the plan: their raw values have no place beside the reports. A table "
+            "says how two of them go together (frame.ldp.table, ldp_beam.Table)"
+        )
+
+
 def _check_column(name: object, mechanism: object) -> None:
     """Raise `PlanError` unless these are a column's name and its mechanism."""
     if not isinstance(name, str) or not isinstance(mechanism, Mechanism):

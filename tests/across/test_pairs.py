@@ -142,6 +142,7 @@ def test_what_is_refused():
         (lambda: PLAN.perturb(EVENTS.with_columns(os=pl.lit("mac"))), DomainError, "'os'"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.perturb(PLAN), PlanError, "do not have"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.table("os", "g"), ParameterError, "private columns"),
+        (lambda: ldp_beam.Table("os", "crashed", PLAN, by="age"), PlanError, "'age'.* private"),
         (lambda: ldp_beam.PrivateTable("os", "crashed", PLAN), ParameterError, "private columns"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, by="os_age"), MechanismMismatchError, "os_age"),
         (lambda: EVENTS.ldp.perturb(PLAN).with_columns(EVENTS["os"]).ldp.histograms(PLAN, by="os"), PlanError, "raw"),

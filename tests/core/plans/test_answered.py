@@ -291,3 +291,5 @@ def test_one_column_weighs_all_its_pairs():
         MarginEstimate().person_sums(margin, np.array([6000]), counters)
     with pytest.raises(ParameterError, match="private columns"):
         pair_of(plan.columns, ["c0", "zz"])
+    with pytest.raises(ParameterError, match=r"\['count'\] of its own"):
+        pair_of(PrivacyPlan.pairs({"count": [0, 1], "b": [0, 1]}, epsilon=1.0).columns, ["count", "b"])
