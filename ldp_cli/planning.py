@@ -73,10 +73,10 @@ def new(
         ),
     ] = None,
     way: Annotated[
-        Literal["split", "sampled", "fake"],
+        Literal["split", "sampled", "fake", "pairs"],
         typer.Option(
             help="split: every column, each a part of epsilon; sampled: one drawn column; fake: one drawn column, "
-            "the others random."
+            "the others random; pairs: one drawn pair of columns, for tables."
         ),
     ] = "split",
     clients: Annotated[

@@ -48,7 +48,16 @@ from ldp_core import (
     TableEstimate,
     estimates_metadata,
 )
-from ldp_core.engine import MarginEstimate, Window, asked_of, check_open, margins, pair_of, questions_of, seed_warning
+from ldp_core.engine import (
+    DrawnColumn,
+    Window,
+    asked_of,
+    check_open,
+    margins,
+    pair_of,
+    questions_and_margins,
+    seed_warning,
+)
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -261,17 +270,14 @@ def estimate(
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
         wanted = _wanted(made, column, candidates)
-        questions = _questions(wanted, ask or (), confidence, top, *how[1:])
-        asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+        asked = _with_drawn(made, wanted)
+        questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
-        several = {} if repeats else margins(wanted)
-        wanted = {**wanted, **several}
-        questions = {**questions, **dict.fromkeys(several, MarginEstimate(how[0], population=how[1]))}
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
         found = answer(reports, **groups, assume_reports=own)
-        frames = {name: frame.collect() for name, frame in found.items()}
+        frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
     answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
     if output is not None:
@@ -371,7 +377,7 @@ def compare(
     if unknown:
         raise PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
-    asked = PrivacyPlan(wanted, keep=made.keep, seed=made.seed)
+    asked = _with_drawn(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
@@ -379,7 +385,7 @@ def compare(
         other, before = None if after is None else files.scan(after), files.scan(source)
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
-        found = made_of.collect().to_dicts()
+        found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
     if as_json:
         say_json(found)
         return
@@ -470,10 +476,11 @@ def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
 
 
 def _questions(
-    wanted: dict[str, Mechanism], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
+    columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, Question[Any]]:
     """What is asked of each column."""
-    questions = questions_of(wanted, asked_of(ask), confidence, k=top, population=population, repeats=repeats)
+    options = {"k": top, "population": population, "repeats": repeats}
+    questions = questions_and_margins(columns, asked_of(ask), confidence, **options)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions
@@ -677,14 +684,21 @@ def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> PrivacyPlan:
     return found
 
 
-def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Mechanism]:
-    """The columns to estimate; a sketch with its candidates, or left out with a note."""
+def _with_drawn(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan:
+    """The plan of some columns: of those of which a record answers one there are all or none."""
+    columns = {c: wanted.get(c, m) for c, m in plan.columns.items() if c in wanted or isinstance(m, DrawnColumn)}
+    return PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
+
+
+def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:
+    """The columns to estimate, and those that pairs hold; a sketch with its candidates, or left out with a note."""
     listed = dict(named(pair, example="word=words.txt") for pair in candidates or ())
-    unknown = sorted({*(column or ()), *listed} - plan.columns.keys())
+    there: dict[str, Any] = {**plan.columns, **margins(plan.columns)}
+    unknown = sorted({*(column or ()), *listed} - there.keys())
     if unknown:
-        raise PlanError(f"the reports have no columns {unknown}; they have {list(plan.columns)}")
-    wanted: dict[str, Mechanism] = {}
-    for name, m in plan.columns.items():
+        raise PlanError(f"the reports have no columns {unknown}; they have {list(there)}")
+    wanted: dict[str, Any] = {}
+    for name, m in there.items():
         if column and name not in column:
             continue
         if isinstance(m, Sketch):

@@ -46,7 +46,8 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
-from ldp_core.plans.answered import MarginEstimate, margins, pair_of
+from ldp_core.plans.answered import NO_PERSONS, margins, pair_of, questions_and_margins
+from ldp_core.plans.contents import refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
@@ -88,6 +89,7 @@ __all__ = [
     "I64",
     "LISTS",
     "METADATA_KEY",
+    "NO_PERSONS",
     "PLAN_WAYS",
     "PYTHON_TYPES",
     "QUANTILE_SCHEMA",
@@ -111,7 +113,6 @@ __all__ = [
     "Inputs",
     "Label",
     "Made",
-    "MarginEstimate",
     "Native",
     "Nullable",
     "Persons",
@@ -182,6 +183,7 @@ __all__ = [
     "pooled",
     "promise",
     "question_names",
+    "questions_and_margins",
     "questions_of",
     "ratio_of",
     "ratio_sums",
@@ -189,6 +191,7 @@ __all__ = [
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
+    "refuse_private",
     "refuse_reports",
     "refuse_reports_in",
     "run_audit",

@@ -20,10 +20,10 @@ from ldp_core import HistogramEstimate, InputError, Mechanism, ParameterError, P
 from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 from ldp_core.engine import (
+    NO_PERSONS,
     PLAN_WAYS,
     Ask,
     DrawnColumn,
-    MarginEstimate,
     Simulation,
     Window,
     apportioned,
@@ -31,8 +31,9 @@ from ldp_core.engine import (
     generator_of,
     margins,
     open_parquet,
-    questions_of,
+    questions_and_margins,
     refuse_keys_in,
+    refuse_private,
     simulated,
     warn_assumed,
     warn_of_seed,
@@ -165,9 +166,8 @@ def histograms(
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
     Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a plan of pairs there
-    is also one of each column that the pairs hold, unless there is ``consistency``, ``repeats`` or ``person``.
-    Of a sketch there is one
-    if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
+    is also one of each column that the pairs hold; ``person`` does not go with them. Of a sketch there is one if
+    ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
         reports: made by ``plan``, eager or lazy.
@@ -207,13 +207,10 @@ def histograms(
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
-    other = person is not None or repeats is not None or consistency is not None
-    several: Mapping[str, Any] = {} if other else margins(plan.columns)
-    types = {mechanism.domain.arrow_type for mechanism in (*plan.oracles.values(), *several.values())}
-    alone = MarginEstimate(confidence, simultaneous, None, population)
-    value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
-    each = {name: groups.entries(name, mechanism, ask, person) for name, mechanism in plan.oracles.items()}
-    each |= {name: groups.of_several(margin, alone) for name, margin in several.items()}
+    of: dict[str, Any] = {**plan.oracles, **_margins(plan, person)}
+    asked = questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
+    value = pl.col("value") if len({m.domain.arrow_type for m in of.values()}) == 1 else pl.col("value").cast(pl.String)
+    each = {name: groups.entries(name, of[name], how, person) for name, how in asked.items()}
     tidy = pl.concat(
         table.with_columns(value, pl.lit(name).alias("column_name")) for name, table in each.items()
     ).select("column_name", *named(groups.names), *ENTRY)
@@ -259,18 +256,23 @@ def estimates(
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    asked = questions_of(checked_plan(plan).columns, ask, confidence, population=population, repeats=repeats)
-    names: set[str] = {field for name, how in asked.items() for field in how.schema(plan.columns[name]).names}
+    of: dict[str, Any] = {**checked_plan(plan).columns, **_margins(plan, person)}
+    asked = questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
+    names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
     made: dict[str, Any] = {}
-    for name, mechanism in plan.columns.items():
-        table = groups.entries(name, mechanism, asked[name], person)
+    for name, how in asked.items():
+        table = groups.entries(name, of[name], how, person)
         made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
-    if person is None and not any(getattr(how, "repeats", None) for how in asked.values()):
-        for name, margin in margins(plan.columns).items():
-            table = groups.of_several(margin, MarginEstimate(confidence, population=population))
-            made[name] = table if isinstance(reports, pl.LazyFrame) else table.collect()
     return made
+
+
+def _margins(plan: PrivacyPlan, person: str | None) -> dict[str, Any]:
+    """What the columns are tallied from that pairs of the plan hold; a `ParameterError` if persons are told apart."""
+    found: dict[str, Any] = margins(plan.columns)
+    if found and person is not None:
+        raise ParameterError(NO_PERSONS)
+    return found
 
 
 def named(columns: Iterable[str]) -> list[pl.Expr]:
@@ -300,8 +302,10 @@ class Groups:
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
-    def entries(self, name: str, mechanism: Mechanism, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
+    def entries(self, name: str, mechanism: Any, how: Question[Any], person: str | None = None) -> pl.LazyFrame:
         """The estimate of a column, by the keys and sorted by them: a row an entry."""
+        if not isinstance(mechanism, Mechanism):
+            return self.of_several(mechanism, how)
         whose = None if person is None else cs.by_name(person)
         if whose is None:
             check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
@@ -330,17 +334,17 @@ def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallie
 
 def groups_of(
     reports: pl.DataFrame | pl.LazyFrame,
-    plan: PrivacyPlan,
+    plan: PrivacyPlan | Mapping[str, Mechanism],
     by: str | Iterable[str],
     window: str | timedelta | None,
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
 ) -> Groups:
-    """Reports, and the columns to group by, of which none is ``taken``."""
+    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``."""
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
-    _check_reports(reports, plan)
+    columns = _check_reports(reports, plan)
     keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
         if not isinstance(name, (str, type(None))):
@@ -358,9 +362,10 @@ def groups_of(
     both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
-    refuse_keys_in({*keys} & plan.columns.keys(), "the plan")
+    refuse_keys_in({*keys} & columns.keys(), "the plan")
+    refuse_private(columns, (*keys, event_time))
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
-    check_proved({name: dtypes[name] for name in plan.columns}, assume_reports=assume_reports)
+    check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
@@ -518,15 +523,17 @@ def simulate(
     [(False, 0.75), (True, 0.25)]
     """
     plan, generator, lazy = checked_plan(plan), generator_of(seed), frame.lazy()
-    missing = [name for name in plan.columns if name not in lazy.collect_schema()]
+    missing = [name for name in plan.inputs if name not in lazy.collect_schema()]
     if missing:
         raise PlanError(f"the plan names columns that the frame does not have: {missing}")
     people = {}
     for name in plan.columns:
-        counted = lazy.group_by(cs.by_name(name), maintain_order=True).agg(pl.len().alias("people" + name)).collect()
-        values, numbers = counted.get_columns()
+        own = list(plan.sources(name))
+        counted = lazy.group_by(named(own), maintain_order=True).agg(pl.len().alias("people" + name)).collect()
+        *values, numbers = counted.get_columns()
         weights = numbers.cast(pl.Int64).to_numpy()
-        people[name] = to_arrow(values), weights if n is None else apportioned(name, weights, n)
+        arrays = dict(zip(own, map(to_arrow, values), strict=True))
+        people[name] = plan.values_of(name, arrays), weights if n is None else apportioned(name, weights, n)
     return simulated(plan.columns, people, generator, confidence, ask)
 
 
@@ -648,11 +655,15 @@ def _plan_of(file: str) -> PrivacyPlan:
     return PrivacyPlan.from_metadata(found)
 
 
-def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> None:
-    """Raise `PlanError` unless the planned columns are there, with the dtypes of the plan's reports."""
+def _check_reports(
+    reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan | Mapping[str, Mechanism]
+) -> Mapping[str, Mechanism]:
+    """Mechanisms by column; a `PlanError` unless the columns are there with the dtypes of the plan's reports."""
     schema = _schema_of(reports)
-    checked_plan(plan).check_columns(schema.names())
-    for name, mechanism in plan.columns.items():
+    if not isinstance(plan, Mapping):
+        checked_plan(plan).check_columns(schema.names())
+    columns = plan if isinstance(plan, Mapping) else plan.columns
+    for name, mechanism in columns.items():
         dtype = schema[name]
         if isinstance(dtype, Report):
             check_same(dtype.mechanism, mechanism, name)
@@ -663,6 +674,7 @@ def _check_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> N
                 f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports. "
                 "Values are perturbed first: df.ldp.perturb(plan)"
             )
+    return columns
 
 
 def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:

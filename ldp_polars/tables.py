@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
-from ldp_core.engine import DrawnColumn, Population, pair_of
+from ldp_core.engine import Population, pair_of
 from ldp_polars.columns import Report, check_repeats_said
 from ldp_polars.frames import Frame, checked_plan, groups_of
 
@@ -66,12 +66,10 @@ def table(
         made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
-    used = pair.by_column("")
-    drawn = any(isinstance(made[name], DrawnColumn) for name in used)  # (then of all columns that are drawn from)
-    of_table = {name: m for name, m in made.items() if name in used or (drawn and isinstance(m, DrawnColumn))}
-    whole = plan if isinstance(plan, PrivacyPlan) else PrivacyPlan(of_table)
-    for name in used:
-        check_repeats_said(name, dtypes.get(name), made[name], repeats)
+    used = {name: made[name] for name in pair.by_column("")}
+    whole = plan if isinstance(plan, PrivacyPlan) else used
+    for name, mechanism in used.items():
+        check_repeats_said(name, dtypes.get(name), mechanism, repeats)
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(pair, asked)

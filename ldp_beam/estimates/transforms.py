@@ -63,6 +63,7 @@ from ldp_core.engine import (
     check_open,
     pair_of,
     refuse_keys_in,
+    refuse_private,
     seconds,
     unsaid_repeats,
 )
@@ -569,9 +570,11 @@ class Table(Estimate):
         **options: Unpack[PrivateOptions],
     ) -> None:
         make = Pair if self._of_values else pair_of
-        pair = make(plan if isinstance(plan, Mapping) else _columns_of(plan), (first, second))
+        columns = plan if isinstance(plan, Mapping) else _columns_of(plan)
+        pair = make(columns, (first, second))
         question = TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
+        refuse_private(columns, self._by)
 
     _of_values = False
 

@@ -109,7 +109,7 @@ class ReadEvents(RecordsTransform):
         heads = {path: check_file(path, events) or events.output for path in self.paths}
         first_path, first = next(iter(heads.items()))
         for path, head in heads.items():
-            refuse_reports(head, plan.columns)
+            refuse_reports(head, plan.inputs)
             if not head.equals(first):
                 raise InputError(f"{path!r} and {first_path!r} have columns of different types: {head} and {first}")
         self.schema = first.remove_metadata()

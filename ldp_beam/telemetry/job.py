@@ -84,7 +84,7 @@ class TelemetryJob:
     read: ReadEvents = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.event_time in self.plan.columns:
+        if self.event_time in self._private:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
         options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
         questions = questions_of(self.plan.columns, self.ask, self.confidence, **options)
@@ -107,8 +107,8 @@ class TelemetryJob:
             also=[*self.by, *ids],
             position=place,
         )
-        for name, mechanism in self.plan.columns.items():
-            as_arrow(read.schema.empty_table()[name], mechanism.inputs.kind, column=name)
+        for name, inputs in self.plan.inputs.items():
+            as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
         for name in ids:
             id_words(read.schema.empty_table()[name], bytes(32))
         object.__setattr__(self, "read", read)
@@ -121,13 +121,18 @@ class TelemetryJob:
         elif (self.key is None) != (self.id is None) and (self.record is None or self.id is not None):
             raise PlanError(f"keyed noise takes both, a secret and whose record it is: {_KEYED}")
         for name in (self.id, self.record):
-            if name is not None and name in (*self.plan.columns, self.event_time, *self.by):
+            if name is not None and name in (*self._private, self.event_time, *self.by):
                 raise PlanError(f"the id column {name!r} cannot be perturbed, nor be the event time nor one of --by")
         try:
             self.plan.check_noise(keyed=self.id is not None)
         except ParameterError:
             raise PlanError(f"the plan remembers permanent answers, which takes keyed noise: give {_KEYED}") from None
         self._perturb()  # refuses what does not go together
+
+    @property
+    def _private(self) -> set[str]:
+        """Columns of records that the plan perturbs, and columns of its reports."""
+        return {*self.plan.inputs, *self.plan.columns}
 
     @property
     def window_micros(self) -> int:

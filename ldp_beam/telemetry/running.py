@@ -182,7 +182,7 @@ def _hint_of_times(job: TelemetryJob, letters: list[dict[str, Any]], odd: int | 
 def _hints(plan: PrivacyPlan, letters: list[dict[str, Any]]) -> list[str]:
     """What to do about values that were missing or undeclared, which dead letters tell without noise."""
     named = {letter["column_name"] for letter in letters if letter["reason"] in (NULL, UNDECLARED)}
-    columns = [name for name, m in plan.columns.items() if name in named and isinstance(m.inputs, Domain)]
+    columns = [name for name, inputs in plan.inputs.items() if name in named and isinstance(inputs, Domain)]
     if not columns:
         return []
     return [

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from ldp_core.auditing.inputs import inputs_of
+from ldp_core.auditing.inputs import inputs_of, labels_of
 from ldp_core.auditing.readings import Reading, reading
 from ldp_core.errors import ParameterError
 from ldp_core.inputs.domain import Domain
@@ -104,19 +104,25 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
     if plan.seed is not None:
         raise ParameterError("the noise of a seeded plan is no noise: audit plan.seeded(None)")
     mechanisms = list(plan.columns.values())
+    private = plan.inputs
     if inputs is None:
-        each = [inputs_of(m) for m in mechanisms]
+        each = [inputs_of(plan[name]) if name in plan.columns else labels_of(of) for name, of in private.items()]
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
     keyed = keyed or plan.memoized
 
     def perturb(*columns: pa.Array) -> tuple[Any, ...]:
         noise = _new_persons(len(columns[0])) if keyed else None
-        values = dict(zip(plan.columns, columns, strict=True))
+        values = dict(zip(private, columns, strict=True))
         return tuple(plan.perturb_columns(values, noise, packed=False).values())
 
     exact = float(composed(mechanisms, lambda m: Fraction(m.realized_epsilon)))
     chosen = _tuples(inputs)
-    return Box("the whole record", perturb, chosen, plan.epsilon, exact, reading(mechanisms, chosen))
+    values = dict(zip(private, zip(*chosen, strict=True), strict=True))
+    taken = [
+        list(plan.values_of(name, {source: values[source] for source in plan.sources(name)})) for name in plan.columns
+    ]
+    read = reading(mechanisms, list(zip(*taken, strict=True)))
+    return Box("the whole record", perturb, chosen, plan.epsilon, exact, read)
 
 
 def _tuples(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -28,10 +28,7 @@ def inputs_of(m: Mechanism) -> list[Any]:
     """
     inputs = m.inputs
     if isinstance(inputs, Domain):
-        labels = inputs.labels
-        values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
-        beyond = [] if inputs.unmatched == "error" else _outside(inputs)
-        return [*values, *beyond, *([None] if inputs.takes_nulls else [])]
+        return labels_of(inputs)
     if isinstance(inputs, Bounded):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2
@@ -49,6 +46,14 @@ def inputs_of(m: Mechanism) -> list[Any]:
         others = [] if inputs.unmatched == "error" else [tuple(_outside(inputs.domain)), None]
         return list(dict.fromkeys([(), labels[:1], labels[:most], labels[-most:], *others]))
     raise ParameterError(f"give inputs: nothing is known of the worst ones of {type(inputs).__name__}")
+
+
+def labels_of(domain: Domain) -> list[Any]:
+    """`inputs_of` of a domain."""
+    labels = domain.labels
+    values: list[Any] = [labels[k] for k in sorted({0, min(1, len(labels) - 1), len(labels) // 2, len(labels) - 1})]
+    beyond = [] if domain.unmatched == "error" else _outside(domain)
+    return [*values, *beyond, *([None] if domain.takes_nulls else [])]
 
 
 def _outside(domain: Domain) -> list[Any]:

@@ -149,8 +149,8 @@ def consistent(
     total = np.where(given == 0, 1, given)  # without reports there is nothing to share out; no division by 0
     if mechanism is not None:
         _check_possible(mechanism, estimates, total)
-    if method in _OF_ESTIMATES:
-        made = _OF_ESTIMATES[method](estimates, total)
+    if method in OF_ESTIMATES:
+        made = OF_ESTIMATES[method](estimates, total)
     elif mechanism is not None and method == "base-cut":
         made = _base_cut(estimates, total, mechanism.rates, significance)
     elif mechanism is not None:
@@ -311,7 +311,7 @@ def _exponent(n: F64, d: int) -> F64:
     return high
 
 
-_OF_ESTIMATES: dict[Consistency, Callable[[F64, F64], F64]] = {
+OF_ESTIMATES: dict[Consistency, Callable[[F64, F64], F64]] = {
     "base-pos": lambda estimates, n: np.maximum(estimates, 0),
     "norm": _norm,
     "norm-mul": _norm_mul,

@@ -36,19 +36,18 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.errors import ParameterError, ReportError
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part, z_score
 from ldp_core.estimates.comparison import chi_square_tail, whitening
 from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.several import Several
 from ldp_core.estimates.weights import ratios, score_sums
 from ldp_core.exact.bits import counts_of_pairs
-from ldp_core.exact.composition import History, Spent
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import check_open, parameter
-from ldp_core.randomizer.tallying import Tallier
-from ldp_core.reports import Bits, Native, ReportFormat
+from ldp_core.reports import Bits, Native
 from ldp_core.tables import View, about_whom
 from ldp_core.tally import Tally
 
@@ -56,65 +55,11 @@ RATE = ("rate", "rate_standard_error", "rate_low", "rate_high")
 """Columns of a table beside those of a histogram: the share of the second value among those who have the first."""
 
 
-# ---- reports of two columns, and their tallies
-
-
-class _Both(NamedTuple):
-    first: Native
-    second: Native
-
-
-class PairedReports(Sequence[Any]):
-    """Reports of two columns in their working layouts, row by row; what little of an array a tally asks for."""
-
-    def __init__(self, first: Native, second: Native) -> None:
-        self.both = _Both(first, second)
-
-    def __len__(self) -> int:
-        return len(self.both.first)
-
-    def __getitem__(self, rows: Any) -> PairedReports:
-        return PairedReports(*(reports[rows] for reports in self.both))
-
-    def take(self, rows: I64, axis: int = 0) -> PairedReports:
-        """Some rows."""
-        return PairedReports(*(reports.take(rows, axis=axis) for reports in self.both))
-
-
-@dataclass(frozen=True)
-class _Struct(ReportFormat):
-    """Structs of a report of each column, by its name."""
-
-    names: tuple[str, str]
-    formats: tuple[ReportFormat, ReportFormat]
-
-    @override
-    def arrow_type(self, *, packed: bool = False) -> pa.DataType:
-        kinds = [form.arrow_type(packed=packed) for form in self.formats]
-        return pa.struct(list(zip(self.names, kinds, strict=True)))
-
-    @override
-    def empty(self, n: int) -> Any:
-        return PairedReports(*(form.empty(n) for form in self.formats))
-
-    @override
-    def to_arrow(self, reports: Any, *, packed: bool = False) -> pa.Array:
-        both = zip(self.formats, reports.both, strict=True)
-        return pa.StructArray.from_arrays([form.to_arrow(r, packed=packed) for form, r in both], self.names)
-
-    @override
-    def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Any:
-        if not pa.types.is_struct(reports.type) or {*self.names} - {field.name for field in reports.type}:
-            raise ReportError(
-                f"column {column!r}: reports of two columns are structs of {list(self.names)}, got {reports.type}"
-            )
-        fields = dict(zip((field.name for field in reports.type), reports.flatten(), strict=True))
-        both = zip(self.names, self.formats, strict=True)
-        return PairedReports(*(form.from_arrow(fields[name], column=name) for name, form in both))
+# ---- tallies of reports of two columns
 
 
 @dataclass(frozen=True, init=False)
-class Pair(Tallier):
+class Pair(Several):
     """Two private columns whose reports are tallied together.
 
     Args:
@@ -146,20 +91,20 @@ class Pair(Tallier):
             raise ParameterError(f"a table is of two columns, each of them once, got {[*map(str, chosen)]}")
         if missing := [name for name in chosen if name not in columns]:
             raise ParameterError(f"a table is of two private columns of the plan, {list(columns)}, got {missing}")
-        if taken := {*chosen} & {*ENTRY[1:], *RATE}:
-            raise ParameterError(f"the table has columns {sorted(taken)} of its own: rename those of the reports")
         for name in chosen:
             _check_pure(name, columns[name])
-        object.__setattr__(self, "names", tuple(chosen))
-        object.__setattr__(self, "mechanisms", tuple(columns[name] for name in chosen))
+        self._set(names=tuple(chosen), mechanisms=tuple(columns[name] for name in chosen))
 
+    def _set(self, **values: Any) -> None:
+        if taken := {*values["names"]} & {*ENTRY[1:], *RATE}:
+            raise ParameterError(f"the table has columns {sorted(taken)} of its own: rename those of the reports")
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    @property
     @override
-    def by_column(self, column: str) -> dict[str, Tallier]:
+    def makers(self) -> dict[str, Any]:
         return dict(zip(self.names, self.mechanisms, strict=True))
-
-    @override
-    def joined(self, parts: Sequence[Native]) -> Any:
-        return PairedReports(*parts)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -175,61 +120,9 @@ class Pair(Tallier):
         return first * second + first + second
 
     @cached_property
-    @override
-    def reports(self) -> ReportFormat:
-        first, second = self.mechanisms
-        return _Struct(self.names, (first.reports, second.reports))
-
-    @cached_property
     def fingerprint(self) -> str:
         """Of both mechanisms, in this order; as that of a mechanism it does not depend on the columns' names."""
         return sha256(":".join(["pair", *(m.fingerprint for m in self.mechanisms)]).encode()).hexdigest()[:16]
-
-    @property
-    def epsilon(self) -> float:
-        """What a record spends over both columns."""
-        return float(sum(mechanism.epsilon for mechanism in self.mechanisms))
-
-    @property
-    def title(self) -> str:
-        """What people read."""
-        return " and ".join(mechanism.title for mechanism in self.mechanisms)
-
-    @property
-    def memoized(self) -> bool:
-        """Whether one of the mechanisms remembers permanent answers."""
-        return any(mechanism.memoized for mechanism in self.mechanisms)
-
-    def check_noise(self, *, keyed: bool) -> None:
-        """See `Mechanism.check_noise`."""
-        for mechanism in self.mechanisms:
-            mechanism.check_noise(keyed=keyed)
-
-    def spent_by(self, history: History) -> Spent:
-        """What reports of both columns spend together; see `Mechanism.spent_by`."""
-        first, second = self.mechanisms
-        spent: Spent = first.spent_by(history) + second.spent_by(history)
-        return spent
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form: each column's mechanism."""
-        return {name: mechanism.to_dict() for name, mechanism in zip(self.names, self.mechanisms, strict=True)}
-
-    @override
-    def _checked(self, reports: Any, column: str) -> Any:
-        if isinstance(reports, pa.ChunkedArray):
-            reports = reports.combine_chunks()
-        if isinstance(reports, pa.StructArray):
-            return self.reports.from_arrow(reports, column=column)
-        try:
-            parts = [reports[name] for name in self.names]
-        except (TypeError, LookupError, ValueError):
-            raise ReportError(f"a pair is tallied of a frame, table or mapping with {list(self.names)}") from None
-        both = zip(self.mechanisms, parts, self.names, strict=True)
-        paired = self.joined([m._checked(part, name) for m, part, name in both])
-        if len(paired.both.first) != len(paired.both.second):
-            raise ReportError(f"columns {list(self.names)} have {len(parts[0])} and {len(parts[1])} reports")
-        return paired
 
     @override
     def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
@@ -237,7 +130,7 @@ class Pair(Tallier):
         sums = self.split(out)
         if n_groups == 1 and all(isinstance(mechanism.reports, Bits) for mechanism in self.mechanisms):
             for start in range(0, len(reports), _ROWS):
-                first, second = reports[start : start + _ROWS].both
+                first, second = reports[start : start + _ROWS].parts
                 for total, some in zip(sums, counts_of_pairs(first, second, *self.shape), strict=True):
                     np.add(total, some, out=total)
             return out
@@ -247,9 +140,9 @@ class Pair(Tallier):
             one, other, pairs = other, one, pairs.transpose(0, 2, 1)
         step = max(_ROWS, n_groups * self.counters)
         for start in range(0, len(reports), step):
-            of, (first, second) = groups[start : start + step], reports[start : start + step].both
+            of, (first, second) = groups[start : start + step], reports[start : start + step].parts
             _count_by_value(pairs, one, second if swapped else first, other, first if swapped else second, of)
-        for mechanism, alone, total in zip(self.mechanisms, reports.both, sums[1:], strict=True):
+        for mechanism, alone, total in zip(self.mechanisms, reports.parts, sums[1:], strict=True):
             total[:] = mechanism.count_reports(alone, groups, n_groups)
         return out
 
@@ -272,9 +165,11 @@ class Pair(Tallier):
         return both, counters[..., first * second : first * second + first], counters[..., -second:]
 
     @property
-    def enough(self) -> int:
-        """See `reports_for`."""
-        return reports_for(self)
+    def cell_variance(self) -> float:
+        """n times the variance of the share of a pair that one in d1 d2 records has; of the worst one."""
+        one, two = (_moments(mechanism) for mechanism in self.mechanisms)
+        a, b = _noise(one, two, 1.0, *(np.full(d, 1 / d) for d in self.shape))
+        return float((a + b / math.prod(self.shape)).max())
 
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
         """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
@@ -300,9 +195,9 @@ def _check_pure(name: str, mechanism: Any) -> None:
     """Raise `ParameterError` unless a report supports each value or does not, and that is all that it says."""
     if not isinstance(mechanism, Mechanism):
         raise ParameterError(f"column {name!r}: expected a mechanism, got {not_a_mechanism(mechanism)}")
+    if isinstance(mechanism, Counting):
+        mechanism.code_of(mechanism.domain.values[0])  # some have no weights that multiply, and say why
     if not isinstance(mechanism, Counting) or not getattr(mechanism, "is_pure", False):
-        if isinstance(mechanism, Counting):
-            mechanism.code_of(mechanism.domain.values[0])  # some say why
         raise ParameterError(
             f"column {name!r}: a table needs reports that support each value or do not, as those of randomized "
             "response, unary encoding, subset selection and local hashing; squares of the weights of "
@@ -413,7 +308,7 @@ class Table(Counted):
         if self.degrees_of_freedom:
             test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
             notes.append(f"independent? {test}, p = {self.p_value:.3g}")
-        if self.n < (enough := self.pair.enough):
+        if self.n < (enough := reports_for(self.pair)):
             notes.append(
                 f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
                 f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
@@ -431,11 +326,7 @@ def reports_for(pair: Pair) -> int:
     >>> reports_for(Pair({name: UnaryEncoding(range(16), epsilon=1.0) for name in ("x", "y")}))
     949921
     """
-    cells = math.prod(pair.shape)
-    one, two = (_moments(mechanism) for mechanism in pair.mechanisms)
-    shares = [np.full(d, 1 / d) for d in pair.shape]
-    a, b = _noise(one, two, 1.0, *shares)
-    return math.ceil(float((a + b / cells).max()) * cells**2)
+    return math.ceil(pair.cell_variance * math.prod(pair.shape) ** 2)
 
 
 class _Moments(NamedTuple):

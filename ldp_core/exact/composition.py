@@ -172,8 +172,9 @@ class Composing(ABC):
 
         Args:
             reports: how many; None for any number.
-            changes: how often the value changes at most, from one report to the next, of a plan that of *each* column;
-                None for any number. A value is what the domain makes of it: all that are unmatched are one.
+            changes: how often the value changes at most, from one report to the next, of a plan that of *each* column
+                of the records; None for any number. A value is what the domain makes of it: all that are unmatched are
+                one.
             change_times: ``"secret"``: that the value changed, and when, is protected too. ``"public"``: it is known
                 which reports have the same value (more than the times of the changes: also what returns).
             keyed: whether the noise is keyed (`Keyed`). A memoized mechanism's always is; a plan with one takes keyed

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.errors import ParameterError, ReportError
-from ldp_core.estimates.base import sampled_part, z_score
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import Question, sampled_part, z_score
+from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
-from ldp_core.estimates.joint import Pair, TableEstimate, _Struct
+from ldp_core.estimates.joint import Pair, TableEstimate
+from ldp_core.estimates.registry import Ask, question_of, questions_of
+from ldp_core.estimates.several import Several
 from ldp_core.estimates.weights import ratios
-from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.plans.pairs import SampledPair
-from ldp_core.randomizer.tallying import Tallier
-from ldp_core.reports import Native, ReportFormat
 from ldp_core.tables import View
 
 
@@ -78,8 +76,35 @@ class _Axis(NamedTuple):
         raise ParameterError("the shares of two columns of one pair are not independent")
 
 
+class _OfPairs(Several):
+    """Tallied from reports of pairs, of which a record answers one: the largest spending counts."""
+
+    @override
+    def together(self, spent: Iterable[Any]) -> Any:
+        return max(spent)
+
+    @property
+    @override
+    def counters(self) -> int:
+        return sum(m.counters for m in self.makers.values())
+
+    @override
+    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
+        each = zip(self.makers.values(), reports.parts, strict=True)
+        return np.concatenate([m.count_reports(part, groups, n_groups) for m, part in each], axis=1)
+
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        each = zip(self.makers.values(), self._by_pair(counters), strict=True)
+        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for m, part in each])
+        return possible
+
+    def _by_pair(self, counters: I64) -> list[I64]:
+        return np.split(counters, np.cumsum([m.counters for m in self.makers.values()])[:-1], axis=-1)
+
+
 @dataclass(frozen=True, init=False)
-class AnsweredPair(Pair):
+class AnsweredPair(_OfPairs, Pair):
     """Two columns of which records answer the pair: see `pair_of`.
 
     Args:
@@ -93,32 +118,12 @@ class AnsweredPair(Pair):
 
     def __init__(self, column: str, mechanism: SampledPair, names: Sequence[str]) -> None:
         axes = tuple(_Axis(dict(mechanism.of)[name]) for name in names)
-        for name, value in (
-            ("column", column),
-            ("mechanism", mechanism),
-            ("names", tuple(names)),
-            ("mechanisms", axes),
-        ):
-            object.__setattr__(self, name, value)
+        self._set(column=column, mechanism=mechanism, names=tuple(names), mechanisms=axes)
 
+    @property
     @override
-    def by_column(self, column: str) -> dict[str, Tallier]:
+    def makers(self) -> dict[str, Any]:
         return {self.column: self.mechanism}
-
-    @override
-    def joined(self, parts: Sequence[Native]) -> Native:
-        [reports] = parts
-        return reports
-
-    @property
-    @override
-    def counters(self) -> int:
-        return int(self.mechanism.counters)
-
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        return self.mechanism.reports
 
     @cached_property
     def fingerprint(self) -> str:
@@ -127,54 +132,13 @@ class AnsweredPair(Pair):
 
     @property
     @override
-    def epsilon(self) -> float:
-        return self.mechanism.epsilon
-
-    @property
-    @override
-    def title(self) -> str:
-        return self.mechanism.title
-
-    @property
-    @override
-    def memoized(self) -> bool:
-        return self.mechanism.memoized
-
-    @override
-    def check_noise(self, *, keyed: bool) -> None:
-        self.mechanism.check_noise(keyed=keyed)
-
-    @override
-    def spent_by(self, history: History) -> Spent:
-        return self.mechanism.spent_by(history)
-
-    @override
-    def to_dict(self) -> dict[str, Any]:
-        return {self.column: self.mechanism.to_dict()}
-
-    @override
-    def _checked(self, reports: Any, column: str) -> Any:
-        given = reports if isinstance(reports, pa.Array | pa.ChunkedArray) else reports[self.column]
-        return self.mechanism._checked(given, self.column)
-
-    @override
-    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        return self.mechanism.count_reports(reports, groups, n_groups)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        return self.mechanism.is_possible(n, counters)
-
-    @property
-    @override
-    def enough(self) -> int:
-        m = self.mechanism
-        return math.ceil(float(m.columns * m.inner.variance(1) * m.domain.size**2))
+    def cell_variance(self) -> float:
+        return float(np.max(self.mechanism.variance(1, 1 / self.mechanism.domain.size)))
 
     @override
     def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
         """A histogram of the cells; and rates, of those who answer, who are a sample."""
-        question = HistogramEstimate(asked.confidence, population=asked.population)
+        question = HistogramEstimate(asked.confidence, population=asked.population, repeats=asked.repeats)
         swapped = self.names[0] != self.mechanism.of[0][0]
         cells = []
         for array in question._arrays(self.mechanism, n[:, None], counters):
@@ -196,7 +160,10 @@ class AnsweredPair(Pair):
             c * (inside + part) + (f - c) * row + (m - f) * out,
             f * (yes + part) + (m - f) * no,
         )
-        return [*cells, *ratios(np.stack([u, w, *squares], axis=-1), asked.confidence)], margins
+        return [
+            *cells,
+            *ratios(np.stack([u, w, *(asked.times**2 * one for one in squares)], axis=-1), asked.confidence),
+        ], margins
 
 
 def _unsampled(n: Any, m: Any) -> Any:
@@ -216,25 +183,8 @@ def pair_of(columns: Mapping[str, Any], names: Sequence[str]) -> Pair:
     return Pair(columns, names)
 
 
-class _Parts(Sequence[Any]):
-    """Reports of several columns, row by row; see `PairedReports`."""
-
-    def __init__(self, *parts: Native) -> None:
-        self.both = parts
-
-    def __len__(self) -> int:
-        return len(self.both[0])
-
-    def __getitem__(self, rows: Any) -> _Parts:
-        return _Parts(*(part[rows] for part in self.both))
-
-    def take(self, rows: I64, axis: int = 0) -> _Parts:
-        """Some rows."""
-        return _Parts(*(part.take(rows, axis=axis) for part in self.both))
-
-
 @dataclass(frozen=True)
-class Margin(Tallier):
+class Margin(_OfPairs):
     """One column, from the reports of all pairs that hold it.
 
     Attributes:
@@ -252,24 +202,10 @@ class Margin(Tallier):
         """Its values."""
         return dict(self.pairs[0][1].of)[self.column]
 
+    @property
     @override
-    def by_column(self, column: str) -> dict[str, Tallier]:
+    def makers(self) -> dict[str, Any]:
         return dict(self.pairs)
-
-    @override
-    def joined(self, parts: Sequence[Native]) -> Any:
-        return _Parts(*parts)
-
-    @property
-    @override
-    def counters(self) -> int:
-        return sum(m.counters for _, m in self.pairs)
-
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        names: Any = tuple(name for name, _ in self.pairs)
-        return _Struct(names, tuple(m.reports for _, m in self.pairs))  # type: ignore[arg-type]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -277,66 +213,42 @@ class Margin(Tallier):
         told = ":".join([self.column, *(m.fingerprint for _, m in self.pairs)])
         return sha256(told.encode()).hexdigest()[:16]
 
-    @override
-    def _checked(self, reports: Any, column: str) -> Any:
-        try:
-            parts = [m._checked(reports[name], name) for name, m in self.pairs]
-        except (TypeError, LookupError, ValueError):
-            raise ReportError(f"tallied of a frame, table or mapping with {[n for n, _ in self.pairs]}") from None
-        return self.joined(parts)
-
-    @override
-    def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        both = zip(self.pairs, reports.both, strict=True)
-        return np.concatenate([m.count_reports(part, groups, n_groups) for (_, m), part in both], axis=1)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        parts = zip(self.pairs, self._split(counters), strict=True)
-        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for (_, m), part in parts])
-        return possible
-
     @property
-    def epsilon(self) -> float:
-        """What a record spends over all pairs."""
-        return max(m.epsilon for _, m in self.pairs)
-
-    @property
+    @override
     def title(self) -> str:
-        """What people read."""
         return f"from {len(self.pairs)} pair{'s' * (len(self.pairs) > 1)}"
 
-    @property
-    def memoized(self) -> bool:
-        """Whether a mechanism remembers permanent answers."""
-        return any(m.memoized for _, m in self.pairs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-able form: each pair's mechanism."""
-        return {name: m.to_dict() for name, m in self.pairs}
-
-    def _split(self, counters: I64) -> list[I64]:
-        return np.split(counters, np.cumsum([m.counters for _, m in self.pairs])[:-1], axis=-1)
+    def variance(self, f: float) -> float:
+        """n times the variance of a share that is f, where one in so many pairs is answered by each record."""
+        of_pair, _, b, sampled = self._weighted(1.0, [np.array(1 / m.columns) for _, m in self.pairs])
+        return float(of_pair + b * f + (sampled - 1) * f * (1 - f))
 
     def side(self, n: Any, counters: I64) -> Side:
         """The shares, float64[..., d], as people a sample of which many."""
-        noise, found, answers = [], [], []
-        for (_, m), part in zip(self.pairs, self._split(counters), strict=True):
-            axis = [name for name, _ in m.of].index(self.column)
-            noise.append(_Cells.of(m.inner).of_row(m.shape[1 - axis]))
+        found, answers = [], []
+        for (_, m), part in zip(self.pairs, self._by_pair(counters), strict=True):
             people = part[..., :1].astype(float)
             cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
-            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - axis))
+            found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - self._axis(m)))
             answers.append(people)
-        precision = [people / v0 for people, (_, v0) in zip(answers, noise, strict=True)]
-        total = np.sum(precision, axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            h = [one / total for one in precision]
-            each = [np.where(people > 0, w**2 / people, 0) * n for w, people in zip(h, answers, strict=True)]
+        a, h, b, sampled = self._weighted(n, answers)
+        with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
+        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, sampled)
+
+    def _axis(self, m: SampledPair) -> int:
+        return [name for name, _ in m.of].index(self.column)
+
+    def _weighted(self, n: Any, answers: Sequence[F64]) -> tuple[F64, list[F64], F64, F64]:
+        """a, the weights of the pairs, b and n sum of h^2 / m, given how many of n answer each pair; see this text."""
+        noise = [_Cells.of(m.inner).of_row(m.shape[1 - self._axis(m)]) for _, m in self.pairs]
+        precision = [people / v0 for people, (_, v0) in zip(answers, noise, strict=True)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            h = [one / np.sum(precision, axis=0) for one in precision]
+            each = [np.where(people > 0, w**2 / people, 0) * n for w, people in zip(h, answers, strict=True)]
         a = np.sum([one * v0 for one, (_, v0) in zip(each, noise, strict=True)], axis=0)
         b = np.sum([one * (v1 - v0) for one, (v1, v0) in zip(each, noise, strict=True)], axis=0)
-        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, np.sum(each, axis=0))
+        return a, h, b, np.sum(each, axis=0)
 
 
 def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
@@ -348,15 +260,40 @@ def margins(columns: Mapping[str, Any]) -> dict[str, Margin]:
 
 @dataclass(frozen=True)
 class MarginEstimate(HistogramEstimate):
-    """A histogram of a `Margin`: its options are those of `HistogramEstimate`, but for ``repeats``."""
+    """A histogram of a `Margin`: its options are those of `HistogramEstimate`.
+
+    With ``repeats=r`` the variance is r times as large: the bound of `ldp_core.estimates.clusters` holds, as reports of
+    one person are one of the independent parts of the sum whichever pairs they answer.
+    """
 
     name: ClassVar[str] = "margin"
     view: ClassVar[View] = HistogramEstimate.view
 
+    @classmethod
+    def of(cls, asked: Ask, **options: Any) -> Self:
+        """From what stands for a question, see `question_of`.
+
+        Raises:
+            ParameterError: another question than a histogram.
+        """
+        question = question_of(asked, **options)
+        if not isinstance(question, HistogramEstimate):
+            raise ParameterError(f"of one column of pairs there is a histogram, and no {question.name}")
+        return cls(**{option.name: getattr(question, option.name) for option in fields(HistogramEstimate)})
+
     @override
     def check(self, mechanism: Any) -> None:
-        if not isinstance(mechanism, Margin) or self.repeats is not None or self.consistency is not None:
-            raise ParameterError("one column of pairs is estimated without repeats and consistency")
+        if not isinstance(mechanism, Margin):
+            raise ParameterError("this question is asked of one column of pairs: see PrivacyPlan.pairs")
+        if self.consistency not in (None, *OF_ESTIMATES):
+            raise ParameterError(
+                f"of one column of pairs consistency is one of {', '.join(OF_ESTIMATES)}: {self.consistency} needs the "
+                "noise of one mechanism, and here several have a part in each count"
+            )
+
+    @override
+    def person_sums(self, mechanism: Any, n: I64, counters: I64) -> NoReturn:
+        raise ParameterError(NO_PERSONS)
 
     @override
     def _arrays(self, mechanism: Any, n: Any, counters: I64, *_: Any) -> tuple[F64, F64, F64, F64]:
@@ -365,9 +302,31 @@ class MarginEstimate(HistogramEstimate):
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
         part = 1 - sampled_part(self.population, people)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
-        side = side._replace(sampled=sampled)
+        times = self.repeats or 1
+        side = side._replace(a=side.a * times, b=side.b * times, sampled=sampled * times)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         low, high = side.ends(z)
         made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]
         counts, errors, low, high = (np.where(people > 0, people * one, 0.0) for one in made)
+        known = ~np.isnan(counts[..., 0])  # (there is an answer)
+        if self.consistency is not None:
+            total = np.broadcast_to(people, (*known.shape, 1))[known]
+            counts[known] = consistent(counts[known], total, self.consistency)
         return counts, errors, low, high
+
+
+NO_PERSONS = (
+    "of one column of pairs persons are not told apart: in place of person= say repeats=k, the most reports of one "
+    'person; a pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
+)
+
+
+def questions_and_margins(
+    columns: Mapping[str, Any], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
+) -> dict[str, Question[Any]]:
+    """`questions_of` a plan's columns, and what is asked of each column that its pairs hold."""
+    alone, ask = margins(columns), dict(ask or {})
+    asked = {name: MarginEstimate.of(ask.pop(name, "histogram"), confidence=confidence, **options) for name in alone}
+    for name, question in asked.items():
+        question.check(alone[name])
+    return {**questions_of(columns, ask, confidence, **options), **asked}

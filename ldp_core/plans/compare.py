@@ -7,19 +7,23 @@ its error (`Mechanism.explain`).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 from typing_extensions import override
 
+from ldp_core.errors import ParameterError, PlanError
 from ldp_core.parameters import check_integer
+from ldp_core.plans.answered import margins, pair_of
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.sharing import Column
 from ldp_core.tables import Row, Table
 
-Way: TypeAlias = Literal["split", "sampled", "fake"]
-"""`PrivacyPlan.split` (SPL), `PrivacyPlan.sampled` (SMP), `PrivacyPlan.fake` (RS+FD)."""
+Way: TypeAlias = Literal["split", "sampled", "fake", "pairs"]
+"""`PrivacyPlan.split` (SPL), `PrivacyPlan.sampled` (SMP), `PrivacyPlan.fake` (RS+FD), `PrivacyPlan.pairs`."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +36,25 @@ class Sharing(Row):
         n: number of records.
         standard_errors: of each column, that of the estimated frequency of a value which one record in d holds; of
             numbers that of the mean in the worst case, as a share of the interval.
+        table_errors: of each two columns, that of the estimated frequency of a pair of values which one record in d1 d2
+            holds; empty if the plan's reports have no tables.
     """
 
     way: Way
     plan: PrivacyPlan
     n: int
     standard_errors: Mapping[str, float]
+    table_errors: Mapping[tuple[str, str], float]
 
     @property
     def standard_error(self) -> float:
         """The root of the mean of the columns' variances."""
-        return math.sqrt(sum(e**2 for e in self.standard_errors.values()) / len(self.standard_errors))
+        return _average(self.standard_errors.values())
+
+    @property
+    def cell_error(self) -> float | None:
+        """The root of the mean of the tables' variances; None if there are none."""
+        return _average(self.table_errors.values()) if self.table_errors else None
 
     @property
     def worst(self) -> str:
@@ -57,19 +69,21 @@ class Sharing(Row):
             "standard_error": self.standard_error,
             "worst": self.standard_errors[self.worst],
             "worst_name": self.worst,
+            "table_cell": self.cell_error,
         }
 
     @override
     def texts(self) -> dict[str, str]:
-        shares = (self.standard_error, self.standard_errors[self.worst])
-        average, worst = (f"{100 * share:.4g} %" for share in shares)
-        return {"plan": self.way, "std.error": average, "worst": worst, "in column": self.worst}
+        shares = (self.standard_error, self.standard_errors[self.worst], self.cell_error)
+        average, worst, cell = ("no table" if share is None else f"{100 * share:.4g} %" for share in shares)
+        return {"plan": self.way, "std.error": average, "worst": worst, "in column": self.worst, "table cell": cell}
 
 
 def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Sharing]:
-    r"""The three ways to share an epsilon among columns, the one with the least average variance first.
+    r"""The four ways to share an epsilon among columns, the one with the least average variance of a column first.
 
-    Of numbers there are no fake data: then there are two ways.
+    If you will ask for tables of two columns, look at the last number, the error of a cell. Of numbers there are no
+    fake data and no pairs: then there are two ways. Pairs are of listed values, without mechanisms of your own.
 
     Args:
         columns: name to domain or `Interval`, or to a mechanism with an epsilon of its own; see `PrivacyPlan.split`.
@@ -85,10 +99,11 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
 
     >>> columns = {"os": range(4), "version": range(40), "crashed": [False, True]}
     >>> compare(columns, 1.0, 100_000)
-    plan     std.error    worst  in column
-    sampled    0.816 %  1.033 %  version
-    fake       1.438 %  1.824 %  version
-    split      1.452 %  1.841 %  version
+    plan     std.error    worst  in column  table cell
+    sampled    0.816 %  1.033 %  version    no table
+    pairs      1.231 %  1.325 %  crashed    1.001 %
+    fake       1.438 %  1.824 %  version    no table
+    split      1.452 %  1.841 %  version    6.366 %
     """
     n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {
@@ -97,8 +112,27 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
     }
     if len(plans["split"].oracles) == len(columns):
         plans["fake"] = PrivacyPlan.fake(columns, epsilon=epsilon)
+    with suppress(PlanError):  # what `sampled` takes and pairs do not
+        plans["pairs"] = PrivacyPlan.pairs(columns, epsilon=epsilon)
     ways = []
     for way, plan in plans.items():
         errors = {name: m.explain(n).share for name, m in plan.columns.items()}
-        ways.append(Sharing(way, plan, n, errors))
+        if way == "pairs":
+            alone = margins(plan.columns)
+            errors = {name: math.sqrt(alone[name].variance(1 / alone[name].domain.size) / n) for name in columns}
+        ways.append(Sharing(way, plan, n, errors, _tables(plan, n)))
     return Table(tuple(sorted(ways, key=lambda sharing: sharing.standard_error)))
+
+
+def _tables(plan: PrivacyPlan, n: int) -> dict[tuple[str, str], float]:
+    """`Sharing.table_errors`."""
+    try:
+        pairs = {names: pair_of(plan.columns, names) for names in combinations(plan.inputs, 2)}
+    except ParameterError:
+        return {}
+    return {names: math.sqrt(pair.cell_variance / n) for names, pair in pairs.items()}
+
+
+def _average(errors: Collection[float]) -> float:
+    """The root of the mean of the squares."""
+    return math.sqrt(sum(e**2 for e in errors) / len(errors))

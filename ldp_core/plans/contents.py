@@ -8,6 +8,8 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from ldp_core.errors import ParameterError, PlanError
 from ldp_core.exact.composition import Composing, History, Spent
 from ldp_core.exact.probability import float_above
@@ -53,7 +55,8 @@ class PlanContents(Declared, Composing):
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
             _check_column(name, mechanism)
-        both = sorted(columns.keys() & set(keep))
+        private = sources_of(columns)
+        both = sorted((columns.keys() | private) & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
@@ -116,13 +119,19 @@ class PlanContents(Declared, Composing):
 
     def sources(self, column: str) -> dict[str, Any]:
         """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
-        m = self[column]
-        return m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}
+        return sources_of({column: self[column]})
 
     @property
     def inputs(self) -> dict[str, Any]:
         """The columns of records that the plan perturbs, and what they may hold."""
-        return {name: inputs for column in self.columns for name, inputs in self.sources(column).items()}
+        return sources_of(self.columns)
+
+    def values_of(self, column: str, values: Mapping[str, Any]) -> Any:
+        """What the mechanism of a column takes, of values of its `sources`: of a pair they are taken row by row."""
+        m = self[column]
+        if list(values) == [column] or not isinstance(m, DrawnColumn):
+            return values[column]
+        return m.inputs.arrow_values.take(pa.array(m.codes(values, column)))
 
     @property
     def oracles(self) -> dict[str, FrequencyOracle]:
@@ -137,6 +146,26 @@ class PlanContents(Declared, Composing):
                 f"columns {others} are not perturbed by a frequency oracle: there is no histogram of them "
                 "(of numbers take the mean, of a sketch give candidates, sketch.over([...]))"
             )
+
+
+def sources_of(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
+    """`PlanContents.inputs`; raise `PlanError` if two columns of reports are made from another kind of values."""
+    found: dict[str, Any] = {}
+    for column, m in columns.items():
+        for name, inputs in (m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}).items():
+            if found.setdefault(name, inputs) != inputs:
+                raise PlanError(f"column {name!r} has other values in {column!r} than in the columns before it")
+    return found
+
+
+def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None]) -> None:
+    """Raise `PlanError` if reports are grouped by raw values of a column that pairs of ``columns`` are made from."""
+    given = set(keys)
+    if private := [name for name in sources_of(columns) if name in given and name not in columns]:
+        raise PlanError(
+            f"columns {private} are private, says the plan: their raw values have no place beside the reports. A table "
+            "says how two of them go together (frame.ldp.table, ldp_beam.Table)"
+        )
 
 
 def _check_column(name: object, mechanism: object) -> None:

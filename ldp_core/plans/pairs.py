@@ -21,9 +21,10 @@ samples without replacement, of which two means have the covariance -S^2 / n (W.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
+from operator import eq
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,9 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import Codes
 from ldp_core.errors import ParameterError
+from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs.domain import Domain
+from ldp_core.limits import DEFAULT, VARIABLE
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_integer, derived, parameter
 from ldp_core.plans.sampled import SampledColumn
@@ -41,11 +44,22 @@ def joint_domain(first: Domain, second: Domain) -> Domain:
     """All pairs of values as text, ``["ios", false]``, row by row: JSON, so that no two are the same.
 
     Raises:
-        ParameterError: values outside a domain have no row.
+        ParameterError: values outside a domain have no row; or more pairs than `ldp_core.limits.Limits.labels`, so that
+            no plan with them could be read.
     """
+    if (cells := first.size * second.size) > DEFAULT.labels:
+        raise ParameterError(
+            f"they have {cells} pairs of values, more than the limit labels={DEFAULT.labels}: merge rare values, or "
+            f"set {VARIABLE}"
+        )
+    return Domain(list(_cells(first, second)))
+
+
+def _cells(first: Domain, second: Domain) -> Iterator[str]:
+    """The values of `joint_domain`, one by one: of a stranger's plan they may be too many and too long to keep."""
     if "none" in (first.unmatched, second.unmatched):
         raise ParameterError('a pair has a value of each column: unmatched is "error" or a label, not "none"')
-    return Domain([json.dumps(both, ensure_ascii=False) for both in product(first.values, second.values)])
+    return (json.dumps(both, ensure_ascii=False) for both in product(first.values, second.values))
 
 
 @dataclass(frozen=True, init=False)
@@ -77,7 +91,9 @@ class SampledPair(SampledColumn):
     ) -> None:
         super().__init__(inner, columns=columns)
         one, two = (_source(source) for source in (first, second))
-        if one[0] == two[0] or inner.domain != joint_domain(one[1], two[1]):
+        cells, given = _cells(one[1], two[1]), self.domain
+        same = given.unmatched == "error" and given.size == one[1].size * two[1].size  # (and only then compare)
+        if one[0] == two[0] or not same or not all(map(eq, given.values, cells)):
             raise ParameterError("a pair is of two columns, and its domain all pairs of their values, row by row")
         self._declare(of=(one, two))
 
@@ -90,6 +106,12 @@ class SampledPair(SampledColumn):
     @override
     def sources(self, name: str) -> dict[str, Any]:
         return dict(self.of)
+
+    @override
+    def spent_by(self, history: History) -> Spent:
+        """A pair changes when either of its columns does: with c changes of each it has up to 2 c + 1 values."""
+        changes = None if history.changes is None else len(self.of) * history.changes
+        return super().spent_by(replace(history, changes=changes))
 
     @override
     def codes(self, values: Mapping[str, Any], name: str) -> Codes:

@@ -382,7 +382,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.simulation import simulate
 
-        return simulate(self.columns, data, n, seed, confidence, ask)
+        return simulate(self, data, n, seed, confidence, ask)
 
     def sql(
         self,

@@ -115,8 +115,8 @@ def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]
             joint["_".join(names)] = joint_domain(*domains)
         except LdpError as error:
             raise PlanError(f"columns {list(names)}: {error}") from None
-    if not both or len(joint) < len(both):
-        raise PlanError("pairs are of two columns or more, and no two pairs have the same name: rename a column")
+    if not both or len(joint) < len(both) or joint.keys() & columns.keys():
+        raise PlanError("pairs are of two columns or more, and have names of their own, as os_crashed: rename a column")
     check_epsilon("epsilon", epsilon)
     return {
         name: SampledPair(_best(domain, epsilon, alike=True), columns=len(both), **sources[name])

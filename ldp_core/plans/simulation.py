@@ -20,6 +20,7 @@ from ldp_core.estimates.registry import Ask, questions_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_integer
+from ldp_core.plans.contents import PlanContents
 from ldp_core.randomizer.perturbing import check_people
 from ldp_core.simulated_counts import generator_of
 from ldp_core.tables import preformatted
@@ -84,7 +85,7 @@ class Simulation(Mapping[str, Any]):
 
 
 def simulate(
-    columns: Mapping[str, Mechanism],
+    plan: PlanContents,
     data: Data,
     n: int | None,
     seed: int | np.random.Generator | None,
@@ -93,8 +94,13 @@ def simulate(
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
     generator, data = generator_of(seed), data if isinstance(data, Mapping) else table_of(data)
-    people = {name: _people(name, m, _column(data, name), n) for name, m in columns.items()}
-    return simulated(columns, people, generator, confidence, ask)
+    people = {}
+    for name, m in plan.columns.items():
+        given = {source: _column(data, source) for source in plan.sources(name)}
+        if len(given) > 1 and any(isinstance(one, Mapping) for one in given.values()):
+            raise PlanError(f"columns {list(given)} are perturbed together: give their values row by row, in a table")
+        people[name] = _people(name, m, plan.values_of(name, given), n)
+    return simulated(plan.columns, people, generator, confidence, ask)
 
 
 def simulated(

@@ -9,7 +9,17 @@ import pytest
 
 import ldp_beam
 import ldp_polars
-from ldp_core import DomainError, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan, Secret
+from ldp_beam.io import ReadEvents
+from ldp_beam.telemetry.job import TelemetryJob
+from ldp_core import (
+    DomainError,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+)
 
 from ..beam.helpers import run
 from ..cases import case
@@ -64,12 +74,67 @@ def test_tables_and_histograms(tmp_path):
         true = EVENTS.group_by(name).len().join(whole, left_on=name, right_on="value")
         assert ((true["count"] - true["len"]).abs() < 5 * true["standard_error"]).all()
         assert found.filter(column_name=name)["n"].unique().to_list() == [N // 2]
-    assert "os" not in reports.ldp.histograms(PLAN, consistency="norm-sub")["column_name"].to_list()
+    whole = reports.ldp.histograms(PLAN, consistency="norm-sub").filter(column_name="os")
+    assert (whole["count"].min() >= 0, whole["count"].sum()) == (True, pytest.approx(N))
+    asked = reports.ldp.estimates(PLAN, ask={"os": "histogram:simultaneous=true"})
+    assert (asked["os"]["high"] > each["os"].collect()["high"]).all()
+    assert asked["age"].equals(each["age"].collect())
     rows = run(ldp_beam.Table("crashed", "os", PLAN), [pa.table(PLAN.perturb(EVENTS)).to_batches()[0]])
     assert [(r.crashed, r.os) for r in rows] == table.select("crashed", "os").rows()
     assert sum(row.count for row in rows) == pytest.approx(N, rel=0.01)
     reports.ldp.sink_parquet(tmp_path / "reports.parquet", PLAN)
     assert ldp_polars.read_plan(tmp_path / "reports.parquet") == PLAN
+
+
+def test_keyed_reports():
+    """Each person once: the same tables; and twice: the same shares, and errors that are no smaller."""
+    reports = EVENTS.ldp.perturb(PLAN, key=SECRET, id="id")
+    once = reports.ldp.histograms(PLAN, repeats=1).filter(column_name="os")
+    twice = pl.concat([reports, reports]).ldp.histograms(PLAN, repeats=2).filter(column_name="os")
+    true = EVENTS["os"].value_counts().join(once, left_on="os", right_on="value")
+    assert len(true) == 3
+    assert ((true["count"] - true["count_right"]).abs() < 5 * true["standard_error"]).all()
+    for name, error in (("frequency", 1e-9), ("frequency_standard_error", 1e-3)):
+        assert np.allclose(once[name], twice[name], rtol=error)
+    assert list(reports.ldp.estimates(PLAN, repeats=1)) == [*PLAN.columns, *VALUES]
+    with pytest.raises(ParameterError, match="repeats=1"):
+        reports.ldp.histograms(PLAN)
+
+
+def test_some_of_the_pairs():
+    """A table needs its own pair, and no other."""
+    reports = EVENTS.ldp.perturb(PLAN)
+    assert reports.select("os_crashed").ldp.table("os", "crashed").equals(reports.ldp.table("os", "crashed"))
+
+
+def test_simulations():
+    """Of frames and of mappings, with the shares of the pairs of the data."""
+    for found in (EVENTS.ldp.simulate(PLAN, seed=1), PLAN.simulate(EVENTS, seed=1)):
+        assert list(found) == list(PLAN.columns)
+        pairs = EVENTS.group_by("os", "crashed").len()
+        labels = [f'["{name}", {str(crashed).lower()}]' for name, crashed in pairs.select("os", "crashed").rows()]
+        assert dict(found.people["os_crashed"]) == dict(zip(labels, pairs["len"], strict=True))
+        cells = found["os_crashed"]
+        assert np.abs(cells.counts - [dict(found.people["os_crashed"])[v] for v in cells.values]).max() < 1500
+    assert PLAN.simulate(EVENTS, n=10**6, seed=1)["os_age"].n == 10**6
+
+
+def test_private_columns_of_events(tmp_path):
+    """What a pair is made from is a private column in Beam, too, though no column of reports has its name."""
+    path = str(tmp_path / "events.parquet")
+    other = PrivacyPlan({"os": RandomizedResponse(VALUES["os"], epsilon=1.0)}, keep=["crashed", "age", "g"])
+    EVENTS.head(10).ldp.perturb(other).ldp.sink_parquet(path, other)
+    with pytest.raises(MechanismMismatchError, match="'os'"):
+        ReadEvents(path, PLAN)
+    EVENTS.head(10).write_parquet(path)
+    options = {"plan": PLAN, "inputs": (path,), "window": "1d", "output": "unused"}
+    for changes, message in (
+        ({"event_time": "age"}, "perturbs 'age'"),
+        ({"event_time": "g", "by": ("os",)}, "either perturbed or kept"),
+        ({"event_time": "g", "id": "os", "key": Secret.generate}, "id column 'os'"),
+    ):
+        with case(message), pytest.raises(PlanError, match=message):
+            TelemetryJob(**{**options, **changes})
 
 
 def test_what_is_refused():
@@ -78,8 +143,13 @@ def test_what_is_refused():
         (lambda: PLAN.perturb(EVENTS.with_columns(os=pl.lit("mac"))), DomainError, "'os'"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.perturb(PLAN), PlanError, "do not have"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.table("os", "g"), ParameterError, "private columns"),
+        (lambda: ldp_beam.Table("os", "crashed", PLAN, by="age"), PlanError, "'age'.* private"),
         (lambda: ldp_beam.PrivateTable("os", "crashed", PLAN), ParameterError, "private columns"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, by="os_age"), MechanismMismatchError, "os_age"),
+        (lambda: EVENTS.ldp.perturb(PLAN).with_columns(EVENTS["os"]).ldp.histograms(PLAN, by="os"), PlanError, "raw"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, person="g"), ParameterError, "repeats=k"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.estimates(PLAN, ask={"os": "mean"}), ParameterError, "no mean"),
+        (lambda: PLAN.simulate({name: dict.fromkeys(of, 1) for name, of in VALUES.items()}), PlanError, "row by row"),
     ):
         with case(message), pytest.raises(error, match=message):
             call()

@@ -249,6 +249,7 @@ def test_what_is_refused():
         ({"x": one, "y": BlockHadamardResponse(range(9), epsilon=1.0)}, r"'y': .*squares of the weights"),
         ({"x": one, "y": SummationHistogramEncoding(range(9), epsilon=1.0)}, r"'y': .*squares of the weights"),
         (sampled.columns, "a record answers one of 2 columns"),
+        (PrivacyPlan.fake({"x": [1, 2], "y": [3, 4]}, epsilon=1.0).columns, "a record answers one of 2 columns"),
     ]
     for columns, message in bad:
         with case(message), pytest.raises(ParameterError, match=message):

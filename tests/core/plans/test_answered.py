@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate
+from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate, audit, consistent
+from ldp_core.auditing.boxes import box_of
+from ldp_core.noise.keyed import Keyed
 from ldp_core.plans.answered import MarginEstimate, _Cells, margins, pair_of
+from ldp_core.plans.drawn import DrawnColumns
 from ldp_core.tally import Tally
 
 from ...cases import each
@@ -66,12 +71,98 @@ def test_plans_travel():
         assert list(plan.inputs) == [*dict.fromkeys(name for m in plan.columns.values() for name, _ in m.of)]
 
 
+def unlikely(noise: dict, *, fault: float = 0.0) -> float:
+    """Pearson's chi-square of 200,000 reports of each of 4 records of three bits, the largest; 11 degrees of freedom.
+
+    Expected are the exact probabilities of 3 pairs of 4 cells. With a ``fault`` some of those whose first bit is 1
+    answer the first pair, whatever they have drawn.
+    """
+    plan, n, found = PrivacyPlan.pairs({key: [0, 1] for key in "abc"}, epsilon=1.0), 200_000, []
+    draw, late = DrawnColumns.draw, np.arange(n) >= n * (1 - fault)
+    for record in ((0, 0, 0), (1, 1, 1), (0, 1, 0), (1, 0, 1)):
+        values = {c: np.full(n, v) for c, v in zip("abc", record, strict=True)}
+        with pytest.MonkeyPatch.context() as patch:
+            if fault and record[0]:
+                patch.setattr(DrawnColumns, "draw", lambda *given: np.where(late, 0, draw(*given)))
+            keyed = Keyed(noise["key"], np.arange(n) + n * len(found), column="") if noise else None
+            reports = plan.perturb_columns(values, keyed, packed=False)
+        for_each, counts = [], []
+        for name, m in plan.columns.items():
+            p, q = m.inner.support_probabilities()
+            own = 2 * values[name[0]][0] + values[name[2]][0]
+            for_each += [n / 3 * float(p[k] if k == own else q[k]) for k in range(4)]
+            cells = reports[name].drop_null()
+            counts += [pc.sum(pc.equal(cells, m.domain.values[k])).as_py() for k in range(4)]
+        assert sum(counts) == n
+        found.append(sum((x - e) ** 2 / e for x, e in zip(counts, for_each, strict=True)))
+    return max(found)
+
+
+def test_reports_have_their_exact_probabilities():
+    """(Pr[chi-square of 11 > 50] is 6e-7.)"""
+    noise = {"key": Secret.generate()}
+    assert unlikely(noise) < 50
+    assert unlikely({}) < 50
+    assert unlikely(noise, fault=0.02) > 100  # the pair that is drawn depends on a value
+
+
+def test_an_audit_of_the_whole_record():
+    """It has an argument for each private column, and knows of a mechanism that answers with more."""
+    found = audit(PLAN, trials=20_000, keyed=True)
+    assert (found.verdict, found.exact) == ("not broken", pytest.approx(1.0))
+    assert found.lower_bound > 0.8
+    louder = PrivacyPlan.pairs(COLUMNS, epsilon=2.0)
+    perturb = box_of(louder, None, None, None, 1, keyed=False, name=None).perturb
+    assert audit(PLAN, perturb, trials=20_000).verdict == "broken"
+
+
+def test_what_several_reports_spend():
+    """Values (os, crashed), each column changing c times, at times of its own: 2 c + 1 keyed reports differ."""
+    for changes, spent in ((0, 1.0), (1, 3.0), (2, 5.0), (3, 7.0)):
+        history = {"changes": changes, "change_times": "public", "keyed": True}
+        assert PLAN.epsilon_of(100, **history) == PLAN["os_age"].epsilon_of(100, **history) == spent
+    assert PLAN.epsilon_of(2, changes=1, change_times="public", keyed=True) == 2.0
+    assert math.isinf(PLAN.epsilon_of(100, changes=1, keyed=True))
+    assert PLAN.epsilon_of(100, changes=1) == 100.0
+
+
+def test_what_strangers_may_not_say():
+    told = PLAN.to_dict()["columns"]["os_age"]
+    labels = [f"{k:0500}" for k in range(1 << 9)]
+    sides = {place: {"column": place, "domain": labels} for place in ("first", "second")}
+    one = {"mechanism": "sampled_pair", "columns": 1, "answer": {"mechanism": "randomized_response", "epsilon": 1.0}}
+    swapped = {**told, "first": {"column": "os", "domain": ["web", "ios", "tv"]}}
+    cells = [cell.replace("tv", "TV") for cell in told["domain"]]
+    other = {**told, "first": {"column": "os", "domain": ["ios", "web", "TV"]}, "domain": cells}
+    for columns, message in (
+        ({"x": {**one, **sides, "domain": ["a", "b"]}}, "all pairs of their values"),  # (all pairs are 270 MB)
+        ({"x": {**one, **sides, "domain": [*map(str, range(1 << 18))]}}, "all pairs of their values"),
+        ({**PLAN.to_dict()["columns"], "os_age": swapped}, "all pairs of their values"),
+        ({**PLAN.to_dict()["columns"], "os_age": other}, "column 'os' has other values in 'os_age'"),
+    ):
+        tracemalloc.start()
+        with pytest.raises(PlanError, match=message):
+            PrivacyPlan.from_dict({"keep": [], "columns": columns})
+        taken = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert taken < 60e6
+    with pytest.raises(PlanError, match="labels=1048576"):
+        PrivacyPlan.pairs({"a": range(2000), "b": range(2000)}, epsilon=1.0)
+
+
+def test_a_private_column_is_not_kept():
+    for keep in (["os"], ["day", "age"], ["os_age"]):
+        with pytest.raises(PlanError, match="either perturbed or kept"):
+            PrivacyPlan.pairs(COLUMNS, epsilon=1.0, keep=keep)
+
+
 @each(
     ("columns", "message"),
     [
+        ({"a": [0, 1], "b": [0, 1], "a_b": [0, 1]}, "names of their own"),
         ({"a": [0, 1]}, "two columns"),
         ({"a": [0, 1], "b": [1]}, "column 'b'"),
-        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "the same name"),
+        ({"a": [0, 1], "b_c": [0, 1], "a_b": [0, 1], "c": [0, 1]}, "names of their own"),
     ],
 )
 def test_what_is_no_plan_of_pairs(columns, message):
@@ -172,9 +263,33 @@ def test_one_column_weighs_all_its_pairs():
     f = one.frequencies
     sampled = f * (1 - f) * (6000 / 3000 - 1) * 6000 / 5999
     assert np.allclose(one.frequency_standard_errors**2, ((v0 + (v1 - v0) * f) * 2 + sampled) / 6000, rtol=1e-9)
-    with pytest.raises(ParameterError, match="repeats"):
-        MarginEstimate(repeats=2).check(margin)
-    with pytest.raises(ParameterError):
-        HistogramEstimate().check(margin)
+    # Three equal reports of each person, as keyed noise makes them, tell what one does.
+    many = MarginEstimate(population="many").result(margin, Tally(6000, counters, margin.fingerprint))
+    three = MarginEstimate(population="many", repeats=3)
+    three = three.result(margin, Tally(18000, 3 * counters, margin.fingerprint))
+    assert np.allclose(three.frequencies, many.frequencies)
+    assert np.allclose(three.frequency_standard_errors, many.frequency_standard_errors, rtol=1e-3)
+    assert np.allclose(three.frequency_low, many.frequency_low, atol=1e-3)
+    tables = np.array([0, 250, 250, 500]) * np.ones((3, 4, 1), int)  # of c1 by the others
+    tables[1:] = tables[1:].transpose(0, 2, 1)
+    counters = np.concatenate([np.append(1000, cells.reshape(-1)) for cells in tables])
+    raw, made = (
+        MarginEstimate(consistency=how).result(margin, Tally(6000, counters, margin.fingerprint)).counts
+        for how in (None, "norm-sub")
+    )
+    assert raw.min() < 0
+    assert np.allclose(made, consistent(raw, 6000, "norm-sub"))
+    for question, message in (
+        (MarginEstimate(consistency="mle-apx"), "mle-apx needs the noise of one mechanism"),
+        (HistogramEstimate(), "a histogram"),
+    ):
+        with pytest.raises(ParameterError, match=message):
+            question.check(margin)
+    with pytest.raises(ParameterError, match="no mean"):
+        MarginEstimate.of("mean")
+    with pytest.raises(ParameterError, match="repeats=k"):
+        MarginEstimate().person_sums(margin, np.array([6000]), counters)
     with pytest.raises(ParameterError, match="private columns"):
         pair_of(plan.columns, ["c0", "zz"])
+    with pytest.raises(ParameterError, match=r"\['count'\] of its own"):
+        pair_of(PrivacyPlan.pairs({"count": [0, 1], "b": [0, 1]}, epsilon=1.0).columns, ["count", "b"])

@@ -15,6 +15,7 @@ from scipy import stats
 from ldp_core import (
     Domain,
     HeavyHitters,
+    HistogramEstimate,
     Hybrid,
     Interval,
     OneBitMean,
@@ -23,6 +24,7 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     SampledColumn,
+    TableEstimate,
     UnaryEncoding,
     compare_plans,
     expected_error,
@@ -35,6 +37,7 @@ from ldp_core.mechanisms import catalog
 from ldp_core.mechanisms.catalog import CHOICES, Choice
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
+from ldp_core.plans.answered import MarginEstimate, margins, pair_of
 from ldp_core.plans.compare import compare
 
 from ...cases import each
@@ -344,26 +347,47 @@ def test_all_mechanisms_for_such_values_are_asked_about():
 # ---- which way of sharing is best
 
 
+def error_of(question, tallier, reports, true):
+    """The root mean square of the errors of all cells, of runs whose true counts are an array [runs, ...]."""
+    runs = len(true)
+    n = len(next(iter(reports))) // runs
+    parts = [m.reports.from_arrow(reports[name]) for name, m in tallier.by_column(reports.schema.names[0]).items()]
+    counters = tallier.count_reports(tallier.joined(parts), np.repeat(np.arange(runs), n), runs)
+    counts = question.rows(tallier, np.full(runs, n), counters)[0]["count"].to_numpy()
+    return math.sqrt(((counts - true.reshape(-1)) ** 2).mean()) / n
+
+
 def test_the_comparison_agrees_with_the_reports():
     columns, n, runs = {"x": range(4), "y": range(12), "z": [False, True]}, 500, 400
-    found = {}
+    rng, found = np.random.default_rng(2), {}
+    values = {name: rng.permutation(np.arange(n * runs) % len(domain)) for name, domain in columns.items()}
+    records = pa.record_batch({**values, "z": values["z"].astype(bool)})
+
+    def true(*chosen):
+        shape = [runs, *(len(columns[name]) for name in chosen)]
+        at = np.ravel_multi_index([np.repeat(np.arange(runs), n), *(values[name] for name in chosen)], shape)
+        return np.bincount(at, minlength=math.prod(shape)).reshape(shape)
+
     for sharing in compare(columns, 1.0, n):
-        rng = np.random.default_rng(2)
-        values = {name: rng.permutation(np.arange(n * runs) % len(domain)) for name, domain in columns.items()}
-        codes = {**values, "z": values["z"].astype(bool)}
-        reports = sharing.plan.seeded(3).perturb(pa.record_batch(codes), id=np.arange(n * runs))
-        groups = np.repeat(np.arange(runs), n)
-        errors = {}
-        for name, m in sharing.plan.columns.items():
-            counts = m.debias(n, m.count_reports(m.reports.from_arrow(reports[name]), groups, runs))[0]
-            d = len(columns[name])
-            true = np.bincount(groups * d + values[name], minlength=runs * d).reshape(runs, d)
-            errors[name] = math.sqrt(((counts - true) ** 2).mean()) / n
-            assert sharing.standard_errors[name] == pytest.approx(errors[name], rel=0.1)
-        found[sharing.way] = math.sqrt(sum(e**2 for e in errors.values()) / 3)
+        reports = sharing.plan.seeded(3).perturb(records, id=np.arange(n * runs))
+        alone, errors = margins(sharing.plan.columns), []
+        for name in columns:
+            if alone:
+                errors.append(error_of(MarginEstimate(), alone[name], reports, true(name)))
+            else:
+                errors.append(error_of(HistogramEstimate(), sharing.plan[name], reports.select([name]), true(name)))
+            assert sharing.standard_errors[name] == pytest.approx(errors[-1], rel=0.1)
+        found[sharing.way] = math.sqrt(sum(e**2 for e in errors) / 3)
+        for both, expected in sharing.table_errors.items():
+            made = error_of(TableEstimate(), pair_of(sharing.plan.columns, both), reports, true(*both))
+            assert expected == pytest.approx(made, rel=0.1)
+        assert len(sharing.table_errors) == (3 if sharing.way in ("split", "pairs") else 0)
     assert list(found) == sorted(found, key=found.get)
     assert next(iter(found)) == "sampled"
-    assert [s.way for s in compare({"x": AB, "y": AB}, 5.0, 1000)] == ["split", "sampled", "fake"]
+    ways = {s.way: s for s in compare({"x": AB, "y": AB}, 5.0, 1000)}
+    assert list(ways) == ["pairs", "split", "sampled", "fake"]
+    assert ways["split"].values()["table_cell"] > ways["pairs"].values()["table_cell"]
+    assert "no table" in repr(compare({"x": AB, "y": AB}, 5.0, 1000))
 
 
 # ---- changes
