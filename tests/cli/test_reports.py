@@ -380,7 +380,7 @@ def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
     other = ldp("estimate reports.parquet --output all --column minutes --confidence 0.9", code=1)
     assert "results.json" in other.err  # its intervals are others
     ldp("report all")
-    assert "is there already" in ldp("report all", code=1).err
+    assert "already exists" in ldp("report all", code=1).err
     ldp("report all --overwrite")
     assert "must end in .html" in ldp("report all -o report.pdf", code=1).err.replace("\n", " ")
     assert len(data_of(Path("report.html").read_text())["columns"]) == 2

@@ -81,7 +81,14 @@ def server(folder, plan_file, *more, planted=False):
 
     With ``planted`` it acknowledges what is in its own memory only.
     """
-    fault = "import ldp_serve.store as store; store._sync = lambda file: None; " if planted else ""
+    fault = (
+        ""
+        if not planted
+        else (
+            "import pathlib, ldp_serve.store as store; store._sync = lambda file: None; opened = pathlib.Path.open; "
+            "pathlib.Path.open = lambda path, mode='r', **how: opened(path, mode, 1 << 24 if mode == 'wb' else -1, **how); "
+        )
+    )
     command = [sys.executable, "-c", f"{fault}from ldp_cli import main; main()", "serve", "--plan", plan_file]
     command += ["--output", folder, "--port", "0", "--rate", "1e6", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

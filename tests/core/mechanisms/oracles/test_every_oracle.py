@@ -61,7 +61,7 @@ def test_every_oracle_that_is_registered_is_here():
     One column of several is not perturbed alone; RAPPOR's estimates are a regression's, and not of one value alone;
     the variance of the hybrid response is that of an even population. They have such checks in their own files.
     """
-    elsewhere = {SampledColumn, FakeDataColumn, RapporCandidates, HybridProjectiveGeometryResponse}
+    elsewhere = {SampledColumn, SampledPair, FakeDataColumn, RapporCandidates, HybridProjectiveGeometryResponse}
     made = {type(m) for m in ORACLES.values()} | elsewhere
     kinds = {kind for kind in Mechanism._registry.values() if issubclass(kind, FrequencyOracle)}
     assert {kind for kind in kinds if kind.__module__.startswith("ldp_core")} == made
