@@ -23,6 +23,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.mechanisms.sketches.rappor import RapporCandidates
+from ldp_core.plans.pairs import SampledPair
 
 from ....cases import each
 from ...checks import check_rows_independent
