@@ -75,20 +75,21 @@ class Served:
         return {name.split('"')[1]: int(n) for name, n in found}
 
 
+PLANTED = """
+import pathlib, ldp_serve.store
+opened = pathlib.Path.open
+pathlib.Path.open = lambda path, mode="r", **how: opened(path, mode, 1 << 24 if mode == "wb" else -1, **how)
+ldp_serve.store._sync = lambda file: None
+"""
+
+
 @contextlib.contextmanager
 def server(folder, plan_file, *more, planted=False):
     """`ldp serve` in a process of its own; gives the process and its address, and ends it by SIGTERM.
 
     With ``planted`` it acknowledges what is in its own memory only.
     """
-    fault = (
-        ""
-        if not planted
-        else (
-            "import pathlib, ldp_serve.store as store; store._sync = lambda file: None; opened = pathlib.Path.open; "
-            "pathlib.Path.open = lambda path, mode='r', **how: opened(path, mode, 1 << 24 if mode == 'wb' else -1, **how); "
-        )
-    )
+    fault = PLANTED if planted else ""
     command = [sys.executable, "-c", f"{fault}from ldp_cli import main; main()", "serve", "--plan", plan_file]
     command += ["--output", folder, "--port", "0", "--rate", "1e6", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -49,7 +49,7 @@ from .oracles.helpers import PURE
 
 def test_one_of_each():
     kinds = {kind for kind in Mechanism._registry.values() if kind.__module__.startswith("ldp_core")}
-    assert {type(m) for m in EVERY.values()} == kinds - {SampledPair}  # it has its own: tests/core/plans/test_answered.py
+    assert {type(m) for m in EVERY.values()} == kinds - {SampledPair}  # (tests/core/plans/test_answered.py has it)
     assert len({m.fingerprint for m in EVERY.values()}) == len(EVERY) - len(VIEWS)  # (candidates have their sketch's)
 
 
