@@ -67,7 +67,7 @@ def seconds(length: Any, name: str = "window") -> float:
         if not parts or any(unit in _MONTHS for _, unit in parts):
             months = ": months have different lengths" if parts else ""
             raise ParameterError(
-                f'{name} must be like "2w", "30d", "1d12h", "15m", "10s" or "500ms", got {length!r}{months}'
+                f'{name} must be like "1w", "30d", "1d12h", "15m", "10s" or "500ms", got {length!r}{months}'
             )
         length = sum(float(number) * _MICROS[unit] for number, unit in parts) / 1e6
     if isinstance(length, timedelta):

@@ -178,7 +178,9 @@ class RowBatch:
         """`column`, or a `PlanError` if no record has one of this name."""
         values = self.column(name)
         if all(value is None for value in values) and self.lacks(name).all():
-            raise PlanError(f"there is no column {name!r} in any of {len(values)} records")
+            raise PlanError(
+                f"there is no column {name!r} in any of {len(values)} records (a plan passes on what its keep names)"
+            )
         return values
 
     def reports(self, name: str, form: ReportFormat) -> pa.Array:

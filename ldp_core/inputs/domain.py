@@ -69,7 +69,8 @@ class Domain(Declared, Inputs):
             low, high = labels
             raise DomainError(
                 f"({low}, {high}) may be an interval or two labels: write Interval({low}, {high}) for the numbers "
-                f"between, [{low}, {high}] for the two labels"
+                f"between (of a mechanism for numbers), range({low}, {high} + 1) for the whole numbers as labels, "
+                f"[{low}, {high}] for the two labels"
             )
         if _is_data(labels):
             warnings.warn(

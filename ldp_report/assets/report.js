@@ -70,7 +70,7 @@
     if (!data.windows.length) return [];
     const known = data.partial ? (data.partial.some(Boolean) ? "The records fill the windows that say “in part” only in part. Their counts are low for that reason." : "")
       : "The first and the last window may be filled only in part: these results do not say when the records begin and end.";
-    return [`A window has its start and not its end, and times are UTC. ${known}`];
+    return [`A window ends where the next one begins, and times are UTC. ${known}`];
   }
 
   function choose(changes) {

@@ -192,7 +192,7 @@ def test_what_the_numbers_are_of_is_said(browser, report, tmp_path):
     page = browser.page(report)
     text = "document.body.innerText"
     assert "nobody has the values" not in page.run(text), "untrue of files that were perturbed on a server"
-    assert "start and not its end" in page.run(text)
+    assert "ends where the next one begins" in page.run(text)
     assert "of the noise alone" in page.run(text)
     assert f"margin, 95 %, of {1250:,} reports" in page.run(text)
     choose(page, "column", 1)
