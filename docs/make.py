@@ -182,11 +182,11 @@ def _methods(namespace: str) -> str:
 
 ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
-| several columns of a record | `PrivacyPlan.split`, `.sampled`, `.fake`, `.pairs` | [several columns](docs/several_columns.md) |
+| several columns | `PrivacyPlan.split`, `.sampled`, `.fake`, `.pairs` | [several columns](docs/several_columns.md) |
 | what shuffled reports reveal | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
 | a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
-| two private columns together: crash rate by version | `reports.ldp.table("version", "crashed")` | [tables](docs/tables.md) |
+| two columns together: crash rate by version | `reports.ldp.table("version", "crashed")` | [tables](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |
 | no negative counts, the right sum | `.ldp.histogram(m, consistency="norm-sub")` | [consistency](docs/consistency.md) |
 """.strip()
