@@ -1,4 +1,6 @@
-"""What the site adds to the pages: mkdocs calls it, see mkdocs.yml. The pages themselves are read on code hosts too.
+"""Makes the site of the pages of docs/, with Zensical: `python docs/site.py`, or `--serve` to look at it.
+
+The pages themselves are read on code hosts too. The site adds:
 
 * CHANGELOG.md, CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
 * The page of examples has the files of examples/ below.
@@ -10,12 +12,15 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import griffe
-from mkdocs.structure.files import File, Files
 
 from ldp_report import planner_page
 
@@ -36,40 +41,45 @@ def _packages() -> dict[str, str]:
     return dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE))
 
 
-def on_config(config: Any) -> Any:
-    """A place for the page of each package."""
-    [section] = [entry for entry in config.nav if isinstance(entry, dict) and "API" in entry]
-    section["API"] = ["api.md", *({package: f"api-{package}.md"} for package in _packages())]
-    return config
-
-
-def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are not in docs/."""
+def write_sources(to: Path) -> Path:
+    """Write all that the site is made from into a folder: the path of its configuration."""
+    docs = to / "docs"
+    shutil.rmtree(docs, ignore_errors=True)
+    shutil.copytree(ROOT / "docs", docs, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     for name, page in BESIDE.items():
-        text = (ROOT / name).read_text(encoding="utf-8").replace("](docs/", "](")
-        files.append(File.generated(config, page, content=text))
+        (docs / page).write_text((ROOT / name).read_text(encoding="utf-8").replace("](docs/", "]("), encoding="utf-8")
     for package, groups in _packages().items():
         parts = [f"# {package}\n"]
         for title, lines in re.findall(r"^### (.*?)\n(.*?)(?=^### |\Z)", groups, re.DOTALL | re.MULTILINE):
             names = _NAME.findall("".join(_NAMES.findall(lines)))
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
-        files.append(File.generated(config, f"api-{package}.md", content="\n".join(parts)))
-    files.append(File.generated(config, "planner.html", content=planner_page(docs="report.html#the-planner")))
-    return files
+        (docs / f"api-{package}.md").write_text("\n".join(parts), encoding="utf-8")
+    for page in docs.glob("*.md"):
+        page.write_text(_on_the_site(page.name, page.read_text(encoding="utf-8")), encoding="utf-8")
+    (docs / "planner.html").write_text(planner_page(docs="report.html#the-planner"), encoding="utf-8")
+    config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    each = "".join(f"      - {package}: api-{package}.md\n" for package in _packages())
+    for own, there in (("      - api.md\n", f"      - api.md\n{each}"), ("paths: [.]", f"paths: ['{ROOT}']")):
+        config = config.replace(own, there)
+    config = config.replace("docs/site.py:Examples", f"{ROOT / 'docs' / 'site.py'}:Examples")
+    if homeless := sorted(page.name for page in docs.glob("*.md") if f": {page.name}\n" not in config + "\n: api.md\n"):
+        sys.exit(f"pages without a place in mkdocs.yml: {homeless}")
+    (to / "mkdocs.yml").write_text(config, encoding="utf-8")
+    return to / "mkdocs.yml"
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+def _on_the_site(name: str, markdown: str) -> str:
     """Pages that lie elsewhere, pictures, and the index of names."""
-    for name, other in BESIDE.items():
-        markdown = markdown.replace(f"](../{name}", f"]({other}").replace(f"]({name}", f"]({other}")
-    if page.file.src_uri == "report.md":
+    for beside, other in BESIDE.items():
+        markdown = markdown.replace(f"](../{beside}", f"]({other}").replace(f"]({beside}", f"]({other}")
+    if name == "report.md":
         markdown = markdown.replace("The planner answers", "The [planner](planner.html) answers")
-    if page.file.src_uri == "examples.md":
-        for name in _EXAMPLE.findall(markdown):
-            code = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8")
-            markdown += f"\n## {name}.py {{#{name}}}\n\n```python\n{code}```\n"
+    if name == "examples.md":
+        for example in _EXAMPLE.findall(markdown):
+            code = (ROOT / "examples" / f"{example}.py").read_text(encoding="utf-8")
+            markdown += f"\n## {example}.py {{#{example}}}\n\n```python\n{code}```\n"
         markdown = _EXAMPLE.sub(r"](#\1)", markdown)
-    if page.file.src_uri == "api.md":
+    if name == "api.md":
         parts = re.split(r"^## (\S+)$", markdown, flags=re.MULTILINE)
         for at in range(1, len(parts), 2):
             package = parts[at]
@@ -87,3 +97,14 @@ class Examples(griffe.Extension):
         """Called for everything that may have a docstring."""
         if obj.docstring:
             obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--serve", action="store_true", help="show it at an address of this machine")
+    parser.add_argument("--to", type=Path, default=ROOT / "build" / "site", help="a folder; the site is in its site/")
+    given = parser.parse_args()
+    given.to.mkdir(parents=True, exist_ok=True)
+    how = ["serve"] if given.serve else ["build", "--strict", "--clean"]
+    made = write_sources(given.to.resolve())
+    sys.exit(subprocess.run([sys.executable, "-m", "zensical", *how, "-f", made], check=False).returncode)
