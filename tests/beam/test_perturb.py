@@ -447,7 +447,7 @@ def test_what_is_called_wrongly_says_the_right_call():
         (lambda: ldp_beam.PrivateHistogram("word", ["rome", "oslo"]), r"got list; .*RandomizedResponse\("),
         (lambda: ldp_beam.Histogram("word", RandomizedResponse), "the class RandomizedResponse; make one"),
         (lambda: ldp_beam.PrivateHistogram("word", Hybrid((0, 1), epsilon=1.0)), "mechanisms for numbers have a mean"),
-        (lambda: ldp_beam.PrivateHistogram("word", GRR, window="1 hour", event_time="t"), 'like "2w"'),
+        (lambda: ldp_beam.PrivateHistogram("word", GRR, window="1 hour", event_time="t"), 'like "1w"'),
     ):
         with pytest.raises(LdpError, match=remedy):
             wrong()

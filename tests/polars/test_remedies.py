@@ -111,7 +111,7 @@ WRONG = [  # a call, and what its error says to do
             .ldp.perturb(DAYS)
             .ldp.histograms(DAYS, window="week", event_time="day")
         ),
-        r'like "2w", "30d"',
+        r'like "1w", "30d"',
     ),
 ]
 
