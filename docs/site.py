@@ -62,7 +62,8 @@ def write_sources(to: Path) -> Path:
     for own, there in (("      - api.md\n", f"      - api.md\n{each}"), ("paths: [.]", f"paths: ['{ROOT}']")):
         config = config.replace(own, there)
     config = config.replace("docs/site.py:Examples", f"{ROOT / 'docs' / 'site.py'}:Examples")
-    if homeless := sorted(page.name for page in docs.glob("*.md") if f": {page.name}\n" not in config + "\n: api.md\n"):
+    placed = re.findall(r"\S+\.md$", config, re.MULTILINE)
+    if homeless := sorted({page.name for page in docs.glob("*.md")} - {*placed}):
         sys.exit(f"pages without a place in mkdocs.yml: {homeless}")
     (to / "mkdocs.yml").write_text(config, encoding="utf-8")
     return to / "mkdocs.yml"

@@ -26,6 +26,8 @@ class PlanContents(Declared, Composing):
     """The value itself: see `PrivacyPlan` for its arguments."""
 
     columns: Mapping[str, Mechanism]
+    inputs: Mapping[str, Any]
+    """The columns of records that the plan perturbs, and what they may hold."""
     keep: tuple[str, ...]
     seed: int | None
     drawn: DrawnColumns | None
@@ -55,8 +57,8 @@ class PlanContents(Declared, Composing):
             raise PlanError("a plan needs at least one perturbed column")
         for name, mechanism in columns.items():
             _check_column(name, mechanism)
-        private = sources_of(columns)
-        both = sorted((columns.keys() | private) & set(keep))
+        inputs = sources_of(columns)
+        both = sorted((columns.keys() | inputs) & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
@@ -67,7 +69,8 @@ class PlanContents(Declared, Composing):
         except ParameterError as error:
             raise PlanError(str(error)) from None
         items = tuple(columns.items())
-        self._declare(columns=MappingProxyType(columns), keep=keep, seed=seed, drawn=all_drawn, _items=items)
+        self._declare(columns=MappingProxyType(columns), inputs=MappingProxyType(inputs), keep=keep, seed=seed)
+        self._declare(drawn=all_drawn, _items=items)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PlanContents) and self._key() == other._key()
@@ -120,11 +123,6 @@ class PlanContents(Declared, Composing):
     def sources(self, column: str) -> dict[str, Any]:
         """The columns of records that a column of reports is made from, and what they may hold: one, or a pair's."""
         return sources_of({column: self[column]})
-
-    @property
-    def inputs(self) -> dict[str, Any]:
-        """The columns of records that the plan perturbs, and what they may hold."""
-        return sources_of(self.columns)
 
     def values_of(self, column: str, values: Mapping[str, Any]) -> Any:
         """What the mechanism of a column takes, of values of its `sources`: of a pair they are taken row by row."""
