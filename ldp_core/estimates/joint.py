@@ -461,7 +461,7 @@ class TableEstimate(Question[Table]):
         score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times)
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(one, two)))
         return [counts, errors, low, high, *rates], margins
 
 
