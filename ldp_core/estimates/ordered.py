@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.arrays.types import F64, I64
 from ldp_core.estimates.base import Population, Question, refuse_mechanism, refuse_repeats, sampled_part, z_score
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
@@ -42,6 +42,12 @@ class Ordered(Protocol):
         """Estimated counts of records with low <= code < high, and their variances about these people (noise only).
 
         n int64[k], counters int64[k, c], low and high int64[r] -> float64[k, r] twice.
+        """
+
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """B and K, if the variance of one report is a + B f + K f (1 - f), f being the share; and `Side.step`.
+
+        Arrays that broadcast to float64[k, r].
         """
 
 
@@ -87,11 +93,8 @@ class Reader:
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
-        weights = None
-        if hasattr(self.mechanism, "noise_slopes"):
-            codes = np.arange(len(self.ends[0]))
-            weights = (codes >= cells[:, :1]) & (codes < cells[:, 1:])
-        return self.with_ends(n, counters, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z, weights)
+        found, terms = self._counts(n, counters, *cells.T), self.mechanism.range_terms(n, counters, *cells.T)
+        return self.with_ends(n, counters, *found, z, terms)
 
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
@@ -99,20 +102,22 @@ class Reader:
         return counts, np.minimum(variances, 1e6 * (n[:, None] + 1.0) ** 2)
 
     def with_ends(
-        self, n: I64, counters: I64, counts: F64, variances: F64, z: float, weights: Bools | None
+        self, n: I64, counters: I64, counts: F64, variances: F64, z: float, terms: tuple[Any, Any, Any]
     ) -> tuple[F64, F64, F64, F64]:
         """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise.
 
-        With the ``weights`` of the values in the sums, bool[r, d], an interval holds the counts that are within z of
-        their own standard errors, as those of a histogram do. Those who answer one of several columns are a sample.
+        An interval holds the counts that are within z of their own standard errors, as those of a histogram do, by the
+        ``terms`` of `Ordered.range_terms`. Those who answer one of several columns are a sample.
         """
-        oracle, answers, _ = self.mechanism.answers(n, counters)
+        _, answers, _ = self.mechanism.answers(n, counters)
         some, m = (np.maximum(number, 1)[:, None] for number in (n, answers))
         shares, times = counts / some, self.times**2
-        slopes, steps = (0.0, 0.0) if weights is None else (oracle.noise_slopes(weights), oracle.sum_steps(weights))
-        inside, left_out = np.clip(shares, 0, 1), (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]
-        at_none = variances * m / some**2 - (slopes + left_out * (1 - inside)) * inside
-        sampled = left_out if self.population is None else sampled_part(self.population, answers[:, None])
+        inside, (slopes, bends, steps) = np.clip(shares, 0, 1), terms
+        bends = bends + (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]
+        at_none = variances * m / some**2 - (slopes + bends * (1 - inside)) * inside
+        sampled = bends
+        if self.population is not None:
+            sampled = terms[1] + sampled_part(self.population, answers[:, None])
         side = Side(m, shares, times * at_none, times * slopes, times * sampled, times * steps)
         low, high = side.ends(z)
         return counts, some * np.sqrt(side.variance(inside)), some * low, some * high

@@ -321,6 +321,16 @@ class FrequencyOracle(Mechanism):
         """The weights of the estimated counts in `sums`."""
         return weights - weights.mean(axis=1, keepdims=True) if self.exhaustive else weights.astype(float)
 
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """See `Ordered`."""
+        codes = np.arange(self.domain.size)
+        return self.sum_terms(n, counters, (codes >= low[:, None]) & (codes < high[:, None]))
+
+    def sum_terms(self, n: I64, counters: I64, weights: Bools) -> tuple[Any, Any, Any]:
+        """`range_terms` of sums, bool[r, d]."""
+        oracle, *_ = self.answers(n, counters)
+        return oracle.noise_slopes(weights), 0.0, oracle.sum_steps(weights)
+
     def sum_steps(self, weights: Bools) -> F64:
         """`step`, of sums, bool[r, d]: float64[r].
 
