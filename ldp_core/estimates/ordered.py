@@ -113,7 +113,7 @@ class Reader:
         some, m = (np.maximum(number, 1)[:, None] for number in (n, answers))
         shares, times = counts / some, self.times**2
         inside, (slopes, bends, steps) = np.clip(shares, 0, 1), terms
-        bends = bends + (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]
+        bends = bends + (variances > 0) * (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]  # (of all: none)
         at_none = variances * m / some**2 - (slopes + bends * (1 - inside)) * inside
         sampled = bends
         if self.population is not None:

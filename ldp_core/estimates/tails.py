@@ -30,7 +30,8 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
-Where V is that of `_FEW` rare coins or more, at both ends, the score interval does so by itself.
+Where V is that of `_FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
+and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected.
 """
 
 from __future__ import annotations
@@ -108,8 +109,15 @@ def reach_of_few(
         made: F64 = a + (b + e * c) * c
         return made
 
-    coins = np.minimum(*(at(np.clip(end, 0, n if most is None else most), a, b, e) for end in ends))
-    few = (coins < _FEW * np.square(step)) & np.isfinite(low) & np.isfinite(high) & np.greater(n, 0)
+    with np.errstate(invalid="ignore"):  # (where no report tells)
+        found = [at(np.clip(end, 0, n if most is None else most), a, b, e) for end in ends]
+        coin = np.square(step)
+        few = (
+            (np.minimum(*found) * (1 - _ALL / np.maximum(n, 1)) < _FEW * coin)
+            & (np.maximum(*found) > _NONE * coin)
+            & np.greater(n, 0)
+        )
+    few &= np.isfinite(low) & np.isfinite(high)
     if not few.any():
         return ends
     count, people, far, size, *poly = (
@@ -129,7 +137,7 @@ def reach_of_few(
     return low, high
 
 
-_FEW, _NEARER = 6, 0.2
+_NONE, _FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:

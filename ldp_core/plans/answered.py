@@ -156,7 +156,11 @@ class AnsweredPair(_OfPairs, Pair):
         inside, row, out = noise.with_row(self.shape[1])
         yes, no = noise.of_row(self.shape[1])
         of_row = f * (yes + part) + (m - f) * no
-        squares = c * (noise.yes + part) + (m - c) * noise.no, c * (inside + part) + (f - c) * row + (m - f) * out, of_row
+        squares = (
+            c * (noise.yes + part) + (m - c) * noise.no,
+            c * (inside + part) + (f - c) * row + (m - f) * out,
+            of_row,
+        )
         # The same if the rate is r, and so c = r f: of powers of r.
         more, shared = f * (noise.yes - noise.no + part), f * (inside + part - row)
         score = m * noise.no + 0 * c, f * row + (m - f) * out - more / 2, of_row - 2 * shared
@@ -234,7 +238,9 @@ class Margin(_OfPairs):
         with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
         n = np.asarray(n, float)
-        each = [np.nan_to_num(w / people) * m.inner.step for (_, m), w, people in zip(self.pairs, h, answers, strict=True)]
+        each = [
+            np.nan_to_num(w / people) * m.inner.step for (_, m), w, people in zip(self.pairs, h, answers, strict=True)
+        ]
         return Side(n, f, a + np.zeros_like(f), b, sampled, n * np.max(each, axis=0))
 
     def _axis(self, m: SampledPair) -> int:

@@ -121,7 +121,7 @@ class FrequencyOracle(Mechanism):
     def step(self) -> float:
         """What a report that supports a value adds to its estimated count; 0 where sums of few are normal."""
         least, greatest = self.parts
-        return (greatest - least) / self.rates.difference
+        return (greatest - least) / self.rates.difference if math.isfinite(greatest) else 0.0
 
     @property
     def is_pure(self) -> bool:
