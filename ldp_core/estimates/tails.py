@@ -104,6 +104,8 @@ def reach_of_few(
     """
     low, high = ends
     a, b, e = variance
+    if np.all(np.less(z, _NO_REACH)):
+        return ends
 
     def at(c: F64, a: Any, b: Any, e: Any) -> F64:
         made: F64 = a + (b + e * c) * c
@@ -129,6 +131,7 @@ def reach_of_few(
             far,
             lambda t, side=side: coins_score(t, people, at(count + side * t, *poly), size),  # type: ignore[misc]
             width,
+            1e-6,
         )
         for side in (-1, 1)
     )
@@ -137,6 +140,9 @@ def reach_of_few(
     return low, high
 
 
+COUNTS_ALONE = 1e-9
+"""The confidence of whom intervals do not matter: no end is looked for."""
+_NO_REACH = 1e-6
 _NONE, _FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
 
 
@@ -170,7 +176,7 @@ def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64
     return np.where(n > 0, counts - below, counts), np.where(n > 0, counts + above, counts)
 
 
-def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
+def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float = _CLOSE) -> F64:
     """The least distances from 0 whose score is at least ``z``, by the Illinois algorithm, vectorized.
 
     M. Dowell, P. Jarratt, "A Modified Regula Falsi Method for Computing the Root of an Equation", BIT 11, 1971.
@@ -179,6 +185,7 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
         z: above 0, one number or one of each.
         score: grows with the distance, from 0, elementwise; may be infinite.
         width: positive, where the search begins.
+        close: of the distance, how near the found one is.
     """
 
     def excess(distance: F64) -> F64:
@@ -192,7 +199,7 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z
     last = np.zeros(far.shape, bool)
     for _ in range(100):
-        if ((far - near <= _CLOSE * far) | (at_far <= _CLOSE * z)).all():
+        if ((far - near <= close * far) | (at_far <= close * z)).all():
             break
         middle = near + (far - near) * at_near / (at_near - at_far)
         at_middle = excess(middle)

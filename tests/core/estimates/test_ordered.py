@@ -30,7 +30,6 @@ from ldp_core import (
     UnaryEncoding,
     question_of,
 )
-
 from ldp_core.estimates import histogram
 
 from ...cases import case

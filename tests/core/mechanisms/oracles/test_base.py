@@ -29,7 +29,6 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
-
 from ldp_core.mechanisms.oracles import base
 from ldp_core.plans import sampled
 
