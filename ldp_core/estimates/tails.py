@@ -107,18 +107,16 @@ def reach_of_few(
     if np.all(np.less(z, _NO_REACH)):
         return ends
 
-    def at(c: F64, a: Any, b: Any, e: Any) -> F64:
+    def at(c: Any, a: Any, b: Any, e: Any) -> F64:
         made: F64 = a + (b + e * c) * c
         return made
 
+    most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
     with np.errstate(invalid="ignore"):  # (where no report tells)
-        found = [at(np.clip(end, 0, n if most is None else most), a, b, e) for end in ends]
-        coin = np.square(step)
-        few = (
-            (np.minimum(*found) * (1 - _ALL / np.maximum(n, 1)) < _FEW * coin)
-            & (np.maximum(*found) > _NONE * coin)
-            & np.greater(n, 0)
-        )
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= _FEW * coin) and np.max(e) <= 0:
+            return ends  # there are enough everywhere, as the variance is concave
+        found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
+        few = (np.minimum(*found) * share < _FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
     few &= np.isfinite(low) & np.isfinite(high)
     if not few.any():
         return ends
@@ -189,7 +187,8 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float =
     """
 
     def excess(distance: F64) -> F64:
-        return np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
+        capped: F64 = np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
+        return capped
 
     far = width.astype(float)
     at_far = excess(far)

@@ -311,10 +311,10 @@ class FrequencyOracle(Mechanism):
                 given = self.sum_variance(asked) / self.rates.difference**2
             inside = np.zeros(given.shape, bool)
             inside[:, : some.shape[1]] = some
-            sums = np.stack([np.where(of, given, 0).sum(axis=1) for of in (inside, ~inside)])
-            inner, outer = sums / np.maximum([inside.sum(axis=1), (~inside).sum(axis=1)], 1)
-            mixed = inside.any(axis=1) & ~inside.all(axis=1)
-            slopes[start : start + step] = np.where(mixed, inner - outer, 0.0)
+            inner, size, of_all = (given * inside).sum(axis=1), inside.sum(axis=1), given.shape[1]
+            outer = (given.sum(axis=1) - inner) / np.maximum(of_all - size, 1)
+            mixed = (size > 0) & (size < of_all)
+            slopes[start : start + step] = np.where(mixed, inner / np.maximum(size, 1) - outer, 0.0)
         return slopes
 
     def _in_sums(self, weights: Bools) -> F64:
