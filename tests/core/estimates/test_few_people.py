@@ -24,6 +24,7 @@ from ldp_core import (
 )
 from ldp_core.estimates import histogram, tails, weights
 from ldp_core.estimates.joint import TableEstimate
+from ldp_core.estimates.weights import ratio, ratio_of, ratio_sums
 from ldp_core.mechanisms.oracles import base
 from ldp_core.plans import answered, sampled
 
@@ -215,6 +216,20 @@ def test_errors_at_the_estimate_of_a_tree_hold_less(monkeypatch):
     none = np.zeros(1)
     monkeypatch.setattr(HierarchicalHistogram, "range_terms", lambda *_: (none, none, none))
     assert tree_covered(6.0, 50, 3) < 0.9
+
+
+def test_a_group_that_no_report_supports_has_no_ratio():
+    """All weights are the same by chance, so that the ratio is everybody's: it had an interval of 0.29 to 0.55."""
+    m, numbers = UnaryEncoding(["a", "b"], epsilon=6.0), np.arange(60.0)
+    nobody = m.weights_by(np.zeros(60), 0)
+    for above in (numbers % 5 < 2, numbers, np.zeros(60), np.full(60, 5.0)):
+        for found in (ratio(nobody * above, nobody), ratio_of(ratio_sums(nobody * above, nobody), 0.95)):
+            assert (found.low, found.high) == (-np.inf, np.inf)
+    public = ratio(numbers, np.ones(60))
+    assert np.isfinite([public.low, public.high]).all()
+    # Were there 10,000 people, as many as 25 reports would support it by chance.
+    many = np.tile(nobody, 200)
+    assert np.isfinite(ratio(many * 0.5 * np.tile(numbers, 200), many).high)
 
 
 def test_of_many_people_it_is_the_score_interval():
