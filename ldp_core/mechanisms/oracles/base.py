@@ -250,7 +250,7 @@ class FrequencyOracle(Mechanism):
         """
         oracle, answers, counted = self.answers(n, counters)
         d, m = oracle.domain.size, answers[:, None].astype(float)
-        counts: F64 = oracle.debias(answers[:, None], counted, confidence=COUNTS_ALONE)[0]
+        counts, errors, *_ = oracle.debias(answers[:, None], counted, confidence=COUNTS_ALONE)
         if oracle.exhaustive:
             middle = weights.mean(axis=1)
             weights = weights - middle[:, None]
@@ -260,6 +260,9 @@ class FrequencyOracle(Mechanism):
             sums = counts @ weights.T
             people = np.concatenate([counts, m - counts.sum(axis=1, keepdims=True)], axis=1)
         variances = oracle.noise_of_sums(m, people, weights)
+        if type(oracle).sum_variance is FrequencyOracle.sum_variance:
+            # At the estimates of few people it may be nearly 0: then as of values that are supported independently.
+            variances = np.where(m < _MANY, np.maximum(variances, errors**2 @ (weights**2).T), variances)
         if oracle is not self:  # those who answer are a sample of those who report, without replacement
             with np.errstate(divide="ignore", invalid="ignore"):
                 scale = n[:, None] / m
@@ -553,6 +556,7 @@ MOST_COVARIANCES = 256
 MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
 _PRODUCTS = 1 << 20  # of them at a time
+_MANY = 10_000  # people, from whom on their number does not matter
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

@@ -157,6 +157,12 @@ class HadamardResponse(CountedCells):
         return float(sums.min()), float(sums.max())
 
     @override
+    def sum_steps(self, weights: Bools) -> F64:
+        """Columns may support nearly all values of a sum, or nearly none."""
+        steps: F64 = np.ptp(self._in_sums(weights) @ self._supports.T, axis=1) * self.step
+        return steps
+
+    @override
     def sum_variance(self, weights: F64) -> F64:
         """Over all columns: uniform among those that support x with p, else among the others."""
         supports = self._supports
