@@ -160,7 +160,8 @@ class HadamardResponse(CountedCells):
     def sum_steps(self, weights: Bools) -> F64:
         """Columns may support nearly all values of a sum, or nearly none."""
         sums = self._in_sums(weights) @ self._supports.T
-        return (sums.max(axis=1) - sums.min(axis=1)) * self.step
+        steps: F64 = (sums.max(axis=1) - sums.min(axis=1)) * self.step
+        return steps
 
     @override
     def sum_variance(self, weights: F64) -> F64:
