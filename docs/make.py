@@ -387,9 +387,9 @@ def shown(name: str, alt: str) -> str:
 
 
 def with_pictures(text: str) -> str:
-    """The page, with each picture below its mark."""
-    pattern = re.compile(r"<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?", re.DOTALL)
-    return pattern.sub(lambda found: shown(found[1], found[1].replace("-", " ")), text)
+    """The page, with each picture below its mark. Its alt text is written on the page, and kept."""
+    pattern = re.compile(r'<!-- picture: ([\w-]+) -->\n(?:<picture>.*?alt="([^"]*)".*?</picture>\n)?', re.DOTALL)
+    return pattern.sub(lambda found: shown(found[1], found[2] or found[1]), text)
 
 
 if __name__ == "__main__":
