@@ -100,8 +100,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "False reports": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
-            "scan_csv window_start",
+            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan "
+            "window_start",
         ),
     },
     "ldp_beam": {
@@ -120,7 +120,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "ldp_plots": {
         "Estimates": ("plots", "estimate windows"),
-        "Before there are data": ("plots", "error mechanisms"),
         "Light and dark": ("plots", "themed"),
     },
     "ldp_report": {

@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import polars as pl
 
-from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tables, tallying, weighing
+from ldp_polars import comparing, estimating, frames, persons, perturbing, tables, tallying, weighing
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -95,7 +95,6 @@ class _LdpFrame(_Namespace[Frame]):
     table = _FrameMethod(tables.table)
     explain = _Method(frames.explain)
     simulate = _Method(frames.simulate)
-    sink_csv = _Method(csv_text.sink_csv)
     sink_parquet = _Method(frames.sink_parquet)
 
 
