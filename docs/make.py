@@ -203,7 +203,7 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-SIZES = [(0.1, 1024), (1.0, 16), (1.0, 1024), (4.0, 1024)]
+SIZES = [(0.1, 1024), (1.0, 16), (4.0, 1024)]
 
 
 def poisoning() -> str:
