@@ -57,13 +57,13 @@ def test_help_fits_and_cuts_nothing(ldp, monkeypatch):
 def test_a_narrow_terminal_says_which_columns_it_has_no_room_for(ldp, monkeypatch):
     console = Console(width=40, highlight=False)
     monkeypatch.setattr("ldp_cli.printing.out", lambda: console)
-    rows = [{"value": "android", "window": "the first week of January", "estimate": "1,234", "share": "100.00 %"}]
+    rows = [{"value": "android", "window": "the first week of January", "estimate": "1,234", "reports": "1,234,567"}]
     with console.capture() as caught:
         show(rows, notes=["a note of more than forty characters, which is folded"])
     said = caught.get().splitlines()
     assert max(map(len, said)) <= 40
     assert "android" in said[2]
-    assert said[-3] == "A wider terminal shows more columns: share."
+    assert "A wider terminal shows more columns: reports." in " ".join(said)
 
 
 def test_version_and_completion(ldp):
