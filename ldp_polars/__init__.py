@@ -29,6 +29,7 @@ from ldp_polars.frames import (
     sink_parquet,
     window_start,
 )
+from ldp_polars.namespace import ldp
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
@@ -50,6 +51,7 @@ __all__ = [
     "heavy_hitters",
     "histogram",
     "histograms",
+    "ldp",
     "linear_fit",
     "mean",
     "median",

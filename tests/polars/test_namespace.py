@@ -113,7 +113,14 @@ column.perturb("os")  # wrong: not a mechanism
 column.distribution(wave, method="best")  # wrong: no such method
 column.estimate(m)  # wrong: no question
 column.unary_decode(m)  # wrong: no such function
+right = ldp_polars.ldp("x").unary_encode(m, packed=True)
+right = ldp_polars.ldp(pl.col("x")).heavy_hitters(k=3)
+eager = ldp_polars.ldp(eager).perturb(plan)
+lazy = ldp_polars.ldp(lazy).histograms(plan, by="g")
 lazy = frame.perturb(plan)  # wrong: a DataFrame
+lazy = ldp_polars.ldp(eager).perturb(plan)  # wrong: a DataFrame
+pl.col("x").ldp.perturb(m)  # wrong: which no type checker sees
+ldp_polars.ldp(3)  # wrong: not a column
 query.perturb(m)  # wrong: not a plan
 query.histograms(plan, bye="g")  # wrong: no such argument
 """
