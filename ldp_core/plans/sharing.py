@@ -174,7 +174,7 @@ def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOr
 
 @lru_cache(maxsize=256)
 def _order(size: int, epsilon: float) -> list[str]:
-    """The keys of `recommend`. (Columns of a plan, and pairs of them, often have as many values as others.)"""
+    """The keys of `recommend`, remembered: columns of a plan, and their pairs, often have as many values as others."""
     return [recommendation.key for recommendation in recommend(size, epsilon, 1)]
 
 

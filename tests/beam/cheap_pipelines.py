@@ -1,10 +1,10 @@
 """Beam's local runners at a quarter of the price: what they work out again and again is worked out once.
 
 A pipeline of a few elements costs 50 ms and more. Most of that are argument parsers (a hundred for each pipeline,
-of the same flags), the signatures, sources and states of the same methods, functions compressed and decompressed, and a
-walk through all modules of Python for each value that a cache measures, and for each function that YAML makes. They depend
-on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Nothing else is changed: the tests run what
-Beam builds and runs.
+of the same flags), the signatures, sources and states of the same methods, functions compressed and decompressed, and
+walks through all modules of Python, for each value that a cache measures and each function that YAML makes. They
+depend on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Nothing else is changed: the tests
+run what Beam builds and runs.
 """
 
 from __future__ import annotations
