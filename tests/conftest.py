@@ -42,7 +42,9 @@ from ldp_core.noise import fresh, secret
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 _ONCE = [Phase.explicit, Phase.generate]
-settings.register_profile("repeatable", deadline=None, derandomize=True, phases=_ONCE, suppress_health_check=_SLOW)
+settings.register_profile(
+    "repeatable", max_examples=50, deadline=None, derandomize=True, phases=_ONCE, suppress_health_check=_SLOW
+)
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
@@ -143,7 +145,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What is imported and collected stays until the end: the garbage collector need not look through it each time."""
-    gc.collect()
     gc.freeze()
 
 

@@ -1,7 +1,7 @@
 """Beam's local runners at a quarter of the price: what they work out again and again is worked out once.
 
 A pipeline of a few elements costs 50 ms and more. Most of that are argument parsers (a hundred for each pipeline,
-of the same flags), the signatures, sources and states of the same methods, functions compressed and decompressed, and
+of the same flags), types of all elements, signatures, sources and states of methods, functions compressed, and
 walks through all modules of Python, for each value that a cache measures and each function that YAML makes. They
 depend on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Nothing else is changed: the tests
 run what Beam builds and runs.
@@ -23,6 +23,7 @@ import objsize.traverse
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.pvalue import Row
 from apache_beam.transforms import core, userstate
 
 
@@ -51,7 +52,8 @@ def view_as(self: Any, cls: Any) -> Any:
     key = (tuple(self._flags), cls)
     if key not in _parsed:
         _parsed[key] = vars(_view_as(PipelineOptions(list(self._flags)), cls)._visible_options)
-    options = copy.deepcopy(_parsed[key])  # some are lists that Beam appends to
+    # (Beam appends to some.)
+    options = {name: copy.copy(x) if isinstance(x, list | dict) else x for name, x in _parsed[key].items()}
     for name, value in options.items():
         self._all_options.setdefault(name, value)
     view = cls.__new__(cls)
@@ -105,7 +107,31 @@ def compress(data: bytes, compresslevel: int) -> bytes:
     return bz2.compress(data, compresslevel=1)
 
 
+def shape(value: Any) -> Any:
+    """What the type depends on that Beam infers from a value."""
+    kind = type(value)
+    if kind in (list, set, frozenset):
+        return kind, frozenset(map(shape, value))
+    if kind is dict:
+        return kind, frozenset(map(shape, value)), frozenset(map(shape, value.values()))
+    if kind is tuple:
+        return kind, *map(shape, value)
+    return (kind, *((name, shape(x)) for name, x in value.as_dict().items())) if kind is Row else kind
+
+
+_infer_output_type = core.Create.infer_output_type
+
+
+def infer_output_type(self: Any, _: Any) -> Any:
+    """As Beam's, from the first element of each shape, and not from all of them."""
+    first: dict[Any, Any] = {}
+    for value in self.values:
+        first.setdefault(shape(value), value)
+    return _infer_output_type(SimpleNamespace(values=tuple(first.values())), None)
+
+
 PipelineOptions.view_as = view_as
+core.Create.infer_output_type = infer_output_type
 core.get_signature = get_signature
 core._get_function_body_without_inners = _get_function_body_without_inners
 userstate.get_dofn_specs = get_dofn_specs
