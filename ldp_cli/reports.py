@@ -69,6 +69,10 @@ By = Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Sp
 Length = Annotated[str | None, typer.Option("--window", metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")]
 EventTime = Annotated[str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept time.")]
 Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")]
+Repeats = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most reports of one person in a group or window; keyed noise asks for it."),
+]
 Confidence = Annotated[float, typer.Option("--confidence", parser=share, metavar="SHARE", help="Of the intervals.")]
 
 
@@ -228,9 +232,7 @@ def estimate(
         str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
     ] = None,
     confidence: Confidence = 0.95,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="The most reports of one person in a window; keyed noise asks for it.")
-    ] = None,
+    repeats: Repeats = None,
     population: Annotated[
         str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
     ] = None,
@@ -361,12 +363,13 @@ def compare(
         bool | None,
         typer.Option("--same-people/--other-people", help="Whether people may be on both sides, or noise is keyed."),
     ] = None,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
     The differences are those of populations: noise and sampling are in their error bars. People of one side are not on
-    the other, and their noise is fresh.
+    the other, and each has one report with fresh noise, unless --same-people and --repeats say otherwise.
     """
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
@@ -379,7 +382,7 @@ def compare(
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = _with_drawn(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-    how |= {"same_people": same_people, "quantiles": quantile or None}
+    how |= {"same_people": same_people, "repeats": repeats, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
@@ -415,6 +418,7 @@ def pool(
     event_time: EventTime = None,
     column: Columns = None,
     confidence: Confidence = 0.95,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
@@ -429,7 +433,7 @@ def pool(
     files.refuse_same(sources)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("pool"):
-        asked = {"columns": column, "confidence": confidence, "assume_reports": True}
+        asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
     if as_json:
         say_json(found)

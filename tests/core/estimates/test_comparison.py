@@ -27,6 +27,7 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
     compare,
+    compare_quantiles,
 )
 from ldp_core.estimates.change import changes, threshold
 from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
@@ -193,6 +194,33 @@ def test_holm_and_the_tail():
     np.testing.assert_allclose(
         chi_square_tail(t.ravel(), k.ravel()), stats.chi2.sf(t, k).ravel(), rtol=1e-9, atol=1e-300
     )
+
+
+def test_reports_that_are_there_four_times_say_what_they_say_once():
+    """As keyed noise makes them of constant values: the bound is then what is true."""
+    two, m = LongitudinalUnaryEncoding(FOUR, epsilon_infinity=2.0, epsilon_1=1.0), UnaryEncoding(range(8), epsilon=1.0)
+    for oracle in (UnaryEncoding(FOUR, epsilon=1.0), SubsetSelection(FOUR, epsilon=0.5), two):
+        once = [reports_of(oracle, counts, 1) for counts in ([400, 300, 200, 100], [700, 600, 500, 400])]
+        again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+        for option in ({}, {"simultaneous": True}, {"same_people": True}, {"population": None}):
+            how = {"same_people": False, **option}
+            found, alone = compare(oracle, *again, repeats=4, **how), compare(oracle, *once, **how)
+            for name in ("differences", "standard_errors", "low", "high", "p_values", "statistic", "p_value"):
+                np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-6, err_msg=name)
+            assert found.repeats == 4
+            assert "up to 4 reports of a person" in repr(found)
+    once = [reports_of(m, np.roll([500, 400, 300, 200, 100, 100, 100, 100], k), k) for k in (0, 2)]
+    again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+    found, alone = compare_quantiles(m, *again, [0.5], repeats=4), compare_quantiles(m, *once, [0.5])
+    assert (found.low[0], found.high[0]) == (alone.low[0], alone.high[0])
+    numbers = Hybrid((0, 10), epsilon=1.0)
+    once = [numbers.tally(numbers.perturb([x] * 4000)) for x in (3.0, 7.0)]
+    found, alone = compare(numbers, *once, repeats=9), compare(numbers, *once)
+    np.testing.assert_allclose(found.standard_errors, 3 * alone.standard_errors)
+    for how in ({"repeats": 2, "anytime": True}, {"repeats": 0}):
+        with pytest.raises(ParameterError, match=r"repeats"):
+            compare(numbers, *once, **how)
+    assert compare(numbers, *once, repeats=1, anytime=True).p_value < 1e-6
 
 
 def test_many_pairs_at_once_are_each_as_one():
