@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import typer
 
 from ldp_cli import files
+from ldp_cli.groups import ByPrivate
 from ldp_cli.printing import (
     Json,
     Overwrite,
@@ -231,6 +232,22 @@ def estimate(
     table: Annotated[
         str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
     ] = None,
+    by_private: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Groups by the values of a private column, for the next four.")
+    ] = None,
+    of: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Mean and total of a kept number (or a private one).")
+    ] = None,
+    quantile: Annotated[
+        list[float] | None, typer.Option("--quantile", metavar="SHARE", help="Quantiles of it, as 0.5, too.")
+    ] = None,
+    among: Annotated[
+        list[str] | None,
+        typer.Option("--among", metavar="VALUE", help="Only these values; without --of, their shares among these."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Shares of the people for whom records stand, so many each.")
+    ] = None,
     confidence: Confidence = 0.95,
     repeats: Repeats = None,
     population: Annotated[
@@ -268,6 +285,15 @@ def estimate(
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     how = (confidence, population_of(population), repeats)
+    own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
+    if by_private is not None:
+        if any([table, column, candidates, ask, population, output, plot]):
+            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
+        _by_private(private, reports, by, window, event_time, as_json=as_json, assume_reports=own)
+        return
+    if of or quantile or among or weights:
+        raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
@@ -277,7 +303,6 @@ def estimate(
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
-        own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
@@ -292,6 +317,28 @@ def estimate(
         show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         _show(answers, frames, max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _by_private(
+    asked: ByPrivate,
+    reports: pl.LazyFrame,
+    by: list[str] | None,
+    window: str | None,
+    event_time: str | None,
+    *,
+    as_json: bool,
+    assume_reports: bool,
+) -> None:
+    """Print what is asked by the values of a private column."""
+    places = {name: _in(name, None) for name in by or ()}
+    if event_time is not None:
+        places["window_start"] = _in(event_time, window)
+    with working("weighing the reports"), files.polars_work("estimate"):
+        found = asked.rows(reports, places, assume_reports=assume_reports)
+    if as_json:
+        say_json(found)
+    else:
+        _show_rows(found, list(places), asked.cells, asked.words(), [asked.plan])
 
 
 def _show(answers: _Answers, names: Iterable[str], most: int | None) -> None:
