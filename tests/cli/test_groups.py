@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 
 import polars as pl
 import pytest
 
-import ldp_polars
+import ldp_polars  # noqa: F401 (it registers the .ldp methods)
 from ldp_core import Hybrid, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 N = 2000
