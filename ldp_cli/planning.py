@@ -225,6 +225,10 @@ def explain(
         float | None, typer.Option(help="What all records of a person spend, if you know it. Says what that reveals.")
     ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
+    repeats: Annotated[
+        float,
+        typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay."),
+    ] = 1,
     delta: Annotated[float | None, typer.Option(help="Say also what shuffled records reveal, with this delta.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -233,8 +237,8 @@ def explain(
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
-        if as_json or records:
-            raise typer.BadParameter("--id counts the records of each person: leave out --records and --json")
+        if as_json or records or repeats != 1:
+            raise typer.BadParameter("--id counts the records of each person: leave out --records, --repeats, --json")
         ldp_polars = files.our_polars()
         with working("counting the records"), files.polars_work("explain"):
             text = ldp_polars.explain(
@@ -248,11 +252,11 @@ def explain(
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta))
+        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
         return
     columns = {}
     for name, m in made.columns.items():
-        outlook = m.explain(n)
+        outlook = m.explain(math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed))))
         columns[name] = {
             "mechanism": m.title,
             "epsilon": m.epsilon,
@@ -265,6 +269,7 @@ def explain(
     say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
 
 
+Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]
 Question = Annotated[
     str | None,
     typer.Option("--ask", metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45."),
@@ -275,7 +280,8 @@ def suggest(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon of one report.")],
-    people: Annotated[int, typer.Option("--people", "-n", help="How many people send one report each.")],
+    people: Annotated[int, typer.Option("--people", "-n", help="How many people there are.")],
+    repeats: Repeats = 1,
     ask: Question = None,
     group: Group = 1.0,
     most_bytes: Annotated[
@@ -284,7 +290,8 @@ def suggest(
     as_json: Json = False,
 ) -> None:
     """Rank the mechanisms for such values, epsilon and people."""
-    found = recommend(values_of(values), epsilon, people, ask=ask, group=group, bytes_per_report=most_bytes)
+    how: dict[str, Any] = {"ask": ask, "group": group, "repeats": repeats}
+    found = recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
     if as_json:
         say_json([row.values() for row in found])
     else:
@@ -340,7 +347,7 @@ def size(
             metavar="N", help="Whose share it is: of many people, or of N, of whom these are a sample, or none."
         ),
     ] = "many",
-    repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
+    repeats: Repeats = 1,
     mechanism: Annotated[str | None, typer.Option(help="Ask only about the mechanism of this name.")] = None,
     ask: Question = None,
     group: Group = 1.0,
@@ -422,6 +429,7 @@ def simulate(
         ),
     ] = None,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many people have these shares.")] = None,
+    repeats: Repeats = 1,
     seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
     confidence: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
@@ -445,7 +453,7 @@ def simulate(
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
     with working("simulating"):
-        found = made.simulate(asked, n=people, seed=seed, confidence=confidence)
+        found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:
         save(found.plot(top=top, theme=theme), plot)
     if as_json:

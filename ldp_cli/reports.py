@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import typer
 
 from ldp_cli import files
+from ldp_cli.groups import ByPrivate
 from ldp_cli.printing import (
     Json,
     Overwrite,
@@ -75,6 +76,10 @@ EventTime = Annotated[
     str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept column that has the time.")
 ]
 Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Take only this column.")]
+Repeats = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it."),
+]
 Confidence = Annotated[
     float, typer.Option("--confidence", parser=share, metavar="SHARE", help="The confidence of the intervals.")
 ]
@@ -248,10 +253,27 @@ def estimate(
         str | None,
         typer.Option(metavar="FIRST,SECOND", help="Count the pairs of values of two columns, and their rates."),
     ] = None,
-    confidence: Confidence = 0.95,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="The most reports of one person in a window. Keyed noise needs it.")
+    by_private: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next four."),
     ] = None,
+    of: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
+    ] = None,
+    quantile: Annotated[
+        list[float] | None, typer.Option("--quantile", metavar="SHARE", help="Say this quantile of it, as 0.5.")
+    ] = None,
+    among: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--among", metavar="VALUE", help="Take only these values. Without --of: say their shares among these."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
+    ] = None,
+    confidence: Confidence = 0.95,
+    repeats: Repeats = None,
     population: Annotated[
         str | None,
         typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
@@ -288,6 +310,15 @@ def estimate(
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     how = (confidence, population_of(population), repeats)
+    own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
+    if by_private is not None:
+        if any([table, column, candidates, ask, population, output, plot]):
+            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
+        _by_private(private, reports, by, window, event_time, as_json=as_json, assume_reports=own)
+        return
+    if of or quantile or among or weights:
+        raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
@@ -297,7 +328,6 @@ def estimate(
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
-        own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
@@ -312,6 +342,28 @@ def estimate(
         show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         _show(answers, frames, max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _by_private(
+    asked: ByPrivate,
+    reports: pl.LazyFrame,
+    by: list[str] | None,
+    window: str | None,
+    event_time: str | None,
+    *,
+    as_json: bool,
+    assume_reports: bool,
+) -> None:
+    """Print what is asked by the values of a private column."""
+    places = {name: _in(name, None) for name in by or ()}
+    if event_time is not None:
+        places["window_start"] = _in(event_time, window)
+    with working("weighing the reports"), files.polars_work("estimate"):
+        found = asked.rows(reports, places, assume_reports=assume_reports)
+    if as_json:
+        say_json(found)
+    else:
+        _show_rows(found, list(places), asked.cells, asked.words(), [asked.plan])
 
 
 def _show(answers: _Answers, names: Iterable[str], most: int | None) -> None:
@@ -390,12 +442,13 @@ def compare(
             "--same-people/--other-people", help="Say whether people may be on both sides, or the noise is keyed."
         ),
     ] = None,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
     The differences are those of populations: noise and sampling are in their error bars. People of one side are not on
-    the other, and their noise is fresh.
+    the other, and each has one report with fresh noise, unless --same-people and --repeats say otherwise.
     """
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
@@ -408,7 +461,7 @@ def compare(
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = _with_drawn(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-    how |= {"same_people": same_people, "quantiles": quantile or None}
+    how |= {"same_people": same_people, "repeats": repeats, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
@@ -444,6 +497,7 @@ def pool(
     event_time: EventTime = None,
     column: Columns = None,
     confidence: Confidence = 0.95,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
@@ -458,7 +512,7 @@ def pool(
     files.refuse_same(sources)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("pool"):
-        asked = {"columns": column, "confidence": confidence, "assume_reports": True}
+        asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
     if as_json:
         say_json(found)

@@ -17,10 +17,10 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, Population
+from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
-from ldp_core.estimates.comparison import Compare, holm, p_values_of
+from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
@@ -145,6 +145,7 @@ __all__ = [
     "check_made_by",
     "check_open",
     "check_probability",
+    "check_repeats",
     "check_row_groups",
     "check_same",
     "check_same_mechanism",
@@ -206,6 +207,7 @@ __all__ = [
     "themed",
     "times",
     "told_of",
+    "unsaid_people",
     "unsaid_repeats",
     "utc",
     "view_of",

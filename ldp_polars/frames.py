@@ -503,6 +503,7 @@ def simulate(
     seed: int | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
+    repeats: int = 1,
 ) -> Simulation:
     """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
 
@@ -512,6 +513,7 @@ def simulate(
         n: people, with the shares of the data; default: as many as there are records.
         seed: for the same again.
         confidence, ask: see `estimates`.
+        repeats: see `PrivacyPlan.simulate`.
 
     Raises:
         PlanError: a planned column is missing.
@@ -536,7 +538,7 @@ def simulate(
         weights = numbers.cast(pl.Int64).to_numpy()
         arrays = dict(zip(own, map(to_arrow, values), strict=True))
         people[name] = plan.values_of(name, arrays), weights if n is None else apportioned(name, weights, n)
-    return simulated(plan.columns, people, generator, confidence, ask)
+    return simulated(plan.columns, people, generator, confidence, ask, repeats)
 
 
 def sink_parquet(

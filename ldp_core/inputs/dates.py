@@ -247,7 +247,9 @@ def _moment(name: str, value: Any, error: type[LdpError] = DomainError) -> tuple
     if re.fullmatch(_ISO, text, re.ASCII):
         with suppress(ValueError):
             time = dt.datetime.fromisoformat(text)
-            micros = (time.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (time.utcoffset() or dt.timedelta())) // _MICRO
+            micros = (
+                time.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (time.utcoffset() or dt.timedelta())
+            ) // _MICRO
             if _PYTHON[0] <= micros < _PYTHON[1]:
                 return micros, len(text) == len("2024-01-01")
     raise error(f"{name} must be a date or a datetime, or one as text, as 2024-01-31 or 2024-01-31T18:00:00")

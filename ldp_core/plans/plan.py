@@ -350,6 +350,7 @@ class PrivacyPlan(PlanForms):
         seed: int | np.random.Generator | None = None,
         confidence: float = 0.95,
         ask: Mapping[str, Ask] | None = None,
+        repeats: int = 1,
     ) -> Simulation:
         """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
 
@@ -364,10 +365,13 @@ class PrivacyPlan(PlanForms):
             confidence: of the intervals.
             ask: by column, what to ask other than the usual (`usual_question`). A sketch is asked about the 100 most
                 frequent values of the data.
+            repeats: how many reports each person sends, of a value that stays and with fresh noise; intervals are by
+                that bound, see `HistogramEstimate`.
 
         Raises:
             PlanError: a column is missing.
-            ParameterError: shares without n; numbers that are none.
+            ParameterError: shares without n; numbers that are none; repeats above 1 of a mechanism that remembers, or
+                of a question that takes none.
             DomainError, DtypeError: see `Domain.encode`.
 
         >>> from ldp_core import Hybrid, RandomizedResponse
@@ -382,7 +386,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.simulation import simulate
 
-        return simulate(self, data, n, seed, confidence, ask)
+        return simulate(self, data, n, seed, confidence, ask, repeats)
 
     def sql(
         self,

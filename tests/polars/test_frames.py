@@ -377,6 +377,7 @@ def test_simulate_as_in_the_core():
         assert seen.people == {"os": (("web", 2000), ("ios", 1000)), "n": ((1, 2000), (9, 1000))}
         assert seen.tallies == plan.simulate(df.to_dict(as_series=False), n=3000, seed=1).tallies
     assert df.ldp.simulate(plan)["os"].n == 3
+    assert df.ldp.simulate(plan, repeats=2)["os"].n == 6
     with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
         df.drop("os").ldp.simulate(plan)
 

@@ -347,9 +347,7 @@ class HierarchicalHistogram(Mechanism):
             found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
         return found[0], found[1], found[2]
 
-    def _variances(
-        self, reports: F64, masses: Callable[[int, I64], F64], low: I64, high: I64
-    ) -> tuple[F64, F64]:
+    def _variances(self, reports: F64, masses: Callable[[int, I64], F64], low: I64, high: I64) -> tuple[F64, F64]:
         """float64[k, r]: of the shares of ranges in a population with (non-negative) shares ``masses``, given n_l.
 
         Shares are those of nodes, int64[r], of a level, float64[k, r]. And the most by which two reports of a level differ.
