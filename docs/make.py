@@ -102,8 +102,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "False reports": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
-            "scan_csv window_start",
+            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan "
+            "window_start",
         ),
     },
     "ldp_beam": {
@@ -122,7 +122,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "ldp_plots": {
         "Estimates": ("plots", "estimate windows"),
-        "Before there are data": ("plots", "error mechanisms"),
         "Light and dark": ("plots", "themed"),
     },
     "ldp_report": {
@@ -206,7 +205,7 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-SIZES = [(0.1, 1024), (1.0, 16), (1.0, 1024), (4.0, 1024)]
+SIZES = [(0.1, 1024), (1.0, 16), (4.0, 1024)]
 
 
 def poisoning() -> str:
@@ -389,9 +388,9 @@ def shown(name: str, alt: str) -> str:
 
 
 def with_pictures(text: str) -> str:
-    """The page, with each picture below its mark."""
-    pattern = re.compile(r"<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?", re.DOTALL)
-    return pattern.sub(lambda found: shown(found[1], found[1].replace("-", " ")), text)
+    """The page, with each picture below its mark. Its alt text is written on the page, and kept."""
+    pattern = re.compile(r'<!-- picture: ([\w-]+) -->\n(?:<picture>.*?alt="([^"]*)".*?</picture>\n)?', re.DOTALL)
+    return pattern.sub(lambda found: shown(found[1], found[2] or found[1]), text)
 
 
 # ---- notebooks

@@ -107,7 +107,6 @@ def _add(group: typer.Typer, name: str, command: Callable[..., None], *examples:
 _add(plans, "new", planning.new, "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day")
 _add(plans, "check", planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
 _add(plans, "compile", planning.compile_plan, "ldp plan compile plan.toml > plan.json")
-_add(plans, "registry", planning.registry, "ldp plan registry plan.toml")
 _add(
     plans,
     "explain",

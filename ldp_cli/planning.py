@@ -204,11 +204,6 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, i
     return records, refused, outside, wrong
 
 
-def registry(plan: PlanFile) -> None:
-    """Print an entry for the public registry of deployments, as YAML: what the plan knows of it."""
-    say(PrivacyPlan.from_toml(plan).registry_entry())
-
-
 def compile_plan(plan: PlanFile) -> None:
     """Print the plan as JSON for clients in other languages: integers in place of probabilities (docs/wire.md)."""
     say_json(PrivacyPlan.from_toml(plan).compile())

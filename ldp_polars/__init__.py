@@ -8,7 +8,6 @@ from ldp_polars import _compat as _compat
 from ldp_polars import namespace as namespace
 from ldp_polars.columns import Report
 from ldp_polars.comparing import compare
-from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
     cdf,
     distribution,
@@ -66,9 +65,7 @@ __all__ = [
     "range",
     "ratio",
     "read_plan",
-    "scan_csv",
     "simulate",
-    "sink_csv",
     "sink_parquet",
     "suspicious",
     "table",

@@ -425,26 +425,6 @@ class PrivacyPlan(PlanForms):
             return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
 
-    def registry_entry(self) -> str:
-        """An entry for the public registry of deployments of differential privacy, as YAML: what a plan knows of it.
-
-        What only you can write (name, purpose, who is responsible) says so. The registry and its form:
-        https://registry.opendp.org/deployments-registry.
-
-        Raises:
-            PlanError: the plan has a seed, so its reports are not private.
-
-        >>> from ldp_core import RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
-        >>> [line for line in plan.registry_entry().splitlines() if "epsilon" in line][1:]
-        ['      epsilon: 1.0', '    mechanisms: "- crashed: randomized_response, epsilon 1"']
-        """
-        if self.seed is not None:
-            raise PlanError("a plan with a seed is not private: take the plan without it")
-        from ldp_core.plans.registry import entry
-
-        return entry(list(self.columns.items()), self.keep, self.epsilon)
-
     def compile(self) -> dict[str, Any]:
         """The plan for clients in other languages: all probabilities as integers, in a mapping that JSON can hold.
 

@@ -99,7 +99,6 @@ GOOD = {
     "plan new": "plan new -c os=a,b -e 1",
     "plan check": "plan check plan.toml",
     "plan compile": "plan compile plan.toml",
-    "plan registry": "plan registry plan.toml",
     "plan explain": "plan explain plan.toml -n 10",
     "recommend": "recommend 16 -e 1 -n 100",
     "size": "size 16 -m 0.1 -e 1",

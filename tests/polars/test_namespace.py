@@ -24,7 +24,7 @@ RR = RandomizedResponse(LABELS, epsilon=1.0)
 X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
-ELSEWHERE = {"navigation_timing", "pool", "read_plan", "scan_csv", "window_start"}  # of files, of times
+ELSEWHERE = {"navigation_timing", "pool", "read_plan", "window_start"}  # of files, of times
 FIRST = {name: next(iter(inspect.signature(f).parameters)) for name, f in PUBLIC.items() if name not in ELSEWHERE}
 ON_EXPRESSIONS = {name: PUBLIC[name] for name, first in FIRST.items() if first == "expr"}
 ON_FRAMES = {name: PUBLIC[name] for name, first in FIRST.items() if first in ("frame", "reports")}
