@@ -41,14 +41,21 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    where: dict[str, Any] = {"metavar": "DIR", "help": "The folder for logs and process ids. (Default: in the user's cache.)"}
+    where: dict[str, Any] = {
+        "metavar": "DIR",
+        "help": "The folder for logs and process ids. (Default: in the user's cache.)",
+    }
     made.add_argument("--dir", **where)
     commands = made.add_subparsers(
         dest="command", required=True, metavar="up | submit | status | jobs | restart | down"
     )
     up = commands.add_parser("up", help="Start a cluster, and print how to run a pipeline on it.")
     up.add_argument("--task-managers", type=int, default=2, metavar="N", help="How many, of one slot each (default 2).")
-    up.add_argument("--checkpoints", metavar="DIR", help="The folder for checkpoints, which is kept. (Default: within --dir, not kept.)")
+    up.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="The folder for checkpoints, which is kept. (Default: within --dir, not kept.)",
+    )
     up.add_argument("--high-availability", action="store_true", help="Jobs outlive a JobManager that is restarted.")
     submit = commands.add_parser(
         "submit",
