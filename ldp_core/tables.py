@@ -97,7 +97,7 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> li
     return ["  ".join(row).rstrip() for row in cells]
 
 
-def folded(sentences: Iterable[str], *, indent: str = "  ", width: int = 80) -> list[str]:
+def folded(sentences: Iterable[str], *, indent: str = "  ", width: int = WIDTH) -> list[str]:
     """Sentences as lines of at most so many characters; what goes on is indented."""
     # (a number and its percent sign stay together)
     lines = (
