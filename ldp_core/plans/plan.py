@@ -446,11 +446,12 @@ class PrivacyPlan(PlanForms):
 
         return compiled(self)
 
-    def read_reports(self, text: str | bytes, *, limits: Limits = DEFAULT) -> pa.RecordBatch:
+    def read_reports(self, text: str | bytes, *, keyed: bool = False, limits: Limits = DEFAULT) -> pa.RecordBatch:
         r"""Reports in NDJSON, a line each, as clients send them: an Arrow batch with the plan in its metadata.
 
         Args:
             text: of docs/wire.md, from anybody.
+            keyed: whether their media type says ``noise=keyed``: the reports then say so too.
             limits: for the number of lines, and what is in one.
 
         Raises:
@@ -463,7 +464,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.compiled import read_reports
 
-        return read_reports(self, text, limits)
+        return read_reports(self, text, limits, keyed)
 
     def __repr__(self) -> str:
         from ldp_core.plans.explanation import contents, seed_warning
