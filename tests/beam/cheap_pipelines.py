@@ -78,8 +78,8 @@ _specs_of_kind: dict[type, Any] = {}
 
 
 def get_dofn_specs(dofn: Any) -> Any:
-    """As Beam's; they are of a DoFn's methods, and its class has these unless it has some of its own."""
-    if any(isinstance(value, MethodType) for value in vars(dofn).values()):
+    """As Beam's; they are of a DoFn's methods, which its class has, unless it has some of its own or another DoFn's."""
+    if any(isinstance(value, MethodType | core.DoFn) for value in vars(dofn).values()):
         return _specs(dofn)
     if type(dofn) not in _specs_of_kind:
         _specs_of_kind[type(dofn)] = _specs(dofn)
@@ -138,4 +138,5 @@ userstate.get_dofn_specs = get_dofn_specs
 objsize.traverse._iter_modules_globals = tuple  # (no value in a cache refers to one)
 cloudpickle._whichmodule = whichmodule
 cloudpickle_pickler.bz2 = SimpleNamespace(compress=compress, decompress=lru_cache(1000)(bz2.decompress))
-sys.modules["apache_beam.ml.transforms.embeddings.vertex_ai"] = None  # type: ignore[assignment]
+for name in ("ml.transforms.embeddings.vertex_ai", "transforms.enrichment_handlers.vertex_ai_feature_store"):
+    sys.modules[f"apache_beam.{name}"] = None  # type: ignore[assignment]

@@ -254,7 +254,7 @@ def numbers(n: int) -> pa.Table:
 
 @pytest.mark.parametrize("suffix", ["parquet", *(pytest.param(s, marks=pytest.mark.slow) for s in ("csv", "ndjson"))])
 def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
-    n = 36_000
+    n = 18_000
     (tmp_path / "plan.toml").write_text(MIXED.to_toml())
     source, out = write(numbers(n), tmp_path / f"events.{suffix}"), tmp_path / "out"
     arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out)]
