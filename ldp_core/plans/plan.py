@@ -350,6 +350,7 @@ class PrivacyPlan(PlanForms):
         seed: int | np.random.Generator | None = None,
         confidence: float = 0.95,
         ask: Mapping[str, Ask] | None = None,
+        repeats: int = 1,
     ) -> Simulation:
         """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
 
@@ -364,10 +365,13 @@ class PrivacyPlan(PlanForms):
             confidence: of the intervals.
             ask: by column, what to ask other than the usual (`usual_question`). A sketch is asked about the 100 most
                 frequent values of the data.
+            repeats: how many reports each person sends, of a value that stays and with fresh noise; intervals are by
+                that bound, see `HistogramEstimate`.
 
         Raises:
             PlanError: a column is missing.
-            ParameterError: shares without n; numbers that are none.
+            ParameterError: shares without n; numbers that are none; repeats above 1 of a mechanism that remembers, or
+                of a question that takes none.
             DomainError, DtypeError: see `Domain.encode`.
 
         >>> from ldp_core import Hybrid, RandomizedResponse
@@ -382,7 +386,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.simulation import simulate
 
-        return simulate(self, data, n, seed, confidence, ask)
+        return simulate(self, data, n, seed, confidence, ask, repeats)
 
     def sql(
         self,
@@ -424,26 +428,6 @@ class PrivacyPlan(PlanForms):
         if not isinstance(column, str):
             return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
-
-    def registry_entry(self) -> str:
-        """An entry for the public registry of deployments of differential privacy, as YAML: what a plan knows of it.
-
-        What only you can write (name, purpose, who is responsible) says so. The registry and its form:
-        https://registry.opendp.org/deployments-registry.
-
-        Raises:
-            PlanError: the plan has a seed, so its reports are not private.
-
-        >>> from ldp_core import RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
-        >>> [line for line in plan.registry_entry().splitlines() if "epsilon" in line][1:]
-        ['      epsilon: 1.0', '    mechanisms: "- crashed: randomized_response, epsilon 1"']
-        """
-        if self.seed is not None:
-            raise PlanError("a plan with a seed is not private: take the plan without it")
-        from ldp_core.plans.registry import entry
-
-        return entry(list(self.columns.items()), self.keep, self.epsilon)
 
     def compile(self) -> dict[str, Any]:
         """The plan for clients in other languages: all probabilities as integers, in a mapping that JSON can hold.
