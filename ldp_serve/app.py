@@ -221,14 +221,14 @@ class _Room:
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
         """What reads messages of this type."""
         kind, *words = (word.strip() for word in content_type.split(";"))
-        told = dict(word.partition("=")[::2] for word in words)
+        told = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
             return self._reader.arrow
         if kind.lower() != NDJSON_TYPE or told.get("version") != "1":
             raise HTTPException(415, f"reports are {NDJSON_TYPE}; version=1; plan=FINGERPRINT, or {ARROW_TYPE}")
         if told.get("plan", "").strip('"') != self._reader.plan.fingerprint:
             raise HTTPException(409, "these are reports of another plan: GET /plan has the one that is counted here")
-        if told.get("noise", "").strip('"') == "keyed" and not self._reader.keyed:
+        if "noise" in told and not self._reader.keyed:
             raise HTTPException(415, KEYED)
         return self._reader.ndjson
 

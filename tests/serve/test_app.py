@@ -89,7 +89,8 @@ def test_reports_with_keyed_noise_do_not_lose_that_mark(served, tmp_path):
     told = f"{NDJSON}; noise=keyed"
     with served() as app:
         assert app.post(write_batch(fresh), kind=ARROW).json() == {"taken": 1}
-        for body, kind, status in ((write_batch(keyed), ARROW, 400), (lines(ROW), told, 415)):
+        again = [(lines(ROW), kind, 415) for kind in (told, f'{NDJSON};Noise="keyed"', f"{NDJSON}; noise=other")]
+        for body, kind, status in ((write_batch(keyed), ARROW, 400), *again):
             answer = app.post(body, key=kind, kind=kind)
             assert (answer.status_code, app.n) == (status, 1)
             assert "--repeats" in answer.json()["error"]

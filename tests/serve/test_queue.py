@@ -8,8 +8,10 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from typer.testing import CliRunner
 
 from ldp_beam.io.messages import decode
+from ldp_cli.app import app as command
 from ldp_core import InputError, ParameterError, PrivacyPlan
 from ldp_core.engine import check_made_by
 
@@ -94,6 +96,22 @@ def test_addresses():
         assert SECRET not in str(found.value)
     with pytest.raises(ParameterError, match="without"):
         Queue("pubsub://project/topic", PLAN, {"sasl.password": "s3cret"})
+
+
+def test_the_command_has_one_place_for_reports(tmp_path):
+    plan, options = tmp_path / "plan.toml", tmp_path / "client.properties"
+    plan.write_text(PLAN.to_toml())
+    options.write_text(f"# ours\nsasl.username=me\n{SECRET}\n")
+    to = ["--to", "kafka://127.0.0.1:9/reports"]
+    for more, words in (
+        ([], "say where reports go"),
+        ([*to, "--output", str(tmp_path / "out")], "say where reports go"),
+        ([*to, "--queue-options", str(options)], "no KEY=VALUE"),
+    ):
+        done = CliRunner().invoke(command, ["serve", "--plan", str(plan), "--port", "0", *more])
+        assert done.exit_code
+        assert words in " ".join(done.output.split())
+        assert SECRET not in done.output
 
 
 def checked(message, n, *, keyed=False):
