@@ -78,7 +78,7 @@ class PlanTold(Mapping[str, Mechanism]):
             if not isinstance(spec, Mapping):
                 raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
             try:
-                self._made[name] = Mechanism.from_dict(spec)
+                self._made[name] = Mechanism.from_checked(spec)
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]
