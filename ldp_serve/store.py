@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import open_parquet, plain, plan_of
+from ldp_core.engine import open_parquet, plain, told_of
 
 MOST_NAMES = 1 << 18
 """Batches that are known when they come again: the newest. They take 50 MB."""
@@ -103,8 +103,8 @@ class Store:
     def _count_file(self, path: Path) -> None:
         try:
             with open_parquet(path) as file:
-                told = plan_of(file.schema_arrow)
-                if told is None or told.fingerprint != self._plan.fingerprint:
+                told = told_of(file.schema_arrow)
+                if told is None or not told.tells(self._plan):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])

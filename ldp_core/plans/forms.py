@@ -61,6 +61,11 @@ class PlanTold(Mapping[str, Mechanism]):
         """Of metadata."""
         return cls(from_text(text, "the plan", PlanError, limits), limits)
 
+    def tells(self, plan: PlanContents) -> bool:
+        """Whether it is this plan. Of another one no more mechanisms are made than are equal, and one."""
+        told, meant = (list(self), tuple(self.keep), self.seed), (list(plan.columns), plan.keep, plan.seed)
+        return told == meant and all(self[name] == m for name, m in plan.columns.items())
+
     @property
     def columns(self) -> Mapping[str, Mechanism]:
         """Itself: a plan's mechanisms by column."""

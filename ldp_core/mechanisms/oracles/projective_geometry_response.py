@@ -90,6 +90,7 @@ class ProjectiveGeometryResponse(CountedCells):
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         if field is not None:
             self._declare(field=field)
+            _ = self.space  # which refuses too many points
         check_resolved(self.epsilon, lambda: self._pair, " * field")
 
     @cached_property

@@ -91,6 +91,7 @@ class PrivSet(BitReports):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, most=most, on_more=on_more)
+        _ = self.inputs  # which refuse too many items
         if k is not None:
             self._declare(k=k)
         check_resolved(self.epsilon, lambda: tuple(rates[0] for rates in self.support_probabilities()), " * d")
