@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -380,12 +381,14 @@ def _of_answers(
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
 
+        @cache
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
             reports = people * asked.group * times
             return error_of_answer(question, make(key, inputs, epsilon), reports, asked.frequency)[1] <= margin
 
         n = people or _reports(question, m, margin, asked.frequency) / asked.group
-        least = _least(suffices, closed=False, jump=_JUMP) if people else spent
+        # (Large epsilons last: the errors of fast local hashing take seconds there.)
+        least = _least(suffices, 1.2, 1e-3, largest=4.0) or _least(suffices, 1.2, 1e-3) if people else spent
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
@@ -467,7 +470,8 @@ def required_epsilon(
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
-        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits and rounded up, in (0, 50].
+        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits (of a question to 0.1 %) and rounded
+        up, in (0, 50].
 
     Raises:
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.
@@ -478,7 +482,8 @@ def required_epsilon(
     Asked for: one share, whatever it is, of a population that the people are a
     random sample of, within the margin with a probability of 95 %. Ask for all
     shares at once: simultaneous.
-    >>> required_epsilon("hierarchical_histogram", 1.0, 100_000, ask="median", domain=120)  # to one year
+    >>> round(required_epsilon("hierarchical_histogram", 1.0, 100_000, ask="median", domain=120).epsilon, 2)
+    3.04
     """
     check_population("population", population)
     people = check_integer("n", n, 1)
@@ -486,7 +491,7 @@ def required_epsilon(
     changed = _change(change, base, power, margin)
     asked = _Asked(beta, simultaneous, frequency, check_group(group), population, changed, repeats)
     if ask is not None:
-        return _of_answers(mechanism, ask, margin, domain, _LARGEST, asked, people)
+        return _of_answers(mechanism, ask, margin, domain, 1.0, asked, people)
     margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
@@ -494,7 +499,8 @@ def required_epsilon(
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
             return asked.suffices(asked.error(key, domain, epsilon), margin, people * asked.group * times)
 
-        found = _least(suffices, closed=_called(key) in CHOICES)
+        # Others make a mechanism each time, and nothing is known of their jumps.
+        found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, math.inf)))
         if found is None:
             enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
             hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
@@ -509,7 +515,13 @@ def required_epsilon(
     return Needs(tuple(rows), "", note, people, rows[0].epsilon)
 
 
-def _least(takes: Callable[[float, float], bool], *, closed: bool, jump: float = math.inf) -> float | None:
+_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
+_JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
+
+
+def _least(
+    takes: Callable[[float, float], bool], step: float, precision: float, jump: float = _JUMP, largest: float = _LARGEST
+) -> float | None:
     """The least epsilon with which the reports suffice, or so many times as many; None: there is none."""
 
     def suffices(epsilon: float, times: float = 1.0) -> bool:
@@ -522,10 +534,8 @@ def _least(takes: Callable[[float, float], bool], *, closed: bool, jump: float =
                 raise
             return False
 
-    # Others make a mechanism each time, and nothing is known of their jumps.
-    step, precision, jump = (1.003, 1e-12, _JUMP) if closed else (1.2, 1e-6, jump)
-    grid = [_LARGEST * step**-k for k in range(int(math.log(_LARGEST / _SMALLEST, step)), -1, -1)]
-    suffices(_LARGEST)  # refuses what no epsilon is asked for
+    grid = [largest * step**-k for k in range(int(math.log(largest / _SMALLEST, step)), -1, -1)]
+    suffices(largest)  # refuses what no epsilon is asked for
     first = _first(lambda k, times=1.0: suffices(grid[k], times), len(grid), jump)
     if first is None:
         return None
@@ -533,7 +543,7 @@ def _least(takes: Callable[[float, float], bool], *, closed: bool, jump: float =
     while high - low > precision * high:
         middle = (low + high) / 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return min(high * (1 + precision), _LARGEST)
+    return min(high * (1 + precision), largest)
 
 
 def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | None:
@@ -551,7 +561,5 @@ def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | Non
     return next((k for k in range(high, points) if suffices(k)), None)
 
 
-_JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
 _RESOLVED = 1e-3
-_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
 _SMALLEST = 1e-4
