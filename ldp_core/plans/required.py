@@ -384,7 +384,8 @@ def _of_answers(
         @cache
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
             reports = people * asked.group * times
-            return error_of_answer(question, make(key, inputs, epsilon), reports, asked.frequency)[1] <= margin
+            half = error_of_answer(question, make(key, inputs, epsilon), reports, asked.frequency)[1]
+            return bool(half <= margin)
 
         n = people or _reports(question, m, margin, asked.frequency) / asked.group
         # (Large epsilons last: the errors of fast local hashing take seconds there.)
