@@ -219,7 +219,7 @@
           section.append(place);
         }
       }
-      if (!column.groups.length) section.append(el("p", {}, live && !ended ? "No window has closed yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
+      if (!column.groups.length) section.append(el("p", {}, live && !ended ? "There are no estimates yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
       else section.append(el("p", { class: "nothing" }, "Nothing was estimated for this window."));
       return section;
     }));
@@ -310,7 +310,8 @@
           if (label !== undefined) chosen.window = Math.max(data.windows.indexOf(label), 0);
           again();
         }
-        say(ended ? "The job has ended. These are all its windows." : "Live: new windows appear as they close.");
+        const total = data.columns.some((column) => column.groups.some((group) => group.window === null));
+        say(ended ? "The job has ended. Nothing more will come." : total ? "Live: the numbers are of all reports so far." : "Live: new windows appear as they close.");
       } catch {
         silent += 1;
         if (silent > 2 && !ended) say("The job does not answer: it has ended, or was stopped. These are the last numbers.");

@@ -266,18 +266,20 @@ def test_a_job_that_runs(browser):
 
     with LivePage(plan, 0.95) as live:
         page = browser.page(live.url)
-        assert "No window has closed yet" in page.run("document.body.textContent")
+        live.cover(datetime(2024, 1, 1, 0, 0, 1, 500_000))
+        assert "There are no estimates yet" in page.run("document.body.textContent")
         live.add("crashed", rows(1))
-        page.wait(f"{SHOWN}?.textContent.includes('00:00:01 to')")
+        page.wait(f"{SHOWN}?.textContent.includes('00:00:02 (in part)')")  # (which was shown as a whole one)
         live.add("crashed", rows(2))
         page.wait(f"{SHOWN}?.textContent.includes('00:00:02 to')")  # it follows the newest
         page.key("ArrowLeft")
         live.add("crashed", rows(3))
         live.bury("crashed", "late", 4)
         page.wait("document.getElementById('tiles').textContent.includes('late4')")
-        assert shown_window(page) == "2024-01-01 00:00:01 to 00:00:02"
+        assert shown_window(page) == "2024-01-01 00:00:01 to 00:00:02 (in part)"
         page.key("End")
         assert cells(page)[0][1] == "8"
+        assert "new windows appear" in page.run("document.getElementById('live').textContent")
         live.end()
         page.wait("document.getElementById('live').textContent.includes('has ended')")
         assert page.complaints == []
