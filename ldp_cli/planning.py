@@ -371,8 +371,6 @@ def size(
         inputs = values_of(values)
         wanted, what = _one_number(texts, inputs, ask), "margin" if change is None else "change"
         if ask is not None:
-            if epsilon is None:
-                raise typer.BadParameter("--ask says how many people: give --epsilon")
             how["ask"] = ask
         elif not isinstance(inputs, Interval) and wanted >= _WIDE:
             note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan, ReportError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import check_made_by, plain, plan_of, read_batch
+from ldp_core.engine import check_made_by, plain, read_batch, told_of
 
 KINDS: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -79,8 +79,8 @@ class Reader:
     def arrow(self, message: bytes) -> pa.RecordBatch:
         """The reports in an Arrow stream of one batch, whose schema says who made each column; raises as `ndjson`."""
         batch = read_batch(message, self.limits)
-        told = plan_of(batch.schema)
-        if told is None or told.fingerprint != self.plan.fingerprint:
+        told = told_of(batch.schema)
+        if told is None or not told.tells(self.plan):
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
         made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}

@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import open_parquet, plain, plan_of
+from ldp_core.engine import open_parquet, plain, told_of
 
 MOST_NAMES = 1 << 18
 """Batches that are known when they come again: the newest. They take 50 MB."""
@@ -161,8 +161,8 @@ class Store(Sink):
     def _count_file(self, path: Path) -> None:
         try:
             with open_parquet(path) as file:
-                told = plan_of(file.schema_arrow)
-                if told is None or told.fingerprint != self._plan.fingerprint:
+                told = told_of(file.schema_arrow)
+                if told is None or not told.tells(self._plan):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])

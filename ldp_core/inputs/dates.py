@@ -65,6 +65,8 @@ class Dates(Domain):
     low: int
     """Where the first cell begins, in microseconds since 1970."""
     high: int
+    cells: int
+    """How many there are: a few bytes declare 65,536, and they are made when they are needed."""
     every: str
     missing: int | None
     unmatched: Any
@@ -91,31 +93,29 @@ class Dates(Domain):
         window = Window.of(every)
         counts_as = None if missing is None else _moment("missing", missing)[0]
         self._declare(days=days, unmatched=unmatched, kind="date", every=_name(window))
-        self._declare(low=first, high=last, missing=counts_as, _cells=_count(first, last, window, _DAY if days else 1))
+        self._declare(low=first, high=last, missing=counts_as, cells=_count(first, last, window, _DAY if days else 1))
         if counts_as is not None and not first <= counts_as < last:
             raise DomainError(f"missing must be a date in {self.summary}")
-
-    # A few bytes declare 65,536 cells: they are made when they are needed.
 
     @cached_property
     def edges(self) -> I64:
         """Of the cells, int64[d + 1], in microseconds since 1970."""
-        steps, low = np.arange(self._cells + 1), np.array(self.low, "datetime64[us]")
+        steps, low = np.arange(self.cells + 1), np.array(self.low, "datetime64[us]")
         if months := Window.of(self.every).months:
             low, step = low.astype("datetime64[M]"), months
         else:
-            step = (self.high - self.low) // self._cells
+            step = (self.high - self.low) // self.cells
         return (low + steps * step).astype("datetime64[us]").astype(np.int64)
 
     @cached_property
-    def labels(self) -> tuple[Label, ...]:
+    def labels(self) -> tuple[Label, ...]:  # type: ignore[override]
         """The beginnings of the cells as text."""
         return tuple(map(str, self._times.tolist()))
 
     @property
     @override
     def unmatched_code(self) -> int:
-        return self._cells
+        return self.cells
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:

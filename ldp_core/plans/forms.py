@@ -61,6 +61,11 @@ class PlanTold(Mapping[str, Mechanism]):
         """Of metadata."""
         return cls(from_text(text, "the plan", PlanError, limits), limits)
 
+    def tells(self, plan: PlanContents) -> bool:
+        """Whether it is this plan. Of another one no more mechanisms are made than are equal, and one."""
+        told, meant = (list(self), tuple(self.keep), self.seed), (list(plan.columns), plan.keep, plan.seed)
+        return told == meant and all(self[name] == m for name, m in plan.columns.items())
+
     @property
     def columns(self) -> Mapping[str, Mechanism]:
         """Itself: a plan's mechanisms by column."""
@@ -78,7 +83,7 @@ class PlanTold(Mapping[str, Mechanism]):
             if not isinstance(spec, Mapping):
                 raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
             try:
-                self._made[name] = Mechanism.from_dict(spec)
+                self._made[name] = Mechanism.from_checked(spec)
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]

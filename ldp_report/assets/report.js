@@ -90,6 +90,9 @@
 
   // ---- estimates
 
+  // The numbers of a column as people read them: days since 1970 as dates, places in a list as its words.
+  const shown = (column, number) => (!column.unit ? number : Array.isArray(column.unit) ? (x) => column.unit[x] ?? (isNumber(x) ? "" : LDP.MISSING)
+    : (x) => (isNumber(x) ? new Date(Math.round(x * 864e5)).toISOString().slice(0, column.unit === "date" ? 10 : 16).replace("T", " ") : LDP.MISSING));
   const titled = (column, group) => `${[column.name, windowName(group), group.key].filter(Boolean).join(", ")}: ${whole(group.n)} reports`;
 
   function histogram(column, group, all) {
@@ -120,7 +123,7 @@
   }
 
   function points(column, group) { // a curve of numbers, or a line for each label
-    const number = column.shares ? percent : digits, caption = titled(column, group), head = column.shares ? "up to" : "of";
+    const number = column.shares ? percent : shown(column, digits), caption = titled(column, group), head = column.shares ? "up to" : "of";
     const places = group.rows.map(([name, estimate, low, high]) => ({ name, at: Number(name), estimate, low, high }));
     const [first, end] = [places[0], places[places.length - 1]];
     if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, dot: true, confidence: column.confidence });
@@ -157,7 +160,7 @@
     const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
     const n = groups.reduce((sum, group) => sum + (group.n || 0), 0);
     const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: ${column.what} of ${whole(n)} reports`;
-    return bars(rows, { caption, head: "window", what: column.what, number: (x) => LDP.fixed(x, places), axis: (x) => digits(x), dot: true, long: true, confidence: column.confidence });
+    return bars(rows, { caption, head: "window", what: column.what, number: shown(column, (x) => LDP.fixed(x, places)), axis: shown(column, (x) => digits(x)), dot: true, long: true, confidence: column.confidence });
   }
 
   function overTime(column, key, choose) {

@@ -257,7 +257,9 @@ def test_a_question_is_planned_as_the_core_plans_it(ldp):
     assert found[0]["n"] == needs.n
     assert ldp("size 20 --ask median -m 2 -e 1 --mechanism subset_selection").err == ""  # not 200 % of the people
     assert "not in percent" in ldp("size 20 --ask median -m 2% -e 1", code=2).err
-    assert "--epsilon" in ldp("size 20 --ask median -m 2 -n 1000", code=2).err
+    needs = required_epsilon("subset_selection", 2.0, 9000, domain=20, ask="median")
+    found = ldp("size 20 --ask median -m 2 -n 9000 --mechanism subset_selection --json").data
+    assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
     assert "say one of low=" in ldp("recommend 20 -e 1 -n 1000 --ask range", code=2).err.replace("\n", " ")
 
 

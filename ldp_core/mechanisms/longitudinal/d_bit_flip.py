@@ -77,7 +77,7 @@ class DBitFlip(CountsOnes, Longitudinal, Uncorrelated):
         self, domain: Domain | Iterable[Label], *, epsilon_infinity: float, bits: int, unmatched: Unmatched = "error"
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, bits=bits)
-        check_resolved(self._keep, ONE // 2, name="epsilon_infinity")
+        check_resolved(self.epsilon_infinity, lambda: (self._keep, ONE // 2), name="epsilon_infinity")
 
     @property
     @override

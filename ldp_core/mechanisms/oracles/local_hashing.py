@@ -471,11 +471,13 @@ class LocalHashing(HashedReports):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(variant=variant, domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        if n_codes(self.domain) > PRIME or (variant == "fast" and self.functions > _MOST_LISTED):
+        if n_codes(self.domain) > PRIME or (
+            variant == "fast" and n_codes(self.domain) > _FEW and self.functions > _MOST_LISTED
+        ):
             raise ParameterError(
                 f"local hashing takes at most {PRIME} values, and fast at most {_MOST_LISTED} functions"
             )
-        check_resolved(self._keep, 0, " * g")
+        check_resolved(self.epsilon, lambda: (self._keep, 0), " * g")
 
     @cached_property
     def g(self) -> int:
@@ -520,5 +522,6 @@ class LocalHashing(HashedReports):
 
 
 _MOST_LISTED = 1 << 31  # what one uniform draw can choose from
+_FEW = _MOST_LISTED // 255  # codes: there are less than 255 times as many functions
 
 _BUCKET = 0  # lane of noise, with the next one, beside those that draw functions

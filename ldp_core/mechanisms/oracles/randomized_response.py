@@ -74,7 +74,7 @@ class RandomizedResponse(FrequencyOracle):
         self, domain: Domain | Iterable[Label] = (False, True), *, epsilon: float, unmatched: Unmatched = "error"
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        check_resolved(*self._pair, " * d")
+        check_resolved(self.epsilon, lambda: self._pair, " * d")
 
     @classmethod
     def from_coins(
@@ -101,7 +101,7 @@ class RandomizedResponse(FrequencyOracle):
         p1, p0 = t + (1 - t) * y, (1 - t) * y
         epsilon = log_above(max(p1 / p0, (1 - p0) / (1 - p1)))
         self = cls._made(domain=domain, epsilon=epsilon, coins=(float(t), float(y)))
-        check_resolved(*self._yes, name="truth")
+        check_resolved(0, lambda: self._yes, name="truth")
         return self
 
     @cached_property

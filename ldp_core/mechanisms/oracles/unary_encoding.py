@@ -182,7 +182,7 @@ class UnaryEncoding(IndependentBits):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(variant=variant, domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        check_resolved(*self.thresholds)
+        check_resolved(self.epsilon, lambda: self.thresholds)
 
     @classmethod
     def from_probabilities(cls, domain: Domain | Iterable[Label], *, p: float, q: float) -> UnaryEncoding:
@@ -233,7 +233,7 @@ class ThresholdHistogramEncoding(IndependentBits):
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
-    theta: float = parameter(check_share, least=0.5)
+    theta: float = parameter(check_share, default=cached_property(lambda self: best_theta(self.epsilon)), least=0.5)
 
     def __init__(
         self,
@@ -245,10 +245,10 @@ class ThresholdHistogramEncoding(IndependentBits):
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
         if theta is None:
-            check_resolved(floor(exp_below(self.epsilon) * ONE), ONE)  # or there is no best one
-            theta = best_theta(self.epsilon)
-        self._declare(theta=theta)
-        check_resolved(*self.thresholds)
+            check_resolved(self.epsilon, lambda: (floor(exp_below(self.epsilon) * ONE), ONE))  # or there is no best one
+        else:
+            self._declare(theta=theta)
+        check_resolved(self.epsilon, lambda: self.thresholds)
 
     @cached_property
     @override

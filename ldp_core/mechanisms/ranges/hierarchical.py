@@ -128,7 +128,7 @@ class HierarchicalHistogram(Mechanism):
             raise ParameterError("pass Cells, which have their own unmatched, or unmatched=, not both")
         made = domain if isinstance(domain, Cells) else Domain.of(domain, unmatched)
         self._declare(domain=made, epsilon=epsilon, workload=workload)
-        check_resolved(*Level(1, 1, 1, self.epsilon).pair)  # where epsilon is tiny, all levels have its probabilities
+        check_resolved(self.epsilon, lambda: self.levels[0].pair)  # where it is tiny, those of all levels are the same
         if shares is not None:
             self._declare(shares=shares)
 
