@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.simulation import Table, best, print_tables, zipf
 from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
 from ldp_core.estimates import joint
+from ldp_core.estimates.several import RowsOf
 
 RUNS = 2000
 PAIRS = {
@@ -45,7 +46,7 @@ def tallies(pair: Pair, people: np.ndarray, seed: int) -> np.ndarray:
     noise, out = Keystream(key), []
     for counts in people:
         codes = [np.repeat(of, counts.ravel()) for of in np.indices(counts.shape, dtype=np.uint8).reshape(2, -1)]
-        reports = joint.PairedReports(
+        reports = RowsOf(
             *(m.draw(of.astype(np.int64), noise, "x") for m, of in zip(pair.mechanisms, codes, strict=True))
         )
         out.append(pair.count_reports(reports, np.broadcast_to(np.int64(0), len(reports)), 1)[0])

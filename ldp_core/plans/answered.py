@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.association import Association, of_cells
 from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
@@ -70,10 +71,6 @@ class _Axis(NamedTuple):
     """A column of a pair in the place of its mechanism: it has none of its own."""
 
     domain: Domain
-    exhaustive: bool = False
-
-    def covariance(self, shares: F64) -> F64:
-        raise ParameterError("the shares of two columns of one pair are not independent")
 
 
 class _OfPairs(Several):
@@ -164,6 +161,18 @@ class AnsweredPair(_OfPairs, Pair):
             *cells,
             *ratios(np.stack([u, w, *(asked.times**2 * one for one in squares)], axis=-1), asked.confidence),
         ], margins
+
+    @override
+    def association(
+        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
+    ) -> Association:
+        """Of those who answer, who are a sample of the population too."""
+        m = counters[:, 0]
+        scale = m / np.maximum(n, 1)
+        of_answers = [margin * scale[:, None] for margin in margins]
+        return of_cells(
+            self.mechanism.inner, m, counts * scale[:, None, None], of_answers, asked.times, asked.confidence
+        )
 
 
 def _unsampled(n: Any, m: Any) -> Any:
