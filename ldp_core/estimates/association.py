@@ -31,7 +31,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.comparison import adding_up, chi_square_tail, whitening
 
-RARE = 3.0
+RARE = 2.0
 """Standard errors that the share of each value must be: V divides by it."""
 MOST_VALUES = 64
 """Of a column whose V is computed: the time grows with their fourth power, and is 0.2 s then."""

@@ -229,7 +229,7 @@ class Table(Counted):
             people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
             shares of a mechanism hang together.
         cramers_v, cramers_v_low, cramers_v_high: how far the columns are from independence there, 0 to 1, without what
-            noise adds; and its interval. nan where a value's share is at most 3 standard errors (V divides by it: merge
+            noise adds; and its interval. nan where a value's share is at most 2 standard errors (V divides by it: merge
             rare values), where a person may have several values or none, and of more than 64 values.
 
     >>> from ldp_core import RandomizedResponse
