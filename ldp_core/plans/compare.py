@@ -82,7 +82,7 @@ class Sharing(Row):
 def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Sharing]:
     r"""The four ways to share an epsilon among columns, the one with the least average variance of a column first.
 
-    If you will ask for tables of two columns, look at the last number, the error of a cell. Of numbers there are no
+    Which to take for tables of two columns the last number says, the error of a cell; the note says both. Of numbers there are no
     fake data and no pairs: then there are two ways. Pairs are of listed values, without mechanisms of your own.
 
     Args:
@@ -104,6 +104,8 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
     pairs      1.231 %  1.325 %  crashed    1.001 %
     fake       1.438 %  1.824 %  version    no table
     split      1.452 %  1.841 %  version    6.366 %
+    For questions about one column at a time take sampled, for tables of two columns
+    pairs.
     """
     n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {
@@ -121,7 +123,10 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
             alone = margins(plan.columns)
             errors = {name: math.sqrt(alone[name].variance(1 / alone[name].domain.size) / n) for name in columns}
         ways.append(Sharing(way, plan, n, errors, _tables(plan, n)))
-    return Table(tuple(sorted(ways, key=lambda sharing: sharing.standard_error)))
+    ways.sort(key=lambda sharing: sharing.standard_error)
+    tables = [(sharing.cell_error, sharing.way) for sharing in ways if sharing.cell_error is not None]
+    note = f"For questions about one column at a time take {ways[0].way}"
+    return Table(tuple(ways), note=note + (f", for tables of two columns {min(tables)[1]}." if tables else "."))
 
 
 def _tables(plan: PrivacyPlan, n: int) -> dict[tuple[str, str], float]:

@@ -185,9 +185,7 @@ class PrivacyPlan(PlanForms):
         return cls._drawn(sharing.fake(columns, epsilon, priors), epsilon, keep, seed)
 
     @classmethod
-    def _drawn(
-        cls, columns: Mapping[str, Mechanism], epsilon: float, keep: Iterable[str], seed: int | None
-    ) -> PrivacyPlan:
+    def _drawn(cls, columns: Mapping[str, Any], epsilon: float, keep: Iterable[str], seed: int | None) -> PrivacyPlan:
         made = cls(columns, keep=keep, seed=seed)
         warn_large(epsilon)
         return made

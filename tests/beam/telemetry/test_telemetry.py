@@ -743,5 +743,5 @@ def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
     row |= {"key": [], "value": "ios", "count": 50.0, "low": 0.0, "high": 60.0, "n": 100, "confidence": 0.95}
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
     table = pa.Table.from_pylist([row], estimate_schema(HistogramRow))
-    text = "".join(estimate_tables({"os": table}, {"os": HistogramEstimate()}, plan))
+    text = "".join(estimate_tables({"os": table}, {"os": HistogramEstimate()}, plan.columns))
     assert "50 ± 30" in text
