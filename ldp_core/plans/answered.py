@@ -326,8 +326,8 @@ class MarginEstimate(HistogramEstimate):
 
 NO_PERSONS = (
     "of one column of pairs persons are not told apart: how much a report counts depends on how many answer each pair, "
-    "which is known only when all are summed. In place of person= say repeats=k, the most reports of one person; a pair "
-    'by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
+    "which is known only when all are summed. In place of person= say repeats=k, the most reports of one person; a "
+    'pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
 )
 
 

@@ -82,8 +82,9 @@ class Sharing(Row):
 def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Sharing]:
     r"""The four ways to share an epsilon among columns, the one with the least average variance of a column first.
 
-    Which to take for tables of two columns the last number says, the error of a cell; the note says both. Of numbers there are no
-    fake data and no pairs: then there are two ways. Pairs are of listed values, without mechanisms of your own.
+    The last number is the error of a cell of a table of two columns. A note says which way to take for which questions.
+    Of numbers there are no fake data and no pairs: then there are two ways. Pairs are of listed values, without
+    mechanisms of your own.
 
     Args:
         columns: name to domain or `Interval`, or to a mechanism with an epsilon of its own; see `PrivacyPlan.split`.
