@@ -9,10 +9,12 @@ import pytest
 from scipy import optimize, stats
 
 from ldp_core import (
+    Keyed,
     Pair,
     PrivacyPlan,
     PrivSet,
     RandomizedResponse,
+    Secret,
     SubsetSelection,
     TableEstimate,
     Tally,
@@ -160,3 +162,35 @@ def test_what_has_no_v():
             assert (found.degrees_of_freedom > 0) == (name != "several")
     pair = of_answers(1.0, {"x": range(17), "y": range(16)})
     assert np.isnan(pair.estimate(pair.tally({pair.column: pair.mechanism.inner.perturb(["[0, 0]"])})).p_value)
+
+
+RAPPOR = np.array([[0.351075729, 0.15083934, 0.05369970], [0.051739819, 0.14846669, 0.24417873]])
+RAPPOR_ERRORS = np.array([[0.0083140, 0.0073443, 0.0066801], [0.0067192, 0.0071474, 0.0075152]])
+RAPPOR_CHI_SQUARE = 553.4762
+"""Of the reports below: `EM` and `TestIndependence` of google/rappor @ a13fa964, analysis/R/association.R, in R 4.2.2.
+
+(G. Fanti, V. Pihur, U. Erlingsson, PETS 2016.) Each report's conditional probabilities are those of `GetCondProb`, with
+a bit for each value, pstar = q and qstar = p; EM ran until no share moved by 1e-6, 181 iterations.
+"""
+
+
+def test_it_agrees_with_the_association_analysis_of_rappor():
+    """Maximum likelihood, of the same reports: estimates differ by the variance that it has less (Hausman 1978)."""
+    n = 20_000
+    pair = Pair({"x": UnaryEncoding(["a", "b"], epsilon=2.0), "y": UnaryEncoding(["u", "v", "w"], epsilon=2.0)})
+    cells = np.repeat(np.arange(6), [7, 3, 1, 1, 3, 5])[np.arange(n) % 20]
+    people = {"x": np.array(["a", "b"])[cells // 3], "y": np.array(["u", "v", "w"])[cells % 3]}
+    noise = {c: Keyed(Secret.from_seed(1), np.arange(n), column=c) for c in people}
+    made = {c: m.perturb(people[c], randomness=noise[c]) for c, m in pair.makers.items()}
+    found = pair.estimate(pair.tally(made), population="many")
+    errors = found.standard_errors / n
+    assert (errors > RAPPOR_ERRORS).all()
+    apart = (found.counts / n - RAPPOR) / np.sqrt(errors**2 - RAPPOR_ERRORS**2)
+    assert (np.abs(apart) < 3).all()
+    assert (apart**2).mean() < 3
+    expected = np.outer(RAPPOR.sum(axis=1), RAPPOR.sum(axis=0))
+    v = math.sqrt(((RAPPOR - expected) ** 2 / expected).sum())
+    assert found.cramers_v_low < v < found.cramers_v_high
+    assert 0.5 < found.statistic / RAPPOR_CHI_SQUARE < 1  # both grow with n; that of the smaller errors is larger
+    swapped = np.abs(found.counts.T.reshape(2, 3) / n - RAPPOR) / errors
+    assert swapped.max() > 6  # a table the wrong way round is seen
