@@ -26,15 +26,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.comparison import adding_up, chi_square_tail, whitening
 
 RARE = 2.0
-"""Standard errors that the share of each value must be: V divides by it."""
+"""Standard errors that each share must be above: V divides by it."""
 MOST_VALUES = 64
-"""Of a column whose V is computed: the time grows with their fourth power, and is 0.2 s then."""
+"""Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
 _NOTHING = 1e-12
 
 
@@ -79,19 +79,12 @@ def of_columns(
     (one, rank), (two, of_two) = map(whitening, covariances)
     white = one @ found @ two.transpose(0, 2, 1) / np.sqrt(scale)[:, None, None]
     tested = _tested(white, np.where(n > 0, rank * of_two, 0))
-    known = _not_rare(shares, errors)
     # (where not all are exhaustive some people are in no row, or in several)
-    if not known.any() or max(counts.shape[1:]) > MOST_VALUES or not all(m.exhaustive for m in mechanisms):
+    if max(counts.shape[1:]) > MOST_VALUES or not all(m.exhaustive for m in mechanisms):
         return Association(*tested, *unknown(len(n))[3:])
     joint, moves, of_f, of_g = _moves(found, *shares)
-    moves, of_f, of_g = (
-        np.einsum(word, *given)
-        for word, *given in (
-            ("kai,kab,kbj->kij", before[0], moves, before[1]),
-            ("kai,ka->ki", before[0], of_f),
-            ("kbj,kb->kj", before[1], of_g),
-        )
-    )
+    moves = before[0].transpose(0, 2, 1) @ moves @ before[1]
+    of_f, of_g = (np.einsum("kab,ka->kb", *one) for one in zip(before, (of_f, of_g), strict=True))
     noise = [m.noise_covariance(np.eye(m.domain.size)) for m in mechanisms]
     by_g, by_f = moves - of_g[:, None, :], moves - of_f[:, :, None]
     means = by_g - of_f[:, :, None]
@@ -101,7 +94,7 @@ def of_columns(
     spread += np.einsum("kiy,kyij,kjy->k", by_f, first, by_f, optimize=True)
     spread += np.einsum("kyab,kyab->k", first, moves[:, None] @ noise[1] @ moves.transpose(0, 2, 1)[:, None])
     traces = np.prod([_traces(one, share) for one, share in zip(covariances, shares, strict=True)], axis=0)
-    return Association(*tested, *_cramers_v(found, shares, known, traces, spread, scale, confidence))
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
 
 
 def of_cells(
@@ -124,15 +117,14 @@ def of_cells(
     )
     change = change.reshape(k, d1 * d2, d1 * d2)
     covariances = change @ covariances @ change.transpose(0, 2, 1)
-    white, _ = whitening(covariances)
+    white, rank = whitening(covariances)
     white = white @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
-    tested = _tested(white, np.where(n > 0, (d1 - 1) * (d2 - 1), 0))
-    known = _not_rare(shares, errors)
+    tested = _tested(white, np.where(n > 0, rank, 0))
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
     spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
     traces = _traces(covariances, independent)
-    return Association(*tested, *_cramers_v(found, shares, known, traces, spread, scale, confidence))
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
 
 
 def _apart(people: F64, counts: F64, margins: Sequence[F64]) -> tuple[F64, list[F64]]:
@@ -141,13 +133,6 @@ def _apart(people: F64, counts: F64, margins: Sequence[F64]) -> tuple[F64, list[
     shares = [np.maximum(one, _NOTHING) for one in (f, g)]
     shares = [one / np.maximum(one.sum(axis=1, keepdims=True), 1) for one in shares]
     return counts / people[:, None, None] - f[:, :, None] * g[:, None, :], shares
-
-
-def _not_rare(shares: Sequence[F64], errors: Sequence[F64]) -> Bools:
-    """Bool[k]: whether each share is more than `RARE` standard errors."""
-    each = [(one > RARE * error).all(axis=1) for one, error in zip(shares, errors, strict=True)]
-    known: Bools = np.logical_and.reduce(each)
-    return known
 
 
 def _projected(mechanism: Any, covariances: F64) -> tuple[F64, F64]:
@@ -177,9 +162,9 @@ def _moves(found: F64, f: F64, g: F64) -> tuple[F64, F64, F64, F64]:
 
 
 def _cramers_v(
-    found: F64, shares: Sequence[F64], known: Bools, traces: F64, spread: F64, scale: F64, confidence: float
+    found: F64, shares: Sequence[F64], errors: Sequence[F64], traces: F64, spread: F64, scale: F64, confidence: float
 ) -> tuple[F64, F64, F64]:
-    """V and the ends of its interval: nan where a share is less than `RARE` times its standard error."""
+    """V and the ends of its interval; nan where a share is not above `RARE` times its standard error."""
     f, g = shares
     phi2 = (found**2 / f[:, :, None] / g[:, None, :]).sum(axis=(1, 2))
     t1, t2, t3 = (traces[j] * scale ** (j + 1) for j in range(3))
@@ -196,6 +181,7 @@ def _cramers_v(
             low, high = np.where(quantile <= phi2, v, low), np.where(quantile <= phi2, high, v)
         return low
 
+    known = np.logical_and.reduce([(one > RARE * error).all(axis=1) for one, error in zip(shares, errors, strict=True)])
     z = z_score(confidence)
     ends = (np.clip(phi2 - t1, 0, most), end(z), end(-z))
     v, low, high = (np.where(known, np.sqrt(one / most), np.nan) for one in ends)
