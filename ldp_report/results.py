@@ -81,6 +81,7 @@ class Results:
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
             whom these are a sample.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
+        total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -98,6 +99,7 @@ class Results:
     population: str | int | None = None
     per_column: bool = False
     live: bool = False
+    total: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -119,6 +121,7 @@ class Results:
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
+            "total": self.total,
             "windows": _labels(windows),
             "partial": None
             if self.covered is None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -278,9 +278,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         }
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
-        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._asks_repeats, **options)
+        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
 
-    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+    def _repeats(self, pcoll: PCollection[Any], windows: Any = None) -> int | None:
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
@@ -290,13 +290,18 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         bound, keyed = persons_before(pcoll)
         keyed = keyed or self.keyed or self._mechanism.memoized
         if bound is not None and (keyed or self._question.population is not None):
-            records, windows, event_time = bound
-            same = windows == self._windows and (windows is None or event_time == self._time)
-            if same or isinstance(windows, GlobalWindows):
+            records, of, event_time = bound
+            same = of == (windows or self._windows) and (of is None or event_time == self._time)
+            if same or isinstance(of, GlobalWindows):
                 return records
         if keyed:
             raise unsaid_repeats(self._column)
         return None
+
+    @property
+    def _unsaid(self) -> Callable[[str], ParameterError] | None:
+        """What to raise if batches say that noise is keyed, given the column."""
+        return unsaid_repeats if self._asks_repeats else None
 
     @property
     def _asks_repeats(self) -> bool:
