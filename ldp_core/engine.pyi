@@ -45,7 +45,7 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
-from ldp_core.plans.answered import NO_PERSONS, margins, pair_of, questions_and_margins
+from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, margins, pair_of, questions_and_margins
 from ldp_core.plans.contents import refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
@@ -112,6 +112,8 @@ __all__ = [
     "Inputs",
     "Label",
     "Made",
+    "Margin",
+    "MarginEstimate",
     "Native",
     "Nullable",
     "Persons",

@@ -58,9 +58,11 @@ from ldp_core.engine import (
     I64,
     Ask,
     Consistency,
+    MarginEstimate,
     Persons,
     Population,
     check_open,
+    margins,
     pair_of,
     refuse_keys_in,
     refuse_private,
@@ -468,8 +470,8 @@ class Histogram(Estimate):
     """Estimate how many records hold each value, from reports: `Estimate` with a `HistogramEstimate`.
 
     Args:
-        column: of the reports.
-        mechanism: that made them.
+        column: of the reports; or one that pairs of the plan hold, see `ldp_core.PrivacyPlan.pairs`.
+        mechanism: that made them, or the plan.
         confidence, simultaneous, consistency, repeats: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
 
@@ -490,7 +492,7 @@ class Histogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle,
+        mechanism: FrequencyOracle | PrivacyPlan | Mapping[str, Mechanism],
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -498,9 +500,15 @@ class Histogram(Estimate):
         repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        super().__init__(
-            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats), **options
-        )
+        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        columns: Mapping[str, Any] = {column: mechanism}
+        if isinstance(mechanism, PrivacyPlan | Mapping):
+            columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns
+        of = {**columns, **(alone := margins(columns))}
+        if column not in of:
+            raise ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
+        super().__init__(column, of[column], MarginEstimate.of(question) if column in alone else question, **options)
+        refuse_private(columns, self._by)
 
 
 class PrivateHistogram(Estimate):

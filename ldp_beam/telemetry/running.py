@@ -118,7 +118,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
         letters = read_lines(line.decode() for line in stream)
     print()
     of_column = {name: found[file] for file, names in job.files.items() for name in names}
-    for text in estimate_tables(of_column, job.questions, job.plan, top=options.top):
+    for text in estimate_tables(of_column, job.questions, job.asked, top=options.top):
         print(text)
     rows = [row for table in found.values() for row in table.select(["window_start", "key", "n"]).to_pylist()]
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}

@@ -369,8 +369,12 @@ class Compare(OfAll):
                 break
             errors = self._added(*each) * math.sqrt(self.repeats or 1)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            white, degrees[some] = whitening(covariances, adds_up=oracle.exhaustive)
-            statistic[some] = ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2))
+            delta = delta[:, :, None]
+            if oracle.exhaustive:
+                before, covariances = adding_up(covariances)
+                delta = before @ delta
+            white, degrees[some] = whitening(covariances)
+            statistic[some] = ((white @ delta) ** 2).sum(axis=(1, 2))
         return statistic, degrees
 
 
@@ -546,22 +550,24 @@ def holm(p_values: F64) -> F64:
     return adjusted
 
 
-def whitening(covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks.
+def adding_up(covariances: F64) -> tuple[F64, F64]:
+    """What to multiply numbers by that add up to 0 but for noise, float64[k, d, d]; and their covariances then.
 
-    ``adds_up``: given that the expected values add up to 0.
+    Given that they do, so that their sum says what noise they have; the sum is 0 then.
     """
-    before = np.eye(covariances.shape[1])[None]
-    if adds_up:
-        u = covariances.sum(axis=2)
-        total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
-        part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
-        before = before - (u * part[:, None])[:, :, None]
-        covariances = covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
+    u = covariances.sum(axis=2)
+    total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
+    part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
+    before = np.eye(covariances.shape[1]) - (u * part[:, None])[:, :, None]
+    return before, covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
+
+
+def whitening(covariances: F64) -> tuple[F64, I64]:
+    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks."""
     values, vectors = np.linalg.eigh(covariances)
     kept = values > _NOTHING * values[:, -1:]  # (few reports may leave a value out, or say what no covariances say)
     scale = 1 / np.sqrt(np.where(kept, values, np.inf))
-    return scale[:, :, None] * (vectors.transpose(0, 2, 1) @ before), kept.sum(axis=1)
+    return scale[:, :, None] * vectors.transpose(0, 2, 1), kept.sum(axis=1)
 
 
 _NOTHING = 1e-9

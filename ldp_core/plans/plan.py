@@ -117,9 +117,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.sampled(columns, epsilon), keep=keep, seed=seed)
-        warn_large(epsilon)
-        return made
+        return cls._drawn(sharing.sampled(columns, epsilon), epsilon, keep, seed)
 
     @classmethod
     def pairs(
@@ -149,9 +147,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.pairs(columns, epsilon), keep=keep, seed=seed)
-        warn_large(epsilon)
-        return made
+        return cls._drawn(sharing.pairs(columns, epsilon), epsilon, keep, seed)
 
     @classmethod
     def fake(
@@ -186,7 +182,11 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        return cls._drawn(sharing.fake(columns, epsilon, priors), epsilon, keep, seed)
+
+    @classmethod
+    def _drawn(cls, columns: Mapping[str, Any], epsilon: float, keep: Iterable[str], seed: int | None) -> PrivacyPlan:
+        made = cls(columns, keep=keep, seed=seed)
         warn_large(epsilon)
         return made
 

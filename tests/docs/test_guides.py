@@ -22,7 +22,7 @@ PYTHON = re.compile(
 )
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
-ELSEWHERE = {"architecture", "consistency", "live", "plots"}
+ELSEWHERE = {"architecture", "live", "plots"}
 # what only the extra `test` brings
 NEEDED = {"sql": ["duckdb"]}
 # what is printed and not shown, because rows of Beam come in any order
