@@ -469,6 +469,9 @@ def test_run_lengths_of_the_cusum():
     found = changes(m, windows(np.repeat([0, 1], 30)), run_length=1000)
     assert {(a.value, a.direction) for a in found} == {(True, "up"), (False, "down")}
     assert all(25 <= a.since <= 32 and 30 < a.window < 40 for a in found)
+    once = windows(np.repeat([0, 1], 30))
+    again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+    assert changes(m, again, repeats=4) == changes(m, once) != changes(m, again)
     assert changes(m, iter(windows(np.zeros(3, int)))) == changes(m, [])
     lengths = [{"run_length": wrong} for wrong in (5, None, "100", math.nan, 10**400)]
     for wrong in (*lengths, {"shift": 0}, {"shift": None}, {"same_people": True}):
