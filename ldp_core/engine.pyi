@@ -9,7 +9,6 @@ from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
 from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows, utc
-from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
 from ldp_core.charts.drawing import of_column as axis_of_column
 from ldp_core.charts.drawing import row_of as chart_row_of
@@ -18,7 +17,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats, z_score
+from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
 from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
@@ -139,7 +138,6 @@ __all__ = [
     "attach",
     "axis_of_column",
     "canonical_once",
-    "chart_heading",
     "chart_row_of",
     "charts_side_by_side",
     "check_epsilon",
@@ -217,5 +215,4 @@ __all__ = [
     "warn_assumed",
     "warn_of_seed",
     "write_batch",
-    "z_score",
 ]

@@ -83,6 +83,7 @@ class Results:
         repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
             another: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
+        total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -101,6 +102,7 @@ class Results:
     per_column: bool = False
     live: bool = False
     repeats: int | None = None
+    total: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -122,6 +124,7 @@ class Results:
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
+            "total": self.total,
             "windows": _labels(windows),
             "partial": None
             if self.covered is None

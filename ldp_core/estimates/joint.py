@@ -346,6 +346,13 @@ def _moments(mechanism: Any) -> _Moments:
     return _Moments((1 - q) / difference, -q / difference, a, 1 + a + b)
 
 
+def _step(one: _Moments, two: _Moments) -> F64:
+    """float64[d1, d2]: between which numbers a product of weights is, their difference; see `Side`."""
+    ends = [np.multiply.outer(a, b) for a in (one.yes, one.no) for b in (two.yes, two.no)]
+    difference: F64 = np.maximum(ends[0], ends[3]) - np.minimum(ends[1], ends[2])
+    return difference
+
+
 def _noise(one: _Moments, two: _Moments, n: Any, first: F64, second: F64) -> tuple[F64, F64]:
     """a and b, float64[..., d1, d2]: the variance of an estimated count c is a + b c, given counts of the columns."""
     f, g = first[..., :, None], second[..., None, :]
@@ -439,7 +446,7 @@ class TableEstimate(Question[Table]):
         a, b = _noise(one, two, people, *within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people)
-        side = Side(people, counts / most, a / most, b, sampled)
+        side = Side(people, counts / most, a / most, b, sampled, self.times**2 * _step(one, two))
         errors = self.times * most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
         z = np.full(1, self.times * z_score(self.confidence))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z))
@@ -454,7 +461,7 @@ class TableEstimate(Question[Table]):
         score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times)
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(one, two)))
         return [counts, errors, low, high, *rates], margins
 
 

@@ -191,7 +191,7 @@ class RangeEstimate(Question[Ranges]):
             return names, reader.ranges(n, counters, cells, z)
         weights = np.bincount(cells, minlength=mechanism.domain.size)[None] > 0
         counts, variances = mechanism.sums(n, counters, weights.astype(float))
-        return names, reader.with_ends(n, counts, variances, z, mechanism.noise_slopes(weights))
+        return names, reader.with_ends(n, counters, counts, variances, z, mechanism.sum_terms(n, counters, weights))
 
 
 _LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}

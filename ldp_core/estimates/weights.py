@@ -47,6 +47,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.histogram import Side
+from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.reports import Native
@@ -211,7 +212,9 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeat
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
-def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float = 1) -> tuple[F64, F64, F64, F64]:
+def ratios(
+    sums: F64, confidence: float, score: F64 | None = None, times: float = 1, few: tuple[Any, Any] | None = None
+) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
     Args:
@@ -219,6 +222,8 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float 
         confidence: of the intervals.
         score: float64[..., 3], `score_sums`, if it is known how numbers vary.
         times: how many times as large errors are as those of independent records.
+        few: with a score, of shares: the number of reports, and what one of them adds to u - m w if it adds much; see
+            `ldp_core.estimates.tails`.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     z2 = (times * z_score(confidence)) ** 2
@@ -229,6 +234,10 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float 
     if score is not None:
         ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
         low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        if few is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step, (a, b, e) = times**2 * few[1] / np.abs(w), np.moveaxis(times**2 * score, -1, 0) / w**2
+            low, high = reach_of_few((low, high), m, few[0], z_score(confidence), step, (a, -2 * b, e), 1)
     return m, error, low, high
 
 

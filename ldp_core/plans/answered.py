@@ -155,15 +155,18 @@ class AnsweredPair(_OfPairs, Pair):
         noise = _Cells.of(self.mechanism.inner)
         inside, row, out = noise.with_row(self.shape[1])
         yes, no = noise.of_row(self.shape[1])
+        of_row = f * (yes + part) + (m - f) * no
         squares = (
             c * (noise.yes + part) + (m - c) * noise.no,
             c * (inside + part) + (f - c) * row + (m - f) * out,
-            f * (yes + part) + (m - f) * no,
+            of_row,
         )
-        return [
-            *cells,
-            *ratios(np.stack([u, w, *(asked.times**2 * one for one in squares)], axis=-1), asked.confidence),
-        ], margins
+        # The same if the rate is r, and so c = r f: of powers of r.
+        more, shared = f * (noise.yes - noise.no + part), f * (inside + part - row)
+        score = m * noise.no + 0 * c, f * row + (m - f) * out - more / 2, of_row - 2 * shared
+        sums, of_score = (np.stack(arrays, axis=-1) for arrays in ((u, w, *squares), score))
+        few = m, self.mechanism.inner.step
+        return [*cells, *ratios(sums, asked.confidence, of_score, asked.times, few)], margins
 
 
 def _unsampled(n: Any, m: Any) -> Any:
@@ -234,7 +237,11 @@ class Margin(_OfPairs):
         a, h, b, sampled = self._weighted(n, answers)
         with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
-        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, sampled)
+        n = np.asarray(n, float)
+        each = [
+            np.nan_to_num(w / people) * m.inner.step for (_, m), w, people in zip(self.pairs, h, answers, strict=True)
+        ]
+        return Side(n, f, a + np.zeros_like(f), b, sampled, n * np.max(each, axis=0))
 
     def _axis(self, m: SampledPair) -> int:
         return [name for name, _ in m.of].index(self.column)
@@ -302,8 +309,7 @@ class MarginEstimate(HistogramEstimate):
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
         part = 1 - sampled_part(self.population, people)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
-        times = self.repeats or 1
-        side = side._replace(a=side.a * times, b=side.b * times, sampled=sampled * times)
+        side = side._replace(sampled=sampled).of_clusters(self.repeats or 1)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         low, high = side.ends(z)
         made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]

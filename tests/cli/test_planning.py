@@ -225,7 +225,6 @@ def test_explain_is_the_plan_s(ldp, people):
     assert keyed == plan.explain(4000, keyed=True, repeats=4) + "\n"
     found = ldp("plan explain plan.toml -n 4000 --keyed --repeats 4 --json").data
     assert found["columns"]["os"]["standard_error"] == plan["os"].explain(1000).error
-    assert ldp("plan registry plan.toml").out == plan.registry_entry()
     assert json.loads(ldp("plan compile plan.toml").out) == plan.compile()
 
 

@@ -486,7 +486,7 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
     people.write_parquet("people.parquet")
     ldp("perturb people.parquet reports.parquet --plan plan.toml")
     people.select(pl.lit(5).alias(f"day{EVIL}")).write_parquet("others.parquet")
-    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100", "registry plan.toml"]
+    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100"]
     runs = [ldp(f"plan {line}") for line in lines]
     runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
     runs.append(ldp("simulate plan.toml people.parquet"))

@@ -22,7 +22,6 @@ UNUSED = [  # rooms and files that a program needs for none of its reports and e
     "ldp_core.plans.compare",
     "ldp_core.plans.explanation",
     "ldp_core.plans.recommend",
-    "ldp_core.plans.registry",
     "ldp_core.plans.required",
     "ldp_core.plans.sharing",
     "ldp_core.plans.simulation",

@@ -27,7 +27,7 @@ ELSEWHERE = {"architecture", "consistency", "live", "plots"}
 NEEDED = {"sql": ["duckdb"]}
 # what is printed and not shown, because rows of Beam come in any order
 PRINTED = {"numbers": ["True", "True", "fr", "it"]}
-SLOW = {"beam", "several_reports", "heavy_hitters", "numbers"}  # a second or more each
+SLOW = {"beam", "several_reports", "heavy_hitters", "numbers", "tables", "compare"}  # a second or more each
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
 
 def test_quantiles_are_those_of_the_core():
     """Of columns of ordered numbers alone, between frames, groups and windows."""
-    age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0)
+    age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0, buckets=16)
     plan = PrivacyPlan({"os": PLAN["os"], "age": age, "wave": wave}, keep=["country", "day"])
     generator = np.random.default_rng(3)
     columns = {"age": generator.integers(0, 30, 900), "wave": generator.random(900) * 9, "os": ["ios"] * 900}

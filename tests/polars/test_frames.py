@@ -151,6 +151,7 @@ def test_histograms_are_the_tidy_form_of_the_expressions(run):
     df = frame()
     reports = df.ldp.perturb(PLAN)
     tidy = run(reports, lambda f: f.ldp.histograms(PLAN, confidence=0.9))
+    assert run(reports, lambda f: f.ldp.histograms(confidence=0.9)).equals(tidy)  # the types say the plan
     assert tidy.columns == ["column_name", *ENTRY]
     assert tidy["column_name"].unique(maintain_order=True).to_list() == list(PLAN.columns)
     for name, mechanism in PLAN.columns.items():
@@ -228,6 +229,8 @@ def test_what_is_not_the_plans_reports_is_refused(tmp_path):
             call()
     assert not (tmp_path / "x.parquet").exists()
     reports = df.ldp.perturb(PLAN)
+    with pytest.raises(PlanError, match="give the plan that made them"):
+        df.ldp.estimates()
     with pytest.raises(ParameterError, match="go together"):
         reports.ldp.histograms(PLAN, window="1d")
     with pytest.raises(PlanError):

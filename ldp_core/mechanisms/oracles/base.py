@@ -31,7 +31,7 @@ from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import ends_together, two_point_score
+from ldp_core.estimates.tails import ends_together, reach_of_few, two_point_score
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.exact import bits
 from ldp_core.exact.transforms import cell_counts
@@ -116,6 +116,12 @@ class FrequencyOracle(Mechanism):
     def parts(self) -> tuple[float, float]:
         """The least and the greatest that one report adds to the number that is debiased."""
         return 0.0, 1.0
+
+    @property
+    def step(self) -> float:
+        """What a report that supports a value adds to its estimated count; 0 where sums of few are normal."""
+        least, greatest = self.parts
+        return (greatest - least) / self.rates.difference
 
     @property
     def is_pure(self) -> bool:
@@ -295,15 +301,18 @@ class FrequencyOracle(Mechanism):
     def noise_slopes(self, weights: Bools) -> F64:
         """By how much the noise of one report in sums, bool[r, d], is more if its value is in the sum: float64[r].
 
-        The mean over the values in a sum less that over all others; 0 where it is not known, or nothing is beside it.
+        The mean over the values in a sum less that over all others; 0 where nothing is beside it. Where it is not known
+        it is that of values that are supported independently.
         """
         slopes = np.zeros(len(weights))
-        if type(self).sum_variance is FrequencyOracle.sum_variance:
-            return slopes
         step = max(_PRODUCTS // self.domain.size, 1)
         for start in range(0, len(weights), step):
             some = weights[start : start + step]
-            given = self.sum_variance(some.astype(float)) / self.rates.difference**2
+            asked = self._in_sums(some)
+            if type(self).sum_variance is FrequencyOracle.sum_variance:
+                given = self.rates.b * asked**2
+            else:
+                given = self.sum_variance(asked) / self.rates.difference**2
             inside = np.zeros(given.shape, bool)
             inside[:, : some.shape[1]] = some
             sums = np.stack([np.where(of, given, 0).sum(axis=1) for of in (inside, ~inside)])
@@ -311,6 +320,29 @@ class FrequencyOracle(Mechanism):
             mixed = inside.any(axis=1) & ~inside.all(axis=1)
             slopes[start : start + step] = np.where(mixed, inner - outer, 0.0)
         return slopes
+
+    def _in_sums(self, weights: Bools) -> F64:
+        """The weights of the estimated counts in `sums`."""
+        return weights - weights.mean(axis=1, keepdims=True) if self.exhaustive else weights.astype(float)
+
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """See `Ordered`."""
+        codes = np.arange(self.domain.size)
+        return self.sum_terms(n, counters, (codes >= low[:, None]) & (codes < high[:, None]))
+
+    def sum_terms(self, n: I64, counters: I64, weights: Bools) -> tuple[Any, Any, Any]:
+        """`range_terms` of sums, bool[r, d]."""
+        oracle, *_ = self.answers(n, counters)
+        return oracle.noise_slopes(weights), 0.0, oracle.sum_steps(weights)
+
+    def sum_steps(self, weights: Bools) -> F64:
+        """`step`, of sums, bool[r, d]: float64[r].
+
+        If reports support as many values each, one that supports a value of the sum does not support another one.
+        """
+        least, most = self.supported
+        size = 1.0 if least == most else np.abs(self._in_sums(weights)).max(axis=1)
+        return self.step * size * np.ones(len(weights))
 
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of records with low <= code < high, int64[r] each, and their variances: see `sums`.
@@ -435,8 +467,9 @@ class FrequencyOracle(Mechanism):
 
         The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
         within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
-        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count. Intervals that hold together need
-        the tails as they are: `ldp_core.estimates.tails`.
+        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count. It reaches farther where the
+        noise makes few reports support a value, and intervals that hold together need the tails as they are:
+        `ldp_core.estimates.tails`.
 
         Args:
             n: number of reports, broadcast against ``counters`` (int64[k, 1] for k tallies at once).
@@ -468,7 +501,8 @@ class FrequencyOracle(Mechanism):
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
         middle = counts + z * shift
         half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
-        return counts, errors, middle - half, middle + half
+        ends = middle - half, middle + half
+        return counts, errors, *reach_of_few(ends, counts, n, z, self.step, (a, b, 0.0))
 
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
         """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z]."""

@@ -179,6 +179,12 @@ class SummationHistogramEncoding(Uncorrelated):
     def total_term(self) -> Term:
         return replace(total_of_bits(self), variance=float(self.rates.a[0]))
 
+    @property
+    @override
+    def step(self) -> float:
+        """Each report has noise, which is nearly normal in sums of few."""
+        return 0.0
+
     @override
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
         """Of n discrete Laplace variables: sqrt(2 n I), I the Legendre transform of ln E exp(y noise).

@@ -183,7 +183,7 @@ def streams(draw):
     return records, bundles
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(stream=streams(), k=st.integers(1, 4), shards=st.integers(1, 5), shuffled=st.none() | st.integers(0, 9))
 def test_never_more_than_k_and_nobody_below_loses_any(stream, k, shards, shuffled):
     records, bundles = stream
