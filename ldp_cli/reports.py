@@ -331,7 +331,7 @@ def estimate(
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
-    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
+    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -610,6 +610,7 @@ class _Answers:
     confidence: float
     top: int
     """So many values are shown."""
+    repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""
@@ -694,7 +695,7 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all())
+        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all(), self.repeats)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)

@@ -366,6 +366,10 @@ def test_a_report_has_what_was_estimated(ldp, people):
     assert [column["name"] for column in data["columns"]] == ["os", "minutes", "crashed"]
     assert data["plan"]["fingerprint"] == PrivacyPlan.from_toml(Path("plan.toml")).fingerprint
     assert data["columns"][0]["confidence"] == 0.95
+    assert "changed" in data["columns"][0]["changed"]
+    ldp("estimate reports.parquet --window 7d --event-time day --repeats 1 --column os --output often")
+    ldp("report often -o often.html")  # (who is in both windows, nobody said)
+    assert data_of(Path("often.html").read_text())["columns"][0]["changed"] is None
     said = ldp("estimate reports.parquet --window 7d --event-time day --column os --json").data
     found = said["columns"]["os"]["estimates"]
     rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
