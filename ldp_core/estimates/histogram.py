@@ -33,7 +33,7 @@ from ldp_core.estimates.clusters import (
 )
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.tails import ends_together, reach_of_few
+from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter
@@ -259,7 +259,7 @@ class HistogramEstimate(Question[Histogram]):
         if math.isinf(mechanism.parts[1]):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
         oracle, m, counted = mechanism.answers(n, counters)
-        return Persons.of(oracle.debias(m[:, None], counted)[0], m[:, None])
+        return Persons.of(oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None])
 
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Histogram:
@@ -403,7 +403,7 @@ def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) ->
     """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
     oracle, n, counters = mechanism.answers(n, counters)
     people = np.maximum(n, 1)[..., None].astype(float)
-    counts, errors, *_ = oracle.debias(people, counters)
+    counts, errors, *_ = oracle.debias(people, counters, confidence=COUNTS_ALONE)
     b, estimates = oracle.rates.b, counts / people
     # (Where a variance depends on more than f, the mechanism knows how.)
     a = errors**2 / people - b * np.clip(estimates, 0, 1)

@@ -27,6 +27,7 @@ from ldp_core.estimates.base import Population, Question, refuse_mechanism, refu
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.tails import COUNTS_ALONE
 from ldp_core.inputs.base import edges_between
 from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
@@ -89,7 +90,8 @@ class Reader:
     def watch(self, n: I64, counters: I64) -> None:
         """Warn if tallies are not what reports add up to."""
         m = self.mechanism
-        watch(m, n[:, None], counters, m.debias(n[:, None], counters)[0] if isinstance(m, Counting) else None)
+        counts = m.debias(n[:, None], counters, confidence=COUNTS_ALONE)[0] if isinstance(m, Counting) else None
+        watch(m, n[:, None], counters, counts)
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
@@ -113,7 +115,7 @@ class Reader:
         some, m = (np.maximum(number, 1)[:, None] for number in (n, answers))
         shares, times = counts / some, self.times**2
         inside, (slopes, bends, steps) = np.clip(shares, 0, 1), terms
-        bends = bends + (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]
+        bends = bends + (variances > 0) * (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]  # (of all: none)
         at_none = variances * m / some**2 - (slopes + bends * (1 - inside)) * inside
         sampled = bends
         if self.population is not None:

@@ -30,7 +30,8 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
-Where V is that of `_FEW` rare coins or more, at both ends, the score interval does so by itself.
+Where V is that of `_FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
+and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected.
 """
 
 from __future__ import annotations
@@ -103,13 +104,20 @@ def reach_of_few(
     """
     low, high = ends
     a, b, e = variance
+    if np.all(np.less(z, _NO_REACH)):
+        return ends
 
-    def at(c: F64, a: Any, b: Any, e: Any) -> F64:
+    def at(c: Any, a: Any, b: Any, e: Any) -> F64:
         made: F64 = a + (b + e * c) * c
         return made
 
-    coins = np.minimum(*(at(np.clip(end, 0, n if most is None else most), a, b, e) for end in ends))
-    few = (coins < _FEW * np.square(step)) & np.isfinite(low) & np.isfinite(high) & np.greater(n, 0)
+    most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
+    with np.errstate(invalid="ignore"):  # (where no report tells)
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= _FEW * coin) and np.max(e) <= 0:
+            return ends  # there are enough everywhere, as the variance is concave
+        found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
+        few = (np.minimum(*found) * share < _FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
+    few &= np.isfinite(low) & np.isfinite(high)
     if not few.any():
         return ends
     count, people, far, size, *poly = (
@@ -121,6 +129,7 @@ def reach_of_few(
             far,
             lambda t, side=side: coins_score(t, people, at(count + side * t, *poly), size),  # type: ignore[misc]
             width,
+            1e-6,
         )
         for side in (-1, 1)
     )
@@ -129,7 +138,10 @@ def reach_of_few(
     return low, high
 
 
-_FEW, _NEARER = 6, 0.2
+COUNTS_ALONE = 1e-9
+"""The confidence of whom intervals do not matter: no end is looked for."""
+_NO_REACH = 1e-6
+_NONE, _FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:
@@ -162,7 +174,7 @@ def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64
     return np.where(n > 0, counts - below, counts), np.where(n > 0, counts + above, counts)
 
 
-def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
+def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float = _CLOSE) -> F64:
     """The least distances from 0 whose score is at least ``z``, by the Illinois algorithm, vectorized.
 
     M. Dowell, P. Jarratt, "A Modified Regula Falsi Method for Computing the Root of an Equation", BIT 11, 1971.
@@ -171,10 +183,12 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
         z: above 0, one number or one of each.
         score: grows with the distance, from 0, elementwise; may be infinite.
         width: positive, where the search begins.
+        close: of the distance, how near the found one is.
     """
 
     def excess(distance: F64) -> F64:
-        return np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
+        capped: F64 = np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
+        return capped
 
     far = width.astype(float)
     at_far = excess(far)
@@ -184,7 +198,7 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64) -> F64:
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z
     last = np.zeros(far.shape, bool)
     for _ in range(100):
-        if ((far - near <= _CLOSE * far) | (at_far <= _CLOSE * z)).all():
+        if ((far - near <= close * far) | (at_far <= close * z)).all():
             break
         middle = near + (far - near) * at_near / (at_near - at_far)
         at_middle = excess(middle)

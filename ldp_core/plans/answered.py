@@ -21,6 +21,7 @@ from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.joint import Pair, TableEstimate
 from ldp_core.estimates.registry import Ask, question_of, questions_of
 from ldp_core.estimates.several import Several
+from ldp_core.estimates.tails import COUNTS_ALONE
 from ldp_core.estimates.weights import ratios
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -240,7 +241,8 @@ class Margin(_OfPairs):
         found, answers = [], []
         for (_, m), part in zip(self.pairs, self._by_pair(counters), strict=True):
             people = part[..., :1].astype(float)
-            cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
+            some = np.maximum(people, 1)
+            cells = m.inner.debias(some, part[..., 1:], confidence=COUNTS_ALONE)[0] / some
             found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - self._axis(m)))
             answers.append(people)
         a, h, b, sampled = self._weighted(n, answers)

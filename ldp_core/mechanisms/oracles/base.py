@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import ends_together, reach_of_few, two_point_score
+from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few, two_point_score
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.exact import bits
 from ldp_core.exact.transforms import cell_counts
@@ -121,7 +121,7 @@ class FrequencyOracle(Mechanism):
     def step(self) -> float:
         """What a report that supports a value adds to its estimated count; 0 where sums of few are normal."""
         least, greatest = self.parts
-        return (greatest - least) / self.rates.difference
+        return (greatest - least) / self.rates.difference if math.isfinite(greatest) else 0.0
 
     @property
     def is_pure(self) -> bool:
@@ -254,7 +254,7 @@ class FrequencyOracle(Mechanism):
         """
         oracle, answers, counted = self.answers(n, counters)
         d, m = oracle.domain.size, answers[:, None].astype(float)
-        counts: F64 = oracle.debias(answers[:, None], counted)[0]
+        counts: F64 = oracle.debias(answers[:, None], counted, confidence=COUNTS_ALONE)[0]
         if oracle.exhaustive:
             middle = weights.mean(axis=1)
             weights = weights - middle[:, None]
@@ -315,10 +315,10 @@ class FrequencyOracle(Mechanism):
                 given = self.sum_variance(asked) / self.rates.difference**2
             inside = np.zeros(given.shape, bool)
             inside[:, : some.shape[1]] = some
-            sums = np.stack([np.where(of, given, 0).sum(axis=1) for of in (inside, ~inside)])
-            inner, outer = sums / np.maximum([inside.sum(axis=1), (~inside).sum(axis=1)], 1)
-            mixed = inside.any(axis=1) & ~inside.all(axis=1)
-            slopes[start : start + step] = np.where(mixed, inner - outer, 0.0)
+            inner, size, of_all = (given * inside).sum(axis=1), inside.sum(axis=1), given.shape[1]
+            outer = (given.sum(axis=1) - inner) / np.maximum(of_all - size, 1)
+            mixed = (size > 0) & (size < of_all)
+            slopes[start : start + step] = np.where(mixed, inner / np.maximum(size, 1) - outer, 0.0)
         return slopes
 
     def _in_sums(self, weights: Bools) -> F64:
@@ -436,7 +436,8 @@ class FrequencyOracle(Mechanism):
     @override
     def weights_of(self, reports: Native, code: int) -> F64:
         """By counting each report by itself: a subclass may know a shorter way."""
-        return one_by_one(self, reports, lambda counters: self.debias(1, counters)[0][:, code])
+        debias = partial(self.debias, confidence=COUNTS_ALONE)
+        return one_by_one(self, reports, lambda counters: debias(1, counters)[0][:, code])
 
     def weights_by(self, supports: Any, code: int) -> F64:
         """Weights, given what each report adds to the number that is debiased."""

@@ -323,34 +323,35 @@ class HierarchicalHistogram(Mechanism):
         people it does not matter, and they are 0.
         """
         few = n < _MANY
+        if not few.any():
+            return 0.0, 0.0, 0.0
         found = np.zeros((3, len(n), len(low)))
-        if few.any():
-            low, high, d = self._ends(low), self._ends(high), self.domain.size
-            first, beyond = np.minimum(low, d), np.minimum(high, d)
-            _, reports = self._tree(counters[few])
+        low, high, d = self._ends(low), self._ends(high), self.domain.size
+        first, beyond = np.minimum(low, d), np.minimum(high, d)
+        size, (_, reports) = beyond - first, self._tree(counters[few])
 
-            def variances(inside: float) -> tuple[F64, F64]:
-                def mass(level: int, nodes: I64) -> F64:
-                    begin, end = (np.minimum((nodes + i) << len(self.levels) - level, d) for i in (0, 1))
-                    own = np.maximum(np.minimum(end, beyond) - np.maximum(begin, first), 0)
-                    whole = beyond - first
-                    spread = own / np.maximum(whole, 1), (end - begin - own) / np.maximum(d - whole, 1)
-                    made: F64 = (inside * spread[0] + (1 - inside) * spread[1])[None]
-                    return made
+        def variances(inside: float) -> tuple[F64, F64]:
+            def mass(level: int, nodes: I64) -> F64:
+                begin, end = (np.minimum((nodes + i) << len(self.levels) - level, d) for i in (0, 1))
+                own = np.maximum(np.minimum(end, beyond) - np.maximum(begin, first), 0)
+                spread = own / np.maximum(size, 1), (end - begin - own) / np.maximum(d - size, 1)
+                made: F64 = (inside * spread[0] + (1 - inside) * spread[1])[None]
+                return made
 
-                return self._variances(reports, mass, low, high)
+            return self._variances(reports, mass, low, high)
 
-            people = n[few, None].astype(float)
-            (none, steps), (half, _), (whole, _) = (variances(inside) for inside in (0.0, 0.5, 1.0))
-            with np.errstate(invalid="ignore"):
-                terms = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1, people * steps
-            found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
+        people = n[few, None].astype(float)
+        (none, steps), (half, _), (whole, _) = (variances(inside) for inside in (0.0, 0.5, 1.0))
+        with np.errstate(invalid="ignore"):
+            terms = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1, people * steps
+        found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
         return found[0], found[1], found[2]
 
     def _variances(self, reports: F64, masses: Callable[[int, I64], F64], low: I64, high: I64) -> tuple[F64, F64]:
         """float64[k, r]: of the shares of ranges in a population with (non-negative) shares ``masses``, given n_l.
 
-        Shares are those of nodes, int64[r], of a level, float64[k, r]. And the most by which two reports of a level differ.
+        Shares are those of nodes, int64[r], of a level, float64[k, r]. And by how much two reports of a level differ at
+        most.
 
         Down the tree with the two nodes that the ends of a range cut; as long as it is one node, with one. The weight
         of a node of level l, in W_l, is the sum over the cut nodes above it of +-c / L_j, + in the left half, c being
