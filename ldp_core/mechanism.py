@@ -109,7 +109,6 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         return float(keyed or self.memoized)
 
     @staticmethod
-    @no_warning_of_epsilon()
     def from_dict(data: Mapping[str, Any]) -> Mechanism:
         """Inverse of `to_dict`.
 
@@ -120,6 +119,12 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         if not isinstance(data, Mapping):
             raise ParameterError(f"a mechanism is a table, got {type(data).__name__}")
         check_nesting(data, "a mechanism", ParameterError)
+        return Mechanism.from_checked(data)
+
+    @staticmethod
+    @no_warning_of_epsilon()
+    def from_checked(data: Mapping[str, Any]) -> Mechanism:
+        """`from_dict` of a table of which `check_nesting` has been asked."""
         rest = dict(data)
         name = rest.pop("mechanism", None)
         cls = _named(name)

@@ -68,7 +68,9 @@ class Declared:
 
 
 def _is_cached(kind: type, name: str) -> bool:
-    return isinstance(getattr(kind, name, None), cached_property)
+    """Whether an attribute is found from the fields, and is none of them."""
+    declared = getattr(kind, "__dataclass_fields__", {})
+    return name not in declared and isinstance(getattr(kind, name, None), cached_property)
 
 
 def restored(kind: type[T], values: dict[str, Any]) -> T:
@@ -81,7 +83,8 @@ def restored(kind: type[T], values: dict[str, Any]) -> T:
 def parameter(check: Callable[..., Any] | None = None, *, default: Any = MISSING, **bounds: Any) -> Any:
     """A field that keeps ``check(name, value, **bounds)``; a bound may be a function of the object so far.
 
-    ``default`` is what objects have that another constructor has made without it.
+    ``default`` is what objects have that another constructor has made without it; a ``cached_property``, what one finds
+    that is asked for it.
     """
     return field(default=default, metadata={"check": check, "bounds": bounds})
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from os import PathLike
 from pathlib import Path
 from statistics import median_low
@@ -20,6 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from ldp_core import (
+    Domain,
     HistogramEstimate,
     InputError,
     LdpError,
@@ -80,7 +82,10 @@ class Results:
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
             whom these are a sample.
+        repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
+            another: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
+        total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -98,6 +103,8 @@ class Results:
     population: str | int | None = None
     per_column: bool = False
     live: bool = False
+    repeats: int | None = None
+    total: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -119,6 +126,7 @@ class Results:
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
+            "total": self.total,
             "windows": _labels(windows),
             "partial": None
             if self.covered is None
@@ -166,12 +174,15 @@ class Results:
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         told = (
             None
-            if self.plan is None or self.plan.seed is not None
+            if self.plan is None or self.plan.seed is not None or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
+        ends = (row.get(end) for row in rows for end in (view.estimate, "low", "high"))
+        unit, number = _unit([x for x in ends if not (x is None or isinstance(x, (int, float)))], mechanism)
         return {
             "name": name,
+            "unit": unit,
             "alone": (view.counts or view.alone) and self.population is None,
             "changed": told,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
@@ -187,7 +198,7 @@ class Results:
                     "window": window,
                     "key": key,
                     "n": next((n for row in group if (n := _whole(row.get("n"))) is not None), None),
-                    "rows": [_cells(view, row) for row in group],
+                    "rows": [_cells(view, row, number) for row in group],
                 }
                 for (window, key), group in sorted(
                     groups.items(), key=lambda item: (-1 if item[0][0] is None else item[0][0], item[0][1])
@@ -260,10 +271,30 @@ def _searched(mechanism: Mechanism) -> bool:
 # ---- rows
 
 
-def _cells(view: View, row: Row) -> list[Any]:
+def _unit(said: Sequence[Any], mechanism: Mechanism | None) -> tuple[str | list[str], Callable[[Any], float | None]]:
+    """What the numbers of a column are, whose estimates are no numbers: days since 1970, or places of words in a list.
+
+    And how to make one: of dates, times, and texts, as files have all of them, or labels.
+    """
+    texts = list(dict.fromkeys(map(_word, said)))
+    with suppress(ValueError, OverflowError):
+        days = {text: (utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
+        if days and all(_IS_DATE.match(text) for text in texts):
+            return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
+    inputs = None if mechanism is None else mechanism.inputs
+    words = list(inputs.texts) if isinstance(inputs, Domain) else []
+    words += [text for text in texts if text not in words]
+    places = {word: float(k) for k, word in enumerate(words)}
+    return (words, lambda x: places.get(_word(x), _number(x))) if texts else ("", _number)
+
+
+_EPOCH, _IS_DATE = datetime(1970, 1, 1, tzinfo=UTC), re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def _cells(view: View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
     """What the row is about, the estimate, the ends of its interval; of pairs of values also the rate and its ends."""
     rates = [f"{view.rate}{end}" for end in ("", "_low", "_high")] if view.rate else []
-    numbers = [_number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
+    numbers = [number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
     labels = [row.get(label) for label in view.labels]
     if rates:
         return [[_word(label) for label in labels], *numbers]
@@ -436,6 +467,7 @@ def read_results(
         found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
+        found.repeats = _whole(said.get("repeats"))
         found.population = (
             said.get("population") if said.get("population") == "many" else _whole(said.get("population"))
         )

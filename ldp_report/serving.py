@@ -6,6 +6,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -91,6 +92,12 @@ class LivePage:
                     count += letter["count"]
                     break
             self._letters.append({"column_name": column, "reason": reason, "count": count})
+            self._version += 1
+
+    def cover(self, first: datetime, last: datetime = datetime.max) -> None:
+        """Say when the records begin, and if it is known when they end: windows that they fill in part are marked."""
+        with self._lock:
+            self._results.covered = first, last
             self._version += 1
 
     def end(self) -> None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam.utils.timestamp import Timestamp
 
 from ldp_beam.elements.rows import DeadLetter
 from ldp_core import DtypeError, LdpError, PlanError
@@ -113,7 +114,7 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
 
 def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     """``values`` with None for those of another type than ``kind``; and which these are."""
-    types = PYTHON_TYPES[kind]
+    types = PYTHON_TYPES[kind] | ({Timestamp} if kind == "date" else set())
     if kind in LISTS:
         right = [v is None or (type(v) in types and not _of_right_type(list(v), LISTS[kind])[1].any()) for v in values]
     elif kind == "int":

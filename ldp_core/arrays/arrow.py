@@ -209,6 +209,8 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
+        if kind == "date":  # also Timestamps of Beam, which this package does not know
+            items = [np.datetime64(v.micros, "us") if hasattr(v, "to_utc_datetime") else v for v in items]
         types = {type(item) for item in items} - {type(None)}
         came = f", got {' and '.join(sorted(one.__name__ for one in types))}" if types else ""
         if types <= PYTHON_TYPES[kind]:

@@ -329,8 +329,7 @@ class HistogramEstimate(Question[Histogram]):
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         unknown = np.isinf(times[0])
         noise, sample = (np.where(unknown, 1, one) for one in times)
-        after = after._replace(a=after.a * noise, b=after.b * noise, sampled=after.sampled * sample)
-        after = after._replace(step=alone.step * np.maximum(noise, sample))
+        after = after.of_clusters(noise, sample)
         errors = np.where(unknown, np.inf, n * np.sqrt(after.variance(after.inside)))
         tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
@@ -360,6 +359,12 @@ class Side(NamedTuple):
         """Of the estimates, if the shares are ``f``."""
         of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
         return of_one / np.maximum(self.n, 1)
+
+    def of_clusters(self, noise: Any, sample: Any = None) -> Side:
+        """With so many times the variance of noise, and (default: as many) of the sample."""
+        sample = noise if sample is None else sample
+        step = self.step * np.maximum(noise, sample)
+        return self._replace(a=self.a * noise, b=self.b * noise, sampled=self.sampled * sample, step=step)
 
     @property
     def inside(self) -> F64:

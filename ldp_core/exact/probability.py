@@ -8,8 +8,10 @@ come from `decimal` (correctly rounded at 60 digits) and are moved outwards by o
 from __future__ import annotations
 
 import math
+import operator
 import sys
-from collections.abc import Iterable
+from bisect import bisect
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 
@@ -23,9 +25,18 @@ _SATURATED = 100.0
 """Beyond this epsilon, exp(epsilon) is far outside what 64-bit thresholds resolve."""
 
 
-def check_resolved(p: Fraction | int, q: Fraction | int, scale: str = "", *, name: str = "epsilon") -> None:
-    """Raise `ParameterError` unless p > q: both are rounded towards privacy, and meet where epsilon is tiny."""
-    if not p > q:
+SURE = 1e-6
+"""From this epsilon on the probabilities of values that 32 bits can count differ by far more than 64 bits resolve."""
+
+
+def check_resolved(
+    epsilon: float, rates: Callable[[], Iterable[Fraction | int]], scale: str = "", name: str = "epsilon"
+) -> None:
+    """Raise `ParameterError` unless p > q: both are rounded towards privacy, and meet where epsilon is tiny.
+
+    Elsewhere ``rates`` are not found yet: they cost an exponential of 60 digits, and a plan has many mechanisms.
+    """
+    if epsilon < SURE and not operator.gt(*rates()):
         raise ParameterError(f"{name} is too small: with 64-bit probabilities it must be above about 1e-18{scale}")
 
 
@@ -115,14 +126,16 @@ def keeping(epsilon: Fraction | float, symbols: int) -> int:
     return floor_threshold((e - 1) / (e - 1 + symbols))
 
 
-def best_symbols(among: Iterable[int], epsilon: Fraction | float) -> int:
-    """The number of symbols of least variance, if a report keeps one of them as in `keeping` and supports 1 in so many.
+def best_symbols(among: Sequence[int], epsilon: Fraction | float) -> int:
+    """Among increasing numbers of symbols that of least variance, if a report keeps one of them as in `keeping`.
 
-    The variance for a value that nobody has is n (e^epsilon - 1 + symbols)^2 / ((symbols - 1) (e^epsilon - 1)^2): Wang
-    et al., "Locally Differentially Private Protocols for Frequency Estimation", USENIX Security 2017, section 4.4.
+    If it supports 1 in so many, the variance for a value that nobody has is n (e^epsilon - 1 + symbols)^2 /
+    ((symbols - 1) (e^epsilon - 1)^2): Wang et al., "Locally Differentially Private Protocols for Frequency Estimation",
+    USENIX Security 2017, section 4.4.
     """
     e = exp_below(epsilon)
-    return min(among, key=lambda symbols: (e - 1 + symbols) ** 2 / (symbols - 1))
+    at = bisect(among, e + 1)  # where the variance is least
+    return min(among[max(at - 1, 0) : at + 1], key=lambda symbols: (e - 1 + symbols) ** 2 / (symbols - 1))
 
 
 def fraction(threshold: int) -> Fraction:

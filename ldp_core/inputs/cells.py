@@ -48,7 +48,7 @@ class Cells(Declared, Bounded):
     def __post_init__(self) -> None:
         edges = () if isinstance(self.edges, (str, bytes)) or not isinstance(self.edges, Iterable) else self.edges
         listed: list[Any] = [edge.item() if isinstance(edge, np.generic) else edge for edge in edges]
-        if not all(isinstance(edge, (int, float)) and not isinstance(edge, bool) for edge in listed):
+        if not all(issubclass(kind, (int, float)) and kind is not bool for kind in set(map(type, listed))):
             raise DomainError("edges of cells must be numbers")
         if not 3 <= len(listed) <= MOST_CELLS + 1:
             raise DomainError(f"cells have 3 to {MOST_CELLS + 1} edges, got {len(listed)}")
@@ -170,7 +170,7 @@ class Cells(Declared, Bounded):
 
 def _edges(low: float, high: float, count: int, scale: str) -> list[float]:
     if check_choice("scale", scale, ("linear", "log")) == "linear":
-        return [low + (high - low) * k / count for k in range(count)] + [high]
+        return [*(low + (high - low) * np.arange(count) / count).tolist(), high]
     if low <= 0:
         raise DomainError("a logarithmic scale goes from a number above 0")
     inside = (low * (high / low) ** (k / count) for k in range(1, count))

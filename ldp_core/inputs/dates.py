@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -13,15 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
-from ldp_core.arrays.arrow import as_arrow, as_micros, filled_indices, is_text
+from ldp_core.arrays.arrow import PYTHON_TYPES, as_arrow, as_micros, filled_indices, is_text
 from ldp_core.arrays.types import I64, Bools, Codes
 from ldp_core.errors import DomainError, DtypeError, LdpError, ParameterError
 from ldp_core.inputs.cells import MOST_CELLS
-from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.domain import Domain, Label
 from ldp_core.parameters import shown
 from ldp_core.windows import Window
 
 _DAY = 86400 * 10**6
+_MICRO = dt.timedelta(microseconds=1)
 _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
 _PYTHON = (-719162 * _DAY, 2932897 * _DAY)
@@ -60,8 +62,11 @@ class Dates(Domain):
 
     days: bool
     """Whether values are days, else times."""
-    edges: I64
-    """Of the cells, int64[d + 1], in microseconds since 1970."""
+    low: int
+    """Where the first cell begins, in microseconds since 1970."""
+    high: int
+    cells: int
+    """How many there are: a few bytes declare 65,536, and they are made when they are needed."""
     every: str
     missing: int | None
     unmatched: Any
@@ -86,13 +91,31 @@ class Dates(Domain):
         if days != also:
             raise DomainError("low and high of dates must be two dates, or two datetimes")
         window = Window.of(every)
-        self._declare(days=days, unmatched=unmatched, kind="date", every=_name(window))
-        self._declare(edges=_edges(first, last, window, _DAY if days else 1))
-        self._declare(labels=tuple(map(str, self._times.tolist())))
         counts_as = None if missing is None else _moment("missing", missing)[0]
-        if counts_as is not None and not self.edges[0] <= counts_as < self.edges[-1]:
+        self._declare(days=days, unmatched=unmatched, kind="date", every=_name(window))
+        self._declare(low=first, high=last, missing=counts_as, cells=_count(first, last, window, _DAY if days else 1))
+        if counts_as is not None and not first <= counts_as < last:
             raise DomainError(f"missing must be a date in {self.summary}")
-        self._declare(missing=counts_as)
+
+    @cached_property
+    def edges(self) -> I64:
+        """Of the cells, int64[d + 1], in microseconds since 1970."""
+        steps, low = np.arange(self.cells + 1), np.array(self.low, "datetime64[us]")
+        if months := Window.of(self.every).months:
+            low, step = low.astype("datetime64[M]"), months
+        else:
+            step = (self.high - self.low) // self.cells
+        return (low + steps * step).astype("datetime64[us]").astype(np.int64)
+
+    @cached_property
+    def labels(self) -> tuple[Label, ...]:  # type: ignore[override]
+        """The beginnings of the cells as text."""
+        return tuple(map(str, self._times.tolist()))
+
+    @property
+    @override
+    def unmatched_code(self) -> int:
+        return self.cells
 
     @override
     def __reduce__(self) -> tuple[Any, ...]:
@@ -100,7 +123,7 @@ class Dates(Domain):
 
     @override
     def _key(self) -> tuple[Any, ...]:
-        return *super()._key(), int(self.edges[-1]), self.every, self.missing
+        return self.days, self.low, self.high, self.every, self.unmatched, self.missing
 
     @override
     def __repr__(self) -> str:
@@ -122,7 +145,7 @@ class Dates(Domain):
     @property
     @override
     def summary(self) -> str:
-        return f"{self._text(self.edges[0])} to {self._text(self.edges[-1])} by {self.every}"
+        return f"{self._text(self.low)} to {self._text(self.high)} by {self.every}"
 
     @property
     @override
@@ -174,7 +197,7 @@ class Dates(Domain):
     @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
         micros = self._moments(as_arrow(values, self.kind, column=column), column)
-        inside: Bools = (micros >= self.edges[0]) & (micros < self.edges[-1])
+        inside: Bools = (micros >= self.low) & (micros < self.high)
         return ~inside
 
     @override
@@ -187,7 +210,7 @@ class Dates(Domain):
         if self.missing is not None:
             micros[micros == _NONE] = self.missing
         if self.unmatched == "clip":
-            micros = np.where(micros == _NONE, _NONE, micros.clip(self.edges[0], self.edges[-1] - 1))
+            micros = np.where(micros == _NONE, _NONE, micros.clip(self.low, self.high - 1))
         codes = np.searchsorted(self.edges, micros, side="right") - 1
         return np.where(codes < 0, self.unmatched_code, codes).astype(self.code_dtype)
 
@@ -206,28 +229,37 @@ class Dates(Domain):
 
     @override
     def compiled(self) -> dict[str, Any]:
-        raise ParameterError("clients of other languages take no dates: declare the cells as labels, and send these")
+        if (self.edges % 10**6).any():
+            raise ParameterError("dates of clients are cut at whole seconds: declare cells that begin with a second")
+        ends = self.to_dict()["domain"]
+        return {**super().compiled(), "end": ends["high"], **{key: ends[key] for key in ("missing",) if key in ends}}
 
     @override
     def to_dict(self) -> dict[str, Any]:
-        ends = {"low": self._text(self.edges[0]), "high": self._text(self.edges[-1]), "every": self.every}
+        ends = {"low": self._text(self.low), "high": self._text(self.high), "every": self.every}
         missing = {} if self.missing is None else {"missing": self._text(self.missing)}
         return {"domain": {**ends, **missing}, **({} if self.unmatched == "error" else {"unmatched": self.unmatched})}
 
 
 def _moment(name: str, value: Any, error: type[LdpError] = DomainError) -> tuple[int, bool]:
     """A declared date in microseconds since 1970, and whether it is a day; or ``error``."""
-    with suppress(DtypeError):
-        micros = int(moments(as_arrow([value], "date", column=name))[0])
-        if _PYTHON[0] <= micros < _PYTHON[1]:
-            return micros, len(str(value)) == len("2024-01-01")
+    text = str(value) if type(value) in PYTHON_TYPES["date"] else ""
+    if re.fullmatch(_ISO, text, re.ASCII):
+        with suppress(ValueError):
+            time = dt.datetime.fromisoformat(text)
+            micros = (
+                time.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (time.utcoffset() or dt.timedelta())
+            ) // _MICRO
+            if _PYTHON[0] <= micros < _PYTHON[1]:
+                return micros, len(text) == len("2024-01-01")
     raise error(f"{name} must be a date or a datetime, or one as text, as 2024-01-31 or 2024-01-31T18:00:00")
 
 
-def _edges(first: int, last: int, window: Window, step: int) -> I64:
-    """Of cells from one microsecond to another one; they and the cells are so many whole steps."""
-    size, edges = 0, np.array([first, last], "datetime64[us]")
+def _count(first: int, last: int, window: Window, step: int) -> int:
+    """How many cells there are from one microsecond to another one; they and the cells are so many whole steps."""
+    size = rest = 0
     if window.months:
+        edges = np.array([first, last], "datetime64[us]")
         months = edges.astype("datetime64[M]")
         if (months == edges).all():
             size, rest = divmod(int(np.diff(months.astype(np.int64))[0]), window.months)
@@ -240,11 +272,7 @@ def _edges(first: int, last: int, window: Window, step: int) -> I64:
         )
     if not 2 <= size <= MOST_CELLS:
         raise DomainError(f"dates are cut into 2 to {MOST_CELLS} cells, got {size}")
-    if window.months:
-        edges = months[0] + np.arange(size + 1) * window.months
-        made: I64 = edges.astype("datetime64[us]").astype(np.int64)
-        return made
-    return first + np.arange(size + 1, dtype=np.int64) * window.micros
+    return size
 
 
 def _name(window: Window) -> str:

@@ -148,7 +148,7 @@ class Domain(Declared, Inputs):
     @property
     def size(self) -> int:
         """d, the number of values that are estimated: the labels, and ``other`` where there is one."""
-        return len(self.labels) + (self.unmatched == "other")
+        return self.unmatched_code + (self.unmatched == "other")
 
     @property
     def listed(self) -> int:
@@ -244,7 +244,7 @@ class Domain(Declared, Inputs):
     @cached_property
     def code_dtype(self) -> np.dtype[Any]:
         """The narrowest unsigned dtype that holds every code, `unmatched_code` included."""
-        return np.min_scalar_type(len(self.labels))
+        return np.min_scalar_type(self.unmatched_code)
 
     @cached_property
     def declared(self) -> Domain:

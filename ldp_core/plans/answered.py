@@ -14,6 +14,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.association import Association, of_cells
 from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
@@ -71,10 +72,6 @@ class _Axis(NamedTuple):
     """A column of a pair in the place of its mechanism: it has none of its own."""
 
     domain: Domain
-    exhaustive: bool = False
-
-    def covariance(self, shares: F64) -> F64:
-        raise ParameterError("the shares of two columns of one pair are not independent")
 
 
 class _OfPairs(Several):
@@ -168,6 +165,18 @@ class AnsweredPair(_OfPairs, Pair):
         sums, of_score = (np.stack(arrays, axis=-1) for arrays in ((u, w, *squares), score))
         few = m, self.mechanism.inner.step
         return [*cells, *ratios(sums, asked.confidence, of_score, asked.times, few)], margins
+
+    @override
+    def association(
+        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
+    ) -> Association:
+        """Of those who answer, who are a sample of the population too."""
+        m = counters[:, 0]
+        scale = m / np.maximum(n, 1)
+        of_answers = [margin * scale[:, None] for margin in margins]
+        return of_cells(
+            self.mechanism.inner, m, counts * scale[:, None, None], of_answers, asked.times, asked.confidence
+        )
 
 
 def _unsampled(n: Any, m: Any) -> Any:
@@ -311,8 +320,7 @@ class MarginEstimate(HistogramEstimate):
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
         part = 1 - sampled_part(self.population, people)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
-        times = self.repeats or 1
-        side = side._replace(a=side.a * times, b=side.b * times, sampled=sampled * times, step=side.step * times)
+        side = side._replace(sampled=sampled).of_clusters(self.repeats or 1)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         low, high = side.ends(z)
         made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]
@@ -325,8 +333,9 @@ class MarginEstimate(HistogramEstimate):
 
 
 NO_PERSONS = (
-    "of one column of pairs persons are not told apart: in place of person= say repeats=k, the most reports of one "
-    'person; a pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
+    "of one column of pairs persons are not told apart: how much a report counts depends on how many answer each pair, "
+    "which is known only when all are summed. In place of person= say repeats=k, the most reports of one person; a "
+    'pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
 )
 
 

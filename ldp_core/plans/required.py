@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -27,6 +28,8 @@ from ldp_core.plans.recommend import (
     asked_of,
     check_group,
     error_of_answer,
+    make,
+    of_each,
     of_group,
     part_of,
     resolve,
@@ -167,10 +170,7 @@ def required_n(
     found = _change(change, base, power, margin)
     asked = _Asked(beta, simultaneous, frequency, check_group(group), population, found, repeats)
     if ask is not None:
-        other = simultaneous or asked.change or isinstance(mechanism, PrivacyPlan)
-        if other or isinstance(margin, Mapping) or repeats != 1:
-            raise ParameterError("with ask give a margin of one mechanism: no plan, change, repeats or simultaneous")
-        return _of_answers(mechanism, ask, asked.size(margin), domain, epsilon, asked)
+        return _of_answers(mechanism, ask, margin, domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
             raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
@@ -359,14 +359,17 @@ class _Asked(NamedTuple):
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
         group = f" A share of {self.group:g} of the people is in the group that is asked about."
-        each = f" Each of them sends {self.repeats} reports."
-        return f"Asked for: {said}.{'' if self.group == 1 else group}{'' if self.repeats == 1 else each}"
+        return f"Asked for: {said}.{'' if self.group == 1 else group}{of_each(self.repeats)}"
 
 
 def _of_answers(
-    mechanism: Any, ask: Ask, margin: float, domain: Values | None, epsilon: float | None, asked: _Asked
+    mechanism: Any, ask: Ask, margin: Any, domain: Values | None, epsilon: float | None, asked: _Asked, people: int = 0
 ) -> Needs:
-    """Of the answer to a question."""
+    """Of the answer to a question: how many people it takes, or of so many people the epsilon."""
+    other = asked.simultaneous or asked.change or isinstance(mechanism, PrivacyPlan)
+    if other or isinstance(margin, Mapping) or asked.repeats != 1:
+        raise ParameterError("with ask give a margin of one mechanism: no plan, change, repeats or simultaneous")
+    margin = asked.size(margin)
     own = isinstance(mechanism, Mechanism)
     if own is not (domain is None) or own is not (epsilon is None):
         raise ParameterError("give a mechanism, or else domain and epsilon, and perhaps a name or a class")
@@ -377,14 +380,24 @@ def _of_answers(
     named = kinds if mechanism is None else [mechanism]
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
-        n = _reports(question, m, margin, asked.frequency) / asked.group
-        if n < _MOST:
-            rows.append(Need("", key if isinstance(key, str) else key.name, margin, spent, math.ceil(n)))
+
+        @cache
+        def suffices(epsilon: float, times: float, key: Any = key) -> bool:
+            reports = people * asked.group * times
+            half = error_of_answer(question, make(key, inputs, epsilon), reports, asked.frequency)[1]
+            return bool(half <= margin)
+
+        n = people or _reports(question, m, margin, asked.frequency) / asked.group
+        # (Large epsilons last: the errors of fast local hashing take seconds there.)
+        least = _least(suffices, 1.2, 1e-3, largest=4.0) or _least(suffices, 1.2, 1e-3) if people else spent
+        if n < _MOST and least is not None:
+            rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
-        raise ParameterError(f"no number of people is enough for margin {margin:g} of {question.name}")
-    rows.sort(key=lambda row: row.n)
+        what = "epsilon" if people else "number of people"
+        raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
+    rows.sort(key=lambda row: (row.n, row.epsilon))
     said = f"{question.name} {asked.whom}, within the margin {asked.sure}, {spread(asked.frequency)}"
-    return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, spent)
+    return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, rows[0].epsilon)
 
 
 def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: float | None) -> float:
@@ -434,6 +447,7 @@ def required_epsilon(
     n: int = 1,
     beta: float = 0.05,
     *,
+    ask: Ask | None = None,
     change: float | None = None,
     base: float | None = None,
     power: float = 0.8,
@@ -452,12 +466,13 @@ def required_epsilon(
     Args:
         mechanism: a name in `CHOICES`, or a class; None: of all that are for such values, the one with the least
             epsilon first.
-        margin, beta, change, base, power, simultaneous, frequency, group, population, repeats: see `required_n`.
+        margin, beta, ask, change, base, power, simultaneous, frequency, group, population, repeats: see `required_n`.
         n: number of people; of a change, of those before as of those after.
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
-        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits and rounded up, in (0, 50].
+        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits (of a question to 0.1 %) and rounded
+        up, in (0, 50].
 
     Raises:
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.
@@ -468,12 +483,16 @@ def required_epsilon(
     Asked for: one share, whatever it is, of a population that the people are a
     random sample of, within the margin with a probability of 95 %. Ask for all
     shares at once: simultaneous.
+    >>> round(required_epsilon("hierarchical_histogram", 1.0, 100_000, ask="median", domain=120).epsilon, 2)
+    3.04
     """
     check_population("population", population)
     people = check_integer("n", n, 1)
     sampled_part(population, people)
     changed = _change(change, base, power, margin)
     asked = _Asked(beta, simultaneous, frequency, check_group(group), population, changed, repeats)
+    if ask is not None:
+        return _of_answers(mechanism, ask, margin, domain, 1.0, asked, people)
     margin = asked.size(margin)
     rows, hopeless = [], []
     for key in _keys(mechanism, domain):
@@ -481,7 +500,8 @@ def required_epsilon(
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
             return asked.suffices(asked.error(key, domain, epsilon), margin, people * asked.group * times)
 
-        found = _least(suffices, closed=_called(key) in CHOICES)
+        # Others make a mechanism each time, and nothing is known of their jumps.
+        found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, math.inf)))
         if found is None:
             enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
             hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
@@ -496,7 +516,13 @@ def required_epsilon(
     return Needs(tuple(rows), "", note, people, rows[0].epsilon)
 
 
-def _least(takes: Callable[[float, float], bool], *, closed: bool) -> float | None:
+_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
+_JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
+
+
+def _least(
+    takes: Callable[[float, float], bool], step: float, precision: float, jump: float = _JUMP, largest: float = _LARGEST
+) -> float | None:
     """The least epsilon with which the reports suffice, or so many times as many; None: there is none."""
 
     def suffices(epsilon: float, times: float = 1.0) -> bool:
@@ -509,10 +535,8 @@ def _least(takes: Callable[[float, float], bool], *, closed: bool) -> float | No
                 raise
             return False
 
-    # Others make a mechanism each time, and nothing is known of their jumps.
-    step, precision, jump = (1.003, 1e-12, _JUMP) if closed else (1.2, 1e-6, math.inf)
-    grid = [_LARGEST * step**-k for k in range(int(math.log(_LARGEST / _SMALLEST, step)), -1, -1)]
-    suffices(_LARGEST)  # refuses what no epsilon is asked for
+    grid = [largest * step**-k for k in range(int(math.log(largest / _SMALLEST, step)), -1, -1)]
+    suffices(largest)  # refuses what no epsilon is asked for
     first = _first(lambda k, times=1.0: suffices(grid[k], times), len(grid), jump)
     if first is None:
         return None
@@ -520,7 +544,7 @@ def _least(takes: Callable[[float, float], bool], *, closed: bool) -> float | No
     while high - low > precision * high:
         middle = (low + high) / 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return min(high * (1 + precision), _LARGEST)
+    return min(high * (1 + precision), largest)
 
 
 def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | None:
@@ -538,7 +562,5 @@ def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | Non
     return next((k for k in range(high, points) if suffices(k)), None)
 
 
-_JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
 _RESOLVED = 1e-3
-_LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
 _SMALLEST = 1e-4

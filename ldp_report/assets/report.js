@@ -31,8 +31,8 @@
     at("tiles").replaceChildren(...[
       tile("reports counted", whole(data.counted)),
       data.windows.length ? tile("windows", whole(data.windows.length)) : null,
-      data.letters ? tile("late", whole(data.late)) : null,
-      data.letters ? tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
+      data.letters && !data.total ? tile("late", whole(data.late)) : null,
+      data.letters ? tile(data.total ? "messages refused" : "dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
     const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
@@ -90,6 +90,9 @@
 
   // ---- estimates
 
+  // The numbers of a column as people read them: days since 1970 as dates, places in a list as its words.
+  const shown = (column, number) => (!column.unit ? number : Array.isArray(column.unit) ? (x) => column.unit[x] ?? (isNumber(x) ? "" : LDP.MISSING)
+    : (x) => (isNumber(x) ? new Date(Math.round(x * 864e5)).toISOString().slice(0, column.unit === "date" ? 10 : 16).replace("T", " ") : LDP.MISSING));
   const titled = (column, group) => `${[column.name, windowName(group), group.key].filter(Boolean).join(", ")}: ${whole(group.n)} reports`;
 
   function histogram(column, group, all) {
@@ -120,7 +123,7 @@
   }
 
   function points(column, group) { // a curve of numbers, or a line for each label
-    const number = column.shares ? percent : digits, caption = titled(column, group), head = column.shares ? "up to" : "of";
+    const number = column.shares ? percent : shown(column, digits), caption = titled(column, group), head = column.shares ? "up to" : "of";
     const places = group.rows.map(([name, estimate, low, high]) => ({ name, at: Number(name), estimate, low, high }));
     const [first, end] = [places[0], places[places.length - 1]];
     if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, dot: true, confidence: column.confidence });
@@ -157,7 +160,7 @@
     const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
     const n = groups.reduce((sum, group) => sum + (group.n || 0), 0);
     const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: ${column.what} of ${whole(n)} reports`;
-    return bars(rows, { caption, head: "window", what: column.what, number: (x) => LDP.fixed(x, places), axis: (x) => digits(x), dot: true, long: true, confidence: column.confidence });
+    return bars(rows, { caption, head: "window", what: column.what, number: shown(column, (x) => LDP.fixed(x, places)), axis: shown(column, (x) => digits(x)), dot: true, long: true, confidence: column.confidence });
   }
 
   function overTime(column, key, choose) {
@@ -216,7 +219,7 @@
           section.append(place);
         }
       }
-      if (!column.groups.length) section.append(el("p", {}, live && !ended ? "No window has closed yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
+      if (!column.groups.length) section.append(el("p", {}, live && !ended ? (data.total ? "No report has come yet." : "No window has closed yet.") : column.kind === "histogram" ? "Nothing was found." : "No reports."));
       else section.append(el("p", { class: "nothing" }, "Nothing was estimated for this window."));
       return section;
     }));
@@ -253,9 +256,11 @@
 
   function letters() {
     if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Not known for these results: they are of finished files, which do not say what was lost before."));
+    if (data.total) at("letters-head").textContent = "Refused messages";
     const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
-    at("letters-body").replaceChildren(rows.length
-      ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
+    at("letters-body").replaceChildren(rows.length && data.total
+      ? table("Nothing of a refused message is counted.", ["reason", "messages"], data.letters.map(({ reason, count }) => [reason, whole(count)]), 1)
+      : rows.length ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
       : el("p", {}, "None."));
   }
 
@@ -307,10 +312,10 @@
           if (label !== undefined) chosen.window = Math.max(data.windows.indexOf(label), 0);
           again();
         }
-        say(ended ? "The job has ended. These are all its windows." : "Live: new windows appear as they close.");
+        say(ended ? "The job has ended. These are all its windows." : data.total ? "Live: all reports that have come." : "Live: new windows appear as they close.");
       } catch {
         silent += 1;
-        if (silent > 2 && !ended) say("The job does not answer: it has ended, or was stopped. These are the last numbers.");
+        if (silent > 2 && !ended) say(`The ${data.total ? "server" : "job"} does not answer: it has ended, or was stopped. These are the last numbers.`);
       }
       setTimeout(ask, ended ? 5000 : 1000);
     };

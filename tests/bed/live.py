@@ -229,8 +229,11 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
             place.start(job.histograms, lambda: interrupted() > 0)
             if place.starting:
                 view.say(f"They run, after {time.monotonic() - began:.1f} s.\n")
+            first = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=place.ahead)
             if place.error is None:
                 fleet.start()
+            if shown is not None:
+                shown.cover(first)
 
             def is_over() -> bool:
                 return interrupted() > 0 or place.error is not None or not fleet.is_running
@@ -240,6 +243,8 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
 
             view.follow(place.results, is_over, job.duration)
             sent = fleet.stop(give_up=is_lost)
+            if shown is not None:
+                shown.cover(first, dt.datetime.now(dt.UTC) + dt.timedelta(seconds=place.ahead))
             view.drain(place.results, sent, place.backlog, is_lost, place.patience)
             errors = [(what, e) for what, e in (("pipeline", place.error), ("fleet", fleet.error)) if e is not None]
             place.cancel()

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import tomllib
+from datetime import date, datetime
 
 import polars as pl
 import pytest
@@ -138,6 +139,28 @@ def test_all_kinds_of_estimates_are_drawn(browser, report):
     assert page.complaints == []
 
 
+def test_medians_of_dates_and_words(browser, tmp_path):
+    """They were left out: a page had a dash in their place."""
+    grades = PrivacyPlan({"grade": RandomizedResponse(["none", "school", "phd"], epsilon=1.0)})
+    written = {"low": "2023-12-31", "median": "2024-02-01", "high": "2024-05-01"}
+    days = {name: date.fromisoformat(text) for name, text in written.items()}
+    times = {name: datetime.fromisoformat(f"{text}T06:00") for name, text in written.items()}
+    words = {"low": "none", "median": "school", "high": "phd"}
+    columns = {"born": days, "text": written, "at": times, "grade": words}
+    found = Results({name: [{**one, "n": 9}] for name, one in columns.items()}, plan=grades)
+    assert found.to_json()["columns"][3]["groups"][0]["rows"] == [["", 1.0, 0.0, 2.0]]
+    quantile = {"quantile": days["median"], "low": days["low"], "high": days["high"], "n": 9}
+    found.columns["quarters"] = [{"probability": p, **quantile} for p in (0.25, 0.5)]
+    file = tmp_path / "page.html"
+    file.write_text(report_page(found), encoding="utf-8")
+    page = browser.page(file.as_uri())
+    day, time = tuple(written.values()), tuple(f"{text} 06:00" for text in written.values())
+    for column, (low, median, high) in enumerate((day, day, time, tuple(words.values()), day)):
+        choose(page, "column", column)
+        assert cells(page)[0][1:] == [median, f"{low} \N{EN DASH} {high}"]
+    assert page.complaints == []
+
+
 def test_keys_change_the_window(browser, report):
     page = browser.page(report)
     assert shown_window(page) == LAST
@@ -243,18 +266,20 @@ def test_a_job_that_runs(browser):
 
     with LivePage(plan, 0.95) as live:
         page = browser.page(live.url)
-        assert "No window has closed yet" in page.run("document.body.textContent")
+        live.cover(datetime(2024, 1, 1, 0, 0, 1, 500_000))
+        assert "There are no estimates yet" in page.run("document.body.textContent")
         live.add("crashed", rows(1))
-        page.wait(f"{SHOWN}?.textContent.includes('00:00:01 to')")
+        page.wait(f"{SHOWN}?.textContent.includes('00:00:02 (in part)')")  # (which was shown as a whole one)
         live.add("crashed", rows(2))
         page.wait(f"{SHOWN}?.textContent.includes('00:00:02 to')")  # it follows the newest
         page.key("ArrowLeft")
         live.add("crashed", rows(3))
         live.bury("crashed", "late", 4)
         page.wait("document.getElementById('tiles').textContent.includes('late4')")
-        assert shown_window(page) == "2024-01-01 00:00:01 to 00:00:02"
+        assert shown_window(page) == "2024-01-01 00:00:01 to 00:00:02 (in part)"
         page.key("End")
         assert cells(page)[0][1] == "8"
+        assert "new windows appear" in page.run("document.getElementById('live').textContent")
         live.end()
         page.wait("document.getElementById('live').textContent.includes('has ended')")
         assert page.complaints == []

@@ -147,7 +147,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         width: int = 8192,
     ) -> None:
         self._declare(domain=domain, epsilon=epsilon, levels=levels, rows=rows, width=width)
-        check_resolved(fraction(self._agree), Fraction(1, self.g), " * g")
+        check_resolved(self.epsilon, lambda: (fraction(self._agree), Fraction(1, self.g)), " * g")
 
     # ---- sizes
 

@@ -29,7 +29,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import U64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import SharedSymbol
-from ldp_core.exact.probability import exp_below
+from ldp_core.exact.probability import SURE, exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds
 from ldp_core.mechanisms.oracles.base import n_codes
@@ -47,11 +47,9 @@ from ldp_core.noise.base import Noise
 from ldp_core.parameters import parameter, shown
 
 
-def _check_buckets(name: str, value: Any, epsilon_1: float) -> int:
+def _check_buckets(name: str, value: Any) -> int:
     if value == "binary":
         return 2
-    if value == "optimal":
-        return min(round(exp_below(epsilon_1)) + 1, MOST_BUCKETS)
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 2 <= value <= MOST_BUCKETS:
         raise ParameterError(
             f'{name} must be "optimal", "binary" or an integer in [2, {MOST_BUCKETS}], got {shown(value)}'
@@ -80,7 +78,10 @@ class Loloha(HashedReports, TwoRounds):
 
     name: ClassVar[str] = "loloha"
 
-    g: int = parameter(_check_buckets, epsilon_1=lambda self: self.epsilon_1)
+    g: int = parameter(
+        _check_buckets,
+        default=cached_property(lambda self: min(round(exp_below(self.epsilon_1)) + 1, MOST_BUCKETS)),
+    )
 
     def __init__(
         self,
@@ -91,10 +92,13 @@ class Loloha(HashedReports, TwoRounds):
         g: int | Literal["optimal", "binary"] = "optimal",
         unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1, g=g)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
+        if not (isinstance(g, str) and g == "optimal"):
+            self._declare(g=g)
         if n_codes(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
-        _ = self._over_buckets().instantaneous  # which refuses what is too small, and is large: a plan may have many
+        if self.epsilon_1 < SURE:
+            _ = self._rounds  # which refuses what is too small
 
     @cached_property
     @override
@@ -102,11 +106,8 @@ class Loloha(HashedReports, TwoRounds):
         return LinearFamily(self.g, n_codes(self.domain)) if self.g in SMALL_PRIMES else AffineFamily(self.g)
 
     @cached_property
-    def _rounds(self) -> LongitudinalRandomizedResponse:
-        return self._over_buckets()
-
     @no_warning_of_epsilon()
-    def _over_buckets(self) -> LongitudinalRandomizedResponse:
+    def _rounds(self) -> LongitudinalRandomizedResponse:
         return LongitudinalRandomizedResponse(
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )

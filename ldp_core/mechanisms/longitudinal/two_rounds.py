@@ -29,13 +29,13 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import History, SharedAnswer, SharedBits, SharedSymbol, Spent, memoized
-from ldp_core.exact.probability import exp_below, log_above
+from ldp_core.exact.probability import SURE, exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
-from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse, variance_of_one
 from ldp_core.mechanisms.oracles.unary_encoding import BitVectors, UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
@@ -201,7 +201,16 @@ class LongitudinalUnaryEncoding(BitVectors, Chain):
         self._declare(
             variant=variant, domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1
         )
-        _ = self.permanent, self.instantaneous  # they refuse what is too small
+        if not SURE < self.epsilon_1 < 0.999 * self._most:
+            _ = self.instantaneous  # which refuses what is too small or too large
+
+    @property
+    def _most(self) -> float:
+        """About what a report spends without noise in the second round, or less."""
+        e = math.exp(min(self.epsilon_infinity, 30) / (1 if self.variant in ("OSUE", "OUE") else 2))
+        kept = float(self._second(0)[0])
+        p, q = kept * (0.5 if self.variant in ("OSUE", "OUE") else e / (e + 1)), kept / (e + 1)
+        return math.log(p * (1 - q) / ((1 - p) * q))
 
     @cached_property
     @no_warning_of_epsilon()
@@ -326,7 +335,9 @@ class LongitudinalRandomizedResponse(Chain):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
-        _ = self.permanent, self.instantaneous  # they refuse what is too small
+        _ = self.permanent  # which refuses domains
+        if self.epsilon_1 < SURE:
+            _ = self.instantaneous  # which refuses what is too small
 
     @cached_property
     @no_warning_of_epsilon()
@@ -360,6 +371,10 @@ class LongitudinalRandomizedResponse(Chain):
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        return variance_of_one(self.rates, weights)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -105,7 +105,7 @@ class OneBitMean(Symbols):
 
     @override
     def check_resolution(self) -> None:
-        check_resolved(self.keep, ONE // 2)
+        check_resolved(self.epsilon, lambda: (self.keep, ONE // 2))
 
     @property
     @override
@@ -208,7 +208,7 @@ class Window(Symbols):
 
     @override
     def check_resolution(self) -> None:
-        check_resolved(self.keep, 0)
+        check_resolved(self.epsilon, lambda: (self.keep, 0))
 
     @cached_property
     def cell_probabilities(self) -> tuple[Fraction, Fraction]:

@@ -198,8 +198,7 @@ class FrequencyOracle(Mechanism):
         missing = 1 - shares.sum(axis=1, keepdims=True)
         shares = shares + missing / d if self.exhaustive else np.concatenate([shares, missing], axis=1)
         covariances = self.noise_covariance(shares)
-        known = shares[:, :d]
-        covariances += np.reshape(sampled, (-1, 1, 1)) * known[:, :, None] * (np.eye(d) - known[:, None, :])
+        covariances += np.reshape(sampled, (-1, 1, 1)) * sample_covariance(shares[:, :d])
         return covariances
 
     def noise_covariance(self, shares: F64) -> F64:
@@ -213,6 +212,11 @@ class FrequencyOracle(Mechanism):
             out[:, a, a:] = out[:, a:, a] = (together - alone[a:] - alone[a]).T / 2
         out /= self.rates.difference**2
         return out
+
+    def variances(self, shares: F64) -> F64:
+        """float64[k, d]: the diagonal of `noise_covariance`."""
+        found: F64 = self.rates.a + self.rates.b * shares[:, : self.domain.size]
+        return found
 
     def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
         """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
@@ -522,6 +526,22 @@ class BitReports(FrequencyOracle):
         return self.weights_by(bit_of(reports, code), code)
 
 
+class Uncorrelated(FrequencyOracle):
+    """A mechanism of which the S_v of one report are uncorrelated, given the person's value, with one p and one q."""
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        squares = self.rates.difference**2 * weights**2
+        none = self.rates.a[0] * squares.sum(axis=1, keepdims=True)
+        variances: F64 = none + self.rates.b[0] * squares
+        return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
+
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        covariances: F64 = np.eye(self.domain.size) * self.variances(shares)[:, None]
+        return covariances
+
+
 class CountedCells(FrequencyOracle):
     """A mechanism whose reports are numbers of cells: how often each was reported says all, by a fast transform."""
 
@@ -557,6 +577,12 @@ MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
 _PRODUCTS = 1 << 20  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
+
+
+def sample_covariance(shares: F64) -> F64:
+    """float64[k, d, d], of the values of one person of k populations: diag(f) - f f^T."""
+    covariances: F64 = shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :])
+    return covariances
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

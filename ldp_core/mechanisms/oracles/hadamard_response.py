@@ -75,7 +75,7 @@ class HadamardResponse(CountedCells):
 
     def __init__(self, domain: Domain | Iterable[Label], *, epsilon: float, unmatched: Unmatched = "error") -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        check_resolved(self._agree, ONE // 2)
+        check_resolved(self.epsilon, lambda: (self._agree, ONE // 2))
 
     @cached_property
     def columns(self) -> int:
@@ -197,7 +197,12 @@ class BlockHadamardResponse(BlockReports):
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
-    blocks: int = parameter(check_integer, low=1, high=lambda self: self.domain.size)
+    blocks: int = parameter(
+        check_integer,
+        default=cached_property(lambda self: best_blocks(self.domain.size, self.epsilon)),
+        low=1,
+        high=lambda self: self.domain.size,
+    )
 
     def __init__(
         self,
@@ -208,10 +213,11 @@ class BlockHadamardResponse(BlockReports):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        self._declare(blocks=best_blocks(self.domain.size, self.epsilon) if blocks is None else blocks)
-        if self.cells > 1 << 31:
+        if blocks is not None:
+            self._declare(blocks=blocks)
+        if (blocks is not None or self.domain.size > 1 << 29) and self.cells > 1 << 31:
             raise ParameterError(f"blocks must be an integer with which there are at most 2**31 columns, got {blocks}")
-        check_resolved(self._force, 0, " * blocks")
+        check_resolved(self.epsilon, lambda: (self._force, 0), " * blocks")
 
     @cached_property
     def columns(self) -> int:

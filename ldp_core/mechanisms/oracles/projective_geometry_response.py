@@ -75,7 +75,9 @@ class ProjectiveGeometryResponse(CountedCells):
 
     domain: Domain = converted(Domain.of)
     epsilon: float = parameter(check_epsilon)
-    field: int = parameter(check_field)
+    field: int = parameter(
+        check_field, default=cached_property(lambda self: best_field(n_codes(self.domain), self.epsilon))
+    )
 
     def __init__(
         self,
@@ -86,8 +88,10 @@ class ProjectiveGeometryResponse(CountedCells):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        self._declare(field=best_field(n_codes(self.domain), self.epsilon) if field is None else field)
-        check_resolved(*self._pair, " * field")
+        if field is not None:
+            self._declare(field=field)
+            _ = self.space  # which refuses too many points
+        check_resolved(self.epsilon, lambda: self._pair, " * field")
 
     @cached_property
     def space(self) -> ProjectiveSpace:
@@ -249,8 +253,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
         self._declare(blocks=blocks)
         if self.cells >= 1 << 31:
             raise ParameterError(f"a field of {field} elements and {blocks} blocks make 2**31 points or more")
-        own, same, _ = self._chances
-        check_resolved(own.mean, same.mean, " * blocks")
+        check_resolved(self.epsilon, lambda: (self._chances[0].mean, self._chances[1].mean), " * blocks")
 
     @cached_property
     def space(self) -> ProjectiveSpace:

@@ -57,14 +57,20 @@ class SubsetSelection(BitReports):
 
     domain: Domain = parameter(check_reported, what="subset selection")
     epsilon: float = parameter(check_epsilon)
-    k: int = parameter(check_integer, low=1, high=lambda self: self.domain.size - 1)
+    k: int = parameter(
+        check_integer,
+        default=cached_property(lambda self: max(round(self.domain.size / (exp_below(self.epsilon) + 1)), 1)),
+        low=1,
+        high=lambda self: self.domain.size - 1,
+    )
 
     def __init__(
         self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None, unmatched: Unmatched = "error"
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        self._declare(k=max(round(self.domain.size / (exp_below(self.epsilon) + 1)), 1) if k is None else k)
-        check_resolved(fraction(self._include), Fraction(self.k, self.domain.size), " * d")
+        if k is not None:
+            self._declare(k=k)
+        check_resolved(self.epsilon, lambda: (fraction(self._include), Fraction(self.k, self.domain.size)), " * d")
 
     @property
     @override

@@ -188,14 +188,14 @@ def best_level(bits: int, epsilon: float) -> Level:
     >>> [(level.head, level.favored) for level in (best_level(bits, 1.0) for bits in (1, 2, 3, 8))]
     [(1, 1), (2, 1), (2, 1), (2, 1)]
     """
-    e = Fraction(round(exp_below(epsilon) * _FINE), _FINE)  # the same choice on every machine
+    e = round(exp_below(epsilon) * _FINE)  # the same choice on every machine
     levels = [Level(bits, bits, 1, epsilon)]
     for head in range(1, min(bits, _MOST_HEAD) + 1):
         levels += [Level(bits, head, m, epsilon) for m in range(1, (1 << head - 1) + 1, 2) if (head, m) != (bits, 1)]
 
     def told(level: Level) -> Fraction:
-        c = Fraction(level.favored, 1 << level.head)
-        return c * (1 - c) / (c * (e - 1) + 1) ** 2
+        m, rest = level.favored, (1 << level.head) - level.favored
+        return Fraction(m * rest, (m * e + rest * _FINE) ** 2)
 
     enough = max(map(told, levels)) * Fraction(399, 400)
     return min((level for level in levels if told(level) >= enough), key=lambda level: level.cells)

@@ -105,7 +105,11 @@ class HierarchicalHistogram(Mechanism):
     domain: Any = parameter(check_ordered)
     epsilon: float = parameter(check_epsilon)
     workload: Workload = parameter(check_choice, among=get_args(Workload))
-    shares: tuple[int, ...] = parameter(check_shares, levels=lambda self: len(self.levels))
+    shares: tuple[int, ...] = parameter(
+        check_shares,
+        default=cached_property(lambda self: best_shares(self.levels, self.workload)),  # milliseconds: when asked for
+        levels=lambda self: self._depth,
+    )
 
     exhaustive: ClassVar[bool] = True
     parts: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
@@ -124,17 +128,20 @@ class HierarchicalHistogram(Mechanism):
             raise ParameterError("pass Cells, which have their own unmatched, or unmatched=, not both")
         made = domain if isinstance(domain, Cells) else Domain.of(domain, unmatched)
         self._declare(domain=made, epsilon=epsilon, workload=workload)
-        for level in self.levels:
-            check_resolved(*level.pair, " * d")
-        self._declare(shares=best_shares(self.levels, self.workload) if shares is None else shares)
+        check_resolved(self.epsilon, lambda: self.levels[0].pair)  # where it is tiny, those of all levels are the same
+        if shares is not None:
+            self._declare(shares=shares)
 
     # ---- sizes
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:
         """The oracles of 2, 4, ... nodes."""
-        depth = (self.domain.size - 1).bit_length()
-        return tuple(best_level(bits, self.epsilon) for bits in range(1, depth + 1))
+        return tuple(best_level(bits, self.epsilon) for bits in range(1, self._depth + 1))
+
+    @property
+    def _depth(self) -> int:
+        return int(self.domain.size - 1).bit_length()
 
     @property
     def leaves(self) -> int:

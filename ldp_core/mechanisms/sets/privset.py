@@ -72,7 +72,12 @@ class PrivSet(BitReports):
     domain: Domain = parameter(check_reported, what="a set")
     epsilon: float = parameter(check_epsilon)
     most: int = parameter(check_integer, low=1, high=lambda self: min(self.domain.size, MOST_ITEMS))
-    k: int = parameter(check_integer, low=1, high=lambda self: largest_report(self.domain.size, self.most))
+    k: int = parameter(
+        check_integer,
+        default=cached_property(lambda self: best_report(self.domain.size, self.most, self.epsilon)),
+        low=1,
+        high=lambda self: largest_report(self.domain.size, self.most),
+    )
     on_more: OnMore = parameter(check_choice, among=("error", "first"))
 
     def __init__(
@@ -86,9 +91,10 @@ class PrivSet(BitReports):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, most=most, on_more=on_more)
-        self._declare(k=best_report(self.domain.size, self.most, self.epsilon) if k is None else k)
-        (p, *_), (q, *_) = self.support_probabilities()
-        check_resolved(p, q, " * d")
+        _ = self.inputs  # which refuse too many items
+        if k is not None:
+            self._declare(k=k)
+        check_resolved(self.epsilon, lambda: tuple(rates[0] for rates in self.support_probabilities()), " * d")
 
     @cached_property
     def inputs(self) -> Sets:

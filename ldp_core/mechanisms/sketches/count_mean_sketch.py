@@ -339,7 +339,7 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
         salt: int = 0,
     ) -> None:
         self._declare(domain=kind, epsilon=epsilon, hashes=hashes, width=width, salt=salt)
-        check_resolved(self._agree, ONE // 2)
+        check_resolved(self.epsilon, lambda: (self._agree, ONE // 2))
 
     @cached_property
     def _agree(self) -> int:

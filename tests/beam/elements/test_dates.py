@@ -3,7 +3,7 @@
 import datetime as dt
 
 import pyarrow as pa
-from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
 from ldp_beam.elements.faults import NULL, UNDECLARED, not_of
@@ -18,8 +18,10 @@ NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
 
 def test_bad_dates_are_dead_letters_and_good_ones_pass():
-    good = [{"born": day, "at": NOON} for day in (dt.date(2024, 6, 30), "2024-02-29", dt.datetime(2024, 3, 1, 5))]
-    bad = [{"born": day, "at": "2024-01-01"} for day in ("2024-02-30", "2024-07-01", None, 3)]
+    beams = Timestamp.from_utc_datetime(NOON)
+    good = [{"born": day, "at": NOON} for day in (dt.date(2024, 6, 30), "2024-02-29", beams)]
+    good[0]["at"] = beams
+    bad = [{"born": day, "at": "2024-01-01"} for day in ("2024-02-30", MIN_TIMESTAMP, None, 3)]
     reports, dead = perturbed(ldp_beam.Perturb(PLAN).with_exception_handling(), [*good, *bad])
     assert [report["at"] for report in reports] == ["2024-01-01 12:00:00"] * 3
     assert {(letter.reason, letter.count) for letter in dead} == {(UNDECLARED, 2), (NULL, 1), (not_of("date"), 1)}

@@ -18,6 +18,7 @@ from ldp_core import (
     MedianEstimate,
     ParameterError,
     PrivacyPlan,
+    PrivSet,
     QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
@@ -294,7 +295,8 @@ def test_bad_input():
     for mechanism in (
         Hybrid((0, 1), epsilon=1.0),
         LocalHashing(range(300), epsilon=1.0, variant="fast"),
-        LocalHashing(range(30), epsilon=1.0, variant="optimal"),
+        LocalHashing(range(300), epsilon=1.0),
+        PrivSet(range(30), epsilon=1.0, most=2),
         3,
     ):
         for question in (RangeEstimate(1, 2), MedianEstimate(), CdfEstimate(), QuantilesEstimate()):

@@ -22,6 +22,7 @@ from ldp_core import (
     RandomizedResponse,
     UnaryEncoding,
     recommend,
+    required_epsilon,
     required_n,
 )
 
@@ -106,6 +107,9 @@ def test_so_many_people_keep_the_margin_of_a_median(key, margin):
         table, _ = MedianEstimate().rows(m, np.full(200, n), np.array([tally.counters for tally in tallies]))
         return np.mean(np.abs(np.array(table["median"]) - (d / 2 - 0.5)) <= margin + 0.5)
 
+    back = required_epsilon(key, margin, need.n, ask="median", domain=d)
+    assert 0.99 * epsilon < back.epsilon < 1.005 * epsilon
+    assert back.n == need.n
     assert kept(need.n) >= 0.93 > 0.85 > kept(need.n // 6)
 
 
@@ -141,6 +145,8 @@ WRONG = {
     "give a mechanism, or else": lambda: required_n(domain=16, ask="median", margin=1.0),
     "no plan, change": lambda: required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), 0.1, ask="cdf"),
     "mechanism must be one of": lambda: required_n("nothing", 1.0, domain=16, epsilon=1.0, ask="median"),
+    "no plan, change, repeats": lambda: required_epsilon(domain=16, n=9, ask="median", change=0.1, base=0.1),
+    "no epsilon is enough": lambda: required_epsilon("hadamard_response", 0.1, 9, domain=16, ask="median"),
     "no number of people is enough": lambda: required_n(
         "stochastic_rounding", 0.5, domain=Interval(0, 60), epsilon=1.0, ask="median"
     ),
