@@ -67,8 +67,9 @@ export const DRAWS: Record<string, Draw> = {
     needs: ["no", "yes"],
     good: ({ t, d }) => d === 2 && t.yes > t.no,
     draw: (ready, code, noise) => {
-      const { no, yes } = ready.t, alike = no + yes === 1n << 64n;
-      return value(ready, alike ? coin(noise, code, no, 0) ^ code : coin(noise, code, code ? yes : no, code));
+      const { no, yes } = ready.t;
+      if (no + yes === 1n << 64n) return value(ready, coin(noise, code, no, 0) ^ code);
+      return value(ready, coin(noise, code, code ? yes : no, code));
     },
   },
   keep: { needs: ["keep"], draw: (ready, code, noise) => value(ready, kept(noise, code, code, ready.t.keep, ready.d)) },

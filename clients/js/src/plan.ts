@@ -45,10 +45,9 @@ export interface Ready {
   d: number;
 }
 
-const raise = (error: Error): never => {
-  throw error;
+const wrong = (message: string): never => {
+  throw new PlanError(`no compiled plan: ${message}`);
 };
-const wrong = (message: string) => raise(new PlanError(`no compiled plan: ${message}`));
 
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {
@@ -61,8 +60,9 @@ const THRESHOLDS = ["no", "yes", "keep", "p", "q", "agree", "flip"];
 export function read(plan: Plan): Ready[] {
   if (plan?.ldp_plan !== 1) wrong("this client reads version 1");
   if (typeof plan.fingerprint !== "string" || !Array.isArray(plan.keep)) wrong("no fingerprint, or no list of kept columns");
-  if (!Object.keys(plan.columns ?? {}).length) wrong("it has no columns");
-  return Object.entries(plan.columns).map(([name, column]) => ready(name, column));
+  const names = Object.keys(plan.columns ?? {});
+  if (!names.length) wrong("it has no columns");
+  return names.map((name) => ready(name, plan.columns[name]));
 }
 
 const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int", string: "str" };
@@ -92,7 +92,9 @@ function ready(name: string, column: Column): Ready {
   return made;
 }
 
-export const refused = (name: string) => raise(new ValueError(`column ${name}: the value is not one that the plan declares`));
+export const refused = (name: string): never => {
+  throw new ValueError(`column ${name}: the value is not one that the plan declares`);
+};
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {
@@ -127,4 +129,7 @@ function gridded(value: Value, { low, high, edges, missing, unmatched, whole }: 
 }
 
 /** To the nearest integer, halves to the even one. */
-const rint = (x: number) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
+function rint(x: number): number {
+  const up = Math.round(x);
+  return up - x === 0.5 && up % 2 ? up - 1 : up;
+}
