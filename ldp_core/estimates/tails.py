@@ -113,7 +113,7 @@ def reach_of_few(
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
     with np.errstate(invalid="ignore"):  # (where no report tells)
-        if np.all(np.minimum(a, at(most, a, b, e)) * share >= _FEW * coin) and np.max(e) <= 0:
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= _FEW * coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
         few = (np.minimum(*found) * share < _FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)

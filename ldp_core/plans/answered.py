@@ -172,11 +172,10 @@ class AnsweredPair(_OfPairs, Pair):
     ) -> Association:
         """Of those who answer, who are a sample of the population too."""
         m = counters[:, 0]
-        scale = m / np.maximum(n, 1)
-        of_answers = [margin * scale[:, None] for margin in margins]
-        return of_cells(
-            self.mechanism.inner, m, counts * scale[:, None, None], of_answers, asked.times, asked.confidence
-        )
+        scale = (m / np.maximum(n, 1))[:, None, None]
+        cells = np.where(scale > 0, counts * scale, 0)  # (without answers counts are nan)
+        of_answers = cells.sum(axis=2), cells.sum(axis=1)
+        return of_cells(self.mechanism.inner, m, cells, of_answers, asked.times, asked.confidence)
 
 
 def _unsampled(n: Any, m: Any) -> Any:

@@ -162,6 +162,9 @@ def test_what_has_no_v():
             assert (found.degrees_of_freedom > 0) == (name != "several")
     pair = of_answers(1.0, {"x": range(17), "y": range(16)})
     assert np.isnan(pair.estimate(pair.tally({pair.column: pair.mechanism.inner.perturb(["[0, 0]"])})).p_value)
+    pair = of_answers(1.0, {"x": [0, 1], "y": [0, 1], "z": [0, 1]})
+    nobody = pair.estimate(Tally(5, np.zeros(pair.counters, np.int64), pair.fingerprint))  # all answered another pair
+    assert (nobody.degrees_of_freedom, np.isnan([nobody.p_value, nobody.cramers_v]).all()) == (0, True)
 
 
 RAPPOR = np.array([[0.351075729, 0.15083934, 0.05369970], [0.051739819, 0.14846669, 0.24417873]])
