@@ -37,7 +37,7 @@ from ldp_core import (
 
 from ..beam.helpers import run
 from ..beam.runners.stream_cases import BOTH
-from ..beam.streams import LOCAL, stream
+from ..beam.streams import LOCAL, All, stream
 from ..cases import case
 
 N = 400
@@ -169,25 +169,24 @@ def test_polars():
 
 
 def test_beam_in_batch_and_in_windows():
-    batches = REPORTS.to_arrow().to_batches()
-    for name, makers in BEAM.items():
-        for how in ({}, {"window": 10, "event_time": "t"}):
-            for transform in (one for make in makers for one in make(**how)):
-                with case(name, how):
-                    assert len(run(transform, batches)) > 0
+    ways = [{}, {"window": 10, "event_time": "t"}]
+    named = [(name, one) for how in ways for name, makers in BEAM.items() for make in makers for one in make(**how)]
+    found = run(All([transform for _, transform in named]), REPORTS.to_arrow().to_batches())
+    for (name, _), rows in zip(named, found, strict=True):
+        assert len(rows) > 0, name
 
 
 def test_beam_live():
     """Panes before the window ends, as reports come in, and one when it is over."""
+    how = {"window": 10, "event_time": "t", "trigger": BOTH}
+    named = [(name, one) for name, makers in BEAM.items() for make in makers for one in make(**how)]
     rows = REPORTS.sort("t").to_arrow()
     parts = [rows[start : start + 100].combine_chunks().to_batches()[0] for start in range(0, N, 100)]
-    for name, makers in BEAM.items():
-        for transform in (one for make in makers for one in make(window=10, event_time="t", trigger=BOTH)):
-            with case(name):
-                found = run(transform, stream([0, parts[:1], parts[1:2], 10, parts[2:3], parts[3:]]), **LOCAL)
-                assert len(found) > 0
-                if hasattr(found[0], "pane_timing"):
-                    assert {row.pane_timing for row in found} >= {"EARLY", "ON_TIME"}
+    steps = stream([0, parts[:1], parts[1:2], 10, parts[2:3], parts[3:]])
+    for (name, _), panes in zip(named, run(All([one for _, one in named]), steps, **LOCAL), strict=True):
+        assert len(panes) > 0, name
+        if hasattr(panes[0], "pane_timing"):
+            assert {row.pane_timing for row in panes} >= {"EARLY", "ON_TIME"}, name
 
 
 def test_the_command(tmp_path, monkeypatch):
