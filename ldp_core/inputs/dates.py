@@ -72,8 +72,8 @@ class Dates(Domain):
     unmatched: Any
 
     remedy: ClassVar[str] = (
-        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"; of times of '
-        "another zone than UTC days have no cell: give the date there"
+        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"; of times '
+        "of another zone than UTC days have no cell: give the date there"
     )
 
     def __init__(
