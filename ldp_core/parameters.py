@@ -94,9 +94,9 @@ def converted(convert: Callable[[Any], Any]) -> Any:
     return field(metadata={"check": lambda _, value: convert(value), "bounds": {}})
 
 
-def derived() -> Any:
-    """A field that is no parameter: the constructor finds it from the others."""
-    return field()
+def derived(default: Any = MISSING) -> Any:
+    """A field that is no parameter: the constructor finds it from the others, or who asks for it, as of `parameter`."""
+    return field(default=default)
 
 
 def shown(value: object) -> str:

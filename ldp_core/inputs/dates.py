@@ -23,7 +23,7 @@ from ldp_core.parameters import shown
 from ldp_core.windows import Window
 
 _DAY = 86400 * 10**6
-_MICRO = dt.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
 _PYTHON = (-719162 * _DAY, 2932897 * _DAY)
@@ -72,7 +72,8 @@ class Dates(Domain):
     unmatched: Any
 
     remedy: ClassVar[str] = (
-        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"'
+        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"; of times '
+        "of another zone than UTC days have no cell: give the date there"
     )
 
     def __init__(
@@ -247,9 +248,7 @@ def _moment(name: str, value: Any, error: type[LdpError] = DomainError) -> tuple
     if re.fullmatch(_ISO, text, re.ASCII):
         with suppress(ValueError):
             time = dt.datetime.fromisoformat(text)
-            micros = (
-                time.replace(tzinfo=None) - dt.datetime(1970, 1, 1) - (time.utcoffset() or dt.timedelta())
-            ) // _MICRO
+            micros = ((time if time.tzinfo else time.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)
             if _PYTHON[0] <= micros < _PYTHON[1]:
                 return micros, len(text) == len("2024-01-01")
     raise error(f"{name} must be a date or a datetime, or one as text, as 2024-01-31 or 2024-01-31T18:00:00")

@@ -377,7 +377,7 @@ def _of_answers(
     values = mechanism.inputs if domain is None else domain
     question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
-    named = kinds if mechanism is None else [mechanism]
+    named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
 
@@ -388,8 +388,7 @@ def _of_answers(
             return bool(half <= margin)
 
         n = people or _reports(question, m, margin, asked.frequency) / asked.group
-        # (Large epsilons last: the errors of fast local hashing take seconds there.)
-        least = _least(suffices, 1.2, 1e-3, largest=4.0) or _least(suffices, 1.2, 1e-3) if people else spent
+        least = _least(suffices, 1.2, 1e-3) if people else spent
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
@@ -397,6 +396,8 @@ def _of_answers(
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
     rows.sort(key=lambda row: (row.n, row.epsilon))
     said = f"{question.name} {asked.whom}, within the margin {asked.sure}, {spread(asked.frequency)}"
+    if _SLOW in kinds and _SLOW not in named and mechanism is None:
+        said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, rows[0].epsilon)
 
 
@@ -415,6 +416,7 @@ def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: fl
 
 
 _FIRST, _MOST = 10_000.0, 1e14
+_SLOW = "local_hashing:fast"  # seconds for each epsilon above 3
 _MARGIN = 0.01
 
 
@@ -520,9 +522,7 @@ _LARGEST = 50.0  # beyond it nothing is noisy, and nothing private
 _JUMP = 4.0  # measured: at most 3.2, for 2 to 100,000 values and any frequency
 
 
-def _least(
-    takes: Callable[[float, float], bool], step: float, precision: float, jump: float = _JUMP, largest: float = _LARGEST
-) -> float | None:
+def _least(takes: Callable[[float, float], bool], step: float, precision: float, jump: float = _JUMP) -> float | None:
     """The least epsilon with which the reports suffice, or so many times as many; None: there is none."""
 
     def suffices(epsilon: float, times: float = 1.0) -> bool:
@@ -535,8 +535,8 @@ def _least(
                 raise
             return False
 
-    grid = [largest * step**-k for k in range(int(math.log(largest / _SMALLEST, step)), -1, -1)]
-    suffices(largest)  # refuses what no epsilon is asked for
+    grid = [_LARGEST * step**-k for k in range(int(math.log(_LARGEST / _SMALLEST, step)), -1, -1)]
+    suffices(_LARGEST)  # refuses what no epsilon is asked for
     first = _first(lambda k, times=1.0: suffices(grid[k], times), len(grid), jump)
     if first is None:
         return None
@@ -544,7 +544,7 @@ def _least(
     while high - low > precision * high:
         middle = (low + high) / 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
-    return min(high * (1 + precision), largest)
+    return min(high * (1 + precision), _LARGEST)
 
 
 def _first(suffices: Callable[..., bool], points: int, jump: float) -> int | None:

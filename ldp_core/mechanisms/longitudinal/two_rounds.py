@@ -125,9 +125,10 @@ class Chain(TwoRounds):
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
-        first, second = self.permanent.support_probabilities(), self.instantaneous.support_probabilities()
-        rounds = list(zip(*first, *second, strict=True))
-        return [chained(p1, p2, q2) for p1, _, p2, q2 in rounds], [chained(q1, p2, q2) for _, q1, p2, q2 in rounds]
+        """In both rounds those of all values are the same."""
+        p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
+        p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
+        return [chained(p1, p2, q2)] * self.domain.size, [chained(q1, p2, q2)] * self.domain.size
 
     @override
     def common_noise(self, *, keyed: bool) -> float:

@@ -31,7 +31,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
-from ldp_core.errors import ParameterError
+from ldp_core.errors import ParameterError, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import Sums, Term, watch
@@ -122,7 +122,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     p: float = parameter(check_share)
     q: float = parameter(check_share)
     hashing: Hashing = parameter(_check_hashing, domain=lambda self: self.domain)
-    epsilon: float = derived()
+    epsilon: float = derived(cached_property(lambda self: log_above(self.worst_ratio())))
 
     def __init__(
         self,
@@ -145,7 +145,8 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
             raise ParameterError("with f = 0, p must be above 0 and q below 1, or epsilon is infinite")
         if self._thresholds[1] >= self._thresholds[2]:
             raise ParameterError("p and q are too close: they must differ by more than 64-bit probabilities resolve")
-        self._declare(epsilon=log_above(self.worst_ratio()))
+        ratio = self.worst_ratio()
+        warn_large(math.log(ratio.numerator) - math.log(ratio.denominator))
 
     # ---- probabilities and privacy
 
