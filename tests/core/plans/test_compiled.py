@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,7 @@ def test_reports_of_the_proof_of_concept_stay():
 
 def test_reports_in_ndjson_are_read_as_they_were_made():
     plan = PrivacyPlan({str(i): m for i, m in enumerate(mechanisms())}, keep=["day"])
-    vectors = [json.loads(text) for name, text in files().items() if name != "bad.json"]
+    vectors = [json.loads(text) for text in islice(files().values(), len(plan.columns))]
     lines = [
         json.dumps({**{str(i): v["reports"][row] for i, v in enumerate(vectors)}, "day": row}) for row in range(12)
     ]
@@ -117,8 +118,6 @@ def test_a_program_made_from_the_page_makes_the_same_reports():
     for path in sorted(Path(FOLDER).glob("*.json")):
         if path.name != "bad.json":
             vector = json.loads(path.read_text(encoding="utf-8"))
-            assert list(reader.reports(vector)) == vector["reports"], path.name
+            assert reader.equal(vector) == len(vector["reports"]), path.name
     for case in bad():
-        if case["operation"] != "read":
-            with pytest.raises(reader.RefusedError):
-                reader.refused(case)
+        assert reader.is_refused(case), case["why"]
