@@ -160,6 +160,11 @@ def accepted(n: int, words: Iterable[int]) -> int:
     return next(t >> 32 for t in products if t % 2**32 >= 2**32 % n)
 
 
+def cells(level: dict) -> int:
+    """The size of a level of a tree."""
+    return 2 ** level["head"] * (2 ** level["bits"] - 1 if "polynomial" in level else 1)
+
+
 class Draw:
     """How the report of a code is drawn: draw_NAME is what the draw NAME makes of a column and of d."""
 
@@ -266,7 +271,7 @@ class Draw:
         u, levels = Draw(self.blocks, 0).uniform(1024, 0), column["levels"]
         i = next(i for i, end in enumerate(itertools.accumulate(column["shares"])) if u < end)
         bits, head, favored, polynomial = (levels[i].get(name) for name in ("bits", "head", "favored", "polynomial"))
-        start = sum(2 ** x["head"] * (2 ** x["bits"] - 1 if "polynomial" in x else 1) for x in levels[:i])
+        start = sum(map(cells, levels[:i]))
         x = self.code >> (len(levels) - bits)
         node, e = Draw(self.blocks, x), 0
         near = node.coin(levels[i]["p"], 0)
@@ -318,11 +323,18 @@ def check_input(rules: Any) -> None:
         allowed = ["clip", "error"]
         edges = rules.get("edges", [rules.get("low"), rules.get("high")])
         need(isinstance(edges, list) and all(is_kind(e, kind) and math.isfinite(e) for e in edges), "no edges")
-        need(sorted(set(edges)) == edges and (missing is None or is_kind(missing, kind)), "bad edges or missing")
-        need(math.isfinite(missing or 0) and isinstance(rules.get("whole", False), bool), "a bad missing or whole")
+        need(edges == sorted(set(edges)) and (missing is None or is_kind(missing, kind)), "bad edges or missing")
+        need(missing is None or edges[0] <= missing <= edges[-1], "missing is outside")
+        need(edges[-1] - edges[0] >= 2**24 / sys.float_info.max and edges[-1] - edges[0] < math.inf, "too near or far")
+        whole = rules.get("whole", False)
+        need(isinstance(whole, bool) and (not whole or "edges" not in rules), "a bad whole")
+        need(not whole or all(e % 1 == 0.5 and abs(e) <= 2**24 + 0.5 for e in edges), "ends that are not between")
     else:
         need(isinstance(labels, list) and all(isinstance(label, str) for label in labels), "labels are no texts")
         need(len(set(labels)) == len(labels), "labels are not different")
+        need(rules.get("unmatched") != "other" or "other" not in labels, "other is a label, too")
+        form = {"bool": "true|false", "int": "0|-?[1-9][0-9]*"}.get(kind, r"(?s:.*)")
+        need(all(re.fullmatch(form, label) for label in labels), "labels that are not of the kind")
     if kind == "date":
         allowed.append("clip")
         ends, days = [*labels, rules.get("end")], len(str(rules.get("end"))) == 10
@@ -330,7 +342,8 @@ def check_input(rules: Any) -> None:
         need(missing is None or isinstance(missing, str) and moment(missing, days) is not None, "missing is no date")
     need(rules.get("unmatched") in allowed, "unknown unmatched")
     need(kind == "number" and "edges" not in rules or size(rules) >= 2, "fewer than 2 values")
-    need("most" not in rules or integer(rules, "most") and rules.get("on_more") in ("error", "first"), "bad on_more")
+    if "most" in rules:
+        need(kind != "date" and integer(rules, "most") and rules.get("on_more") in ("error", "first"), "bad on_more")
 
 
 def check_tree(levels: Any, shares: Any, d: int) -> None:
@@ -362,7 +375,7 @@ def check_column(column: Any) -> None:
     scaled = rules["kind"] == "number" and "edges" not in rules
     need(scaled == (kind in ("one_bit", "window")) and ("most" in rules) == (kind == "set"), "an input not of the draw")
     need(rules["unmatched"] != "none" or kind in ("bits", "hash", "hadamard"), "none is not for this draw")
-    need(LAYOUTS[kind] != "value" or rules["kind"] != "number", "no labels")
+    need("edges" not in rules or kind == "tree", "edges are for trees")
     d = 0 if scaled else size(rules)
     need(kind != "coins" or d == 2 and chances[0] < chances[1], "coins are of 2 values, no below yes")
     need(kind != "bits" or chances[0] > chances[1], "p is not above q")
@@ -370,7 +383,14 @@ def check_column(column: Any) -> None:
         need(integers["ones"] <= d - (kind == "subset"), "too many ones")
         need(kind == "set" or (decimal(column["q"], 1, 2**64) > 0 if "q" in column else d <= 18), "no q")
     elif kind == "hash":
-        integer(column, *(("prime", 2, 2**24) if "prime" in column else ("functions", 1, 2**31)))
+        n, g = d + (rules["unmatched"] == "none"), integer(column, "buckets", 2, 2**16)
+        need(("prime" in column) != ("functions" in column), "one of prime and functions")
+        if "prime" in column:
+            integer(column, "prime", n, 2**24)
+        else:
+            need(integer(column, "functions", n, 2**31) in [g**i for i in range(1, 32)], "functions are no power")
+    elif kind == "hadamard":
+        need(integer(column, "columns", d + 1, 2**31).bit_count() == 1, "columns are no power of 2")
     elif kind == "window":
         need(
             column["window"] <= column["cells"] - (integer(column, "buckets") - 1 if "buckets" in column else 0), "wide"
@@ -378,11 +398,14 @@ def check_column(column: Any) -> None:
     elif kind == "tree":
         check_tree(column.get("levels"), column.get("shares"), d)
     if shape["layout"] == "bits":
-        need(integer(shape, "length") == d + rules.get("most", 0) <= 2**16, "length is not d")
+        need(integer(shape, "length") == d + rules.get("most", 0), "length is not d")
+        need(kind != "set" or shape["length"] <= 2**16, "too many places")
     elif shape["layout"] == "word":
-        decimal(shape.get("limit"), 1, 2**64)
+        ends = {"hash": lambda: integers["buckets"] << 48, "hadamard": lambda: integers["columns"]}
+        limit = ends.get(kind, lambda: sum(map(cells, column["levels"])))()
+        need(decimal(shape.get("limit"), 1, 2**64) == limit, "another limit")
     elif shape["layout"] == "symbol":
-        integer(shape, "limit", 1, 2**16)
+        need(integer(shape, "limit", 1, 2**16) == integers["cells"], "another limit")
 
 
 def check(plan: Any) -> None:
@@ -391,6 +414,8 @@ def check(plan: Any) -> None:
     need(isinstance(plan.get("fingerprint"), str) and isinstance(plan.get("keep"), list), "no fingerprint or keep")
     need(all(isinstance(name, str) for name in plan["keep"]), "keep has no names")
     need(isinstance(plan.get("columns"), dict) and len(plan["columns"]) > 0, "no columns")
+    names = [*plan["keep"], *plan["columns"]]
+    need(len(set(names)) == len(names), "a column twice")
     for column in plan["columns"].values():
         check_column(column)
 

@@ -4,10 +4,16 @@ import type { Ready, Value } from "./plan.js";
 /** What leaves the device, as it stands in JSON. */
 export type Report = boolean | number | string;
 
-/** A way to draw: its thresholds and whole numbers, what else must hold of a column, and how it draws. */
+/** A way to draw: the layout of reports, its thresholds and integers, what else must hold of a column, and how it draws. */
 export interface Draw {
+  layout: string;
+  chances?: string[];
   needs?: string[];
+  takes?: string[]; // "ends" or "edges" of numbers, beside "labels" or in place of them
+  none?: boolean;
   good?(ready: Ready): unknown;
+  /** Of reports: the length or the limit. */
+  size?(ready: Ready): number | string;
   /** A value as a code, where that is not `encode`'s. */
   encode?(ready: Ready, value: Value): Code;
   draw(ready: Ready, code: any, noise: Noise): Report; // of a `Code`: which one, `encode` says
@@ -64,7 +70,7 @@ function value({ column: { input } }: Ready, code: number): Report {
 /** The ways to draw that this program has: these few, and after `import "./more.js"` all of docs/wire.md. */
 export const DRAWS: Record<string, Draw> = {
   coins: {
-    needs: ["no", "yes"],
+    layout: "value", chances: ["no", "yes"],
     good: ({ t, d }) => d === 2 && t.yes > t.no,
     draw: (ready, code, noise) => {
       const { no, yes } = ready.t;
@@ -72,9 +78,13 @@ export const DRAWS: Record<string, Draw> = {
       return value(ready, coin(noise, code, code ? yes : no, code));
     },
   },
-  keep: { needs: ["keep"], draw: (ready, code, noise) => value(ready, kept(noise, code, code, ready.t.keep, ready.d)) },
+  keep: {
+    layout: "value", chances: ["keep"],
+    draw: (ready, code, noise) => value(ready, kept(noise, code, code, ready.t.keep, ready.d)),
+  },
   bits: {
-    needs: ["p", "q"],
+    layout: "bits", chances: ["p", "q"], none: true,
+    size: ({ d }) => d,
     good: ({ t }) => t.p > t.q,
     draw: ({ t, d }, code, noise) => packed(bits(noise, code, d, t.p, t.q)),
   },

@@ -1,6 +1,6 @@
 import { again, bits, coin, type Draw, DRAWS, kept, packed, type Report, uniform } from "./draw.js";
 import type { Code, Noise } from "./noise.js";
-import { encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
+import { counts, encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
 
 type Level = { bits: number; head: number; favored: number; p: string; polynomial?: number; basis?: number[] };
 
@@ -97,21 +97,85 @@ function tree({ column, t }: Ready, code: number, noise: Noise): Report {
   return String(first + multiplier * 2 ** head + (shift ^ (element >> (bits - head))));
 }
 
+/** Whether the ends or edges of numbers are some, and what is missing is between them. */
+function bounded({ column: { input: { low, high, edges = [low!, high!], missing, whole = false } } }: Ready): boolean {
+  const from = edges[0], to = edges[edges.length - 1];
+  const inside = (x: unknown) => typeof x === "number" && x >= from && x <= to && Number.isFinite(x) && Number.isFinite(2 ** 24 / (to - from));
+  const ends = typeof whole === "boolean" && (!whole || (low! % 1 && high! % 1 && edges.every((x) => Number.isInteger(2 * x) && Math.abs(x) < 2 ** 24 + 1)));
+  return !!ends && edges.every((x, i) => inside(x) && (!i || x > edges[i - 1])) && (missing === undefined || inside(missing));
+}
+
+/** A number as a code. */
+function gridded({ name, column: { input: { low, high, edges, missing, unmatched, whole } } }: Ready, value: Value): number {
+  const none = value === null || value === undefined || Number.isNaN(value), given = none ? missing : value;
+  if (typeof given !== "number") return refused(name);
+  const [from, to] = edges ? [edges[0], edges[edges.length - 1]] : [low!, high!];
+  let x = unmatched === "clip" ? Math.min(Math.max(given, from), to) : given;
+  if (!(x >= from && x <= to) || (whole && !none && unmatched === "error" && !Number.isInteger(x))) refused(name);
+  if (whole) x = Math.min(Math.max(rint(x), from + 0.5), to - 0.5);
+  return edges ? edges.slice(1, -1).filter((edge) => edge <= x).length : rint((x - from) * (2 ** 24 / (to - from)));
+}
+
+/** To the nearest integer, halves to the even one. */
+function rint(x: number): number {
+  const up = Math.round(x);
+  return up - x === 0.5 && up % 2 ? up - 1 : up;
+}
+
+const sizes = ({ column: { levels } }: Ready): number =>
+  levels.reduce((sum: number, { bits, head, polynomial }: Level) => sum + 2 ** head * (polynomial ? 2 ** bits - 1 : 1), 0);
+
+/** Whether a power of g from n to `most`. */
+const power = (x: number, g: number, n: number, most: number) => counts(x, most) && x >= n && g > 1 && g ** Math.round(Math.log(x) / Math.log(g)) === x;
+
 Object.assign(DRAWS, {
-  subset: { needs: ["p", "ones"], good: ({ column, d }) => column.ones < d, draw: subset },
-  set: { needs: ["p", "ones"], good: ({ column, d }) => column.input.most! > 0 && column.ones <= d, encode: places, draw: set },
-  hash: { needs: ["keep", "buckets"], good: ({ column }) => column.prime > 0 || column.functions > 0, draw: hash },
-  hadamard: { needs: ["agree", "columns"], draw: hadamard },
+  subset: {
+    layout: "bits", chances: ["p"], needs: ["ones"], size: ({ d }) => d, draw: subset,
+    good: ({ column: { ones, q }, t, d }) => (q !== undefined ? (t.q = threshold(q)) : d <= 18) && ones < d,
+  },
+  set: {
+    layout: "bits", chances: ["p"], needs: ["ones"], encode: places, draw: set,
+    size: ({ column, d }) => d + column.input.most!,
+    good: ({ column: { ones, input: { most, on_more, kind } }, d }) =>
+      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= d,
+  },
+  hash: {
+    layout: "word", chances: ["keep"], needs: ["buckets"], none: true, draw: hash,
+    size: ({ column }) => String(BigInt(column.buckets) << 48n),
+    good: ({ column: { buckets: g, prime, functions, input }, d }) => {
+      const n = d + (input.unmatched === "none" ? 1 : 0);
+      if (functions === undefined) return counts(g, 2 ** 16) && g > 1 && counts(prime, 2 ** 24) && prime >= n;
+      return counts(g, 2 ** 16) && prime === undefined && power(functions, g, n, 2 ** 31);
+    },
+  },
+  hadamard: {
+    layout: "word", chances: ["agree"], needs: ["columns"], none: true, draw: hadamard,
+    size: ({ column }) => String(column.columns),
+    good: ({ column, d }) => power(column.columns, 2, d + 1, 2 ** 31),
+  },
   one_bit: {
-    needs: ["flip"],
+    layout: "flag", chances: ["flip"], takes: ["ends"], good: bounded, encode: gridded,
     draw: ({ t }, code, noise) => code + uniform(noise, code, 2 ** 24, 15) >= 2 ** 24 !== !!coin(noise, code, t.flip, 14),
   },
-  window: { needs: ["keep", "cells", "window"], draw: window },
-  tree: {
-    good: ({ column: { levels = [], shares = [] }, t, d }) => {
-      levels.forEach((level: Level, i: number) => (t[i] = threshold(level.p)));
-      return 2 ** levels.length >= d && shares.length === levels.length && shares.reduce((a: number, b: number) => a + b, 0) === 1024;
+  window: {
+    layout: "symbol", chances: ["keep"], needs: ["cells", "window"], takes: ["ends"], encode: gridded, draw: window,
+    size: ({ column }) => column.cells,
+    good: (ready) => {
+      const { cells, window: w, buckets = 1 } = ready.column;
+      return bounded(ready) && cells <= 2 ** 16 && counts(buckets) && buckets - 1 + w <= cells;
     },
-    draw: tree,
+  },
+  tree: {
+    layout: "word", takes: ["labels", "edges"], size: (ready) => String(sizes(ready)), draw: tree,
+    encode: (ready, value) => (ready.column.input.edges ? gridded(ready, value) : encode(ready, value)),
+    good: (ready) => {
+      const { column: { levels, shares, input }, t, d } = ready;
+      if (![levels, shares].every(Array.isArray) || shares.length !== levels.length || 2 ** levels.length < d || levels.length > 30) return false;
+      const good = ({ bits, head, favored, p, polynomial, basis }: Level, i: number) =>
+        (t[i] = threshold(p)) && bits === i + 1 && counts(head, bits) && counts(favored, 2 ** head - 1) &&
+        (polynomial === undefined || (polynomial >> bits === 1 && basis?.length === bits && basis.every((x) => counts(x, 2 ** bits - 1))));
+      const total = shares.reduce((sum: number, share: number) => sum + (share === 0 || counts(share) ? share : NaN), 0);
+      return levels.every(good) && total === 1024 && d > 1 && (!input.edges || bounded(ready));
+    },
   },
 } satisfies Record<string, Draw>);
