@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def mechanisms() -> list[Mechanism]:
 
 
 def _many_functions() -> LocalHashing:
-    """Of 3^19 functions, of which one in five draws again: more than any mechanism has, but a plan that clients take."""
+    """Of 3^19 functions, of which one in five draws again: more than people ask for, but a plan that clients take."""
     m, family = LocalHashing(THREE, epsilon=1.0, variant="fast"), LinearFamily(3, 3**19)
     m.__dict__.update(family=family, functions=family.size)
     return m
@@ -119,7 +120,12 @@ def more() -> list[tuple[Mechanism, list[Any], list[Any], dict[str, Any]]]:
         (_many_functions(), ["web"] * 12, again, {}),
         (PrivSet(range(240), epsilon=0.5, most=3, k=120), [[7, 200, 31]] * 3, [151947, 330813, 343076], {}),
         (HierarchicalHistogram(range(30), epsilon=0.2), [i * i % 30 for i in count], count, {}),
-        (HierarchicalHistogram(Cells([-1.5, 0, 0.1, 0.3, 1e3]), epsilon=4.0), [-1.5, 0.0, 0.1, 0.3, 1e3] * 4, count, {}),
+        (
+            HierarchicalHistogram(Cells([-1.5, 0, 0.1, 0.3, 1e3]), epsilon=4.0),
+            [-1.5, 0.0, 0.1, 0.3, 1e3] * 4,
+            count,
+            {},
+        ),
         (NOutput((-0.1, 0.7), epsilon=4.0), ties, count, {}),
         (NOutput((0, 10), epsilon=4.0), [10 * (k + 0.5) / 2**24 for k in (0, 1, 2, 8388608, 16777214)], count, {}),
         (SquareWave((0, 51), epsilon=4.0, buckets=51), [7.0, 14.0, 23.0, 28.0, 46.0, 50.0, 50.5, 51.0], count, {}),
@@ -132,11 +138,23 @@ def more() -> list[tuple[Mechanism, list[Any], list[Any], dict[str, Any]]]:
         ),
         (PrivSet(range(12), epsilon=3.0, most=4, k=4, on_more="first"), sets, count, {}),
         (HadamardResponse(THREE, epsilon=0.5, unmatched="none"), odd, count, {}),
-        (UnaryEncoding(["é", "e\u0301", "語"], epsilon=1.0), ["é", "e\u0301", "語", "é"] * 2, TEXTS, {**places, "size": 16}),
-        (RandomizedResponse(range(99), epsilon=1.0), [7, 98] * 4, [i.encode("utf-16") for i in TEXTS], {"size": 65}),
-        (RandomizedResponse(["😀", "\uffff"], epsilon=1.0), ["😀", "\uffff"] * 4, INTEGERS, {"size": 1024, "column": ""}),
         (
-            RandomizedResponse(Dates(*DAYS, every="6h", unmatched="other", missing="2024-02-29 12:00:00.5"), epsilon=3.0),
+            UnaryEncoding(["é", "e\u0301", "語"], epsilon=1.0),
+            ["é", "e\u0301", "語", "é"] * 2,
+            TEXTS,
+            {**places, "size": 16},
+        ),
+        (RandomizedResponse(range(99), epsilon=1.0), [7, 98] * 4, [i.encode("utf-16") for i in TEXTS], {"size": 65}),
+        (
+            RandomizedResponse(["😀", "\uffff"], epsilon=1.0),
+            ["😀", "\uffff"] * 4,
+            INTEGERS,
+            {"size": 1024, "column": ""},
+        ),
+        (
+            RandomizedResponse(
+                Dates(*DAYS, every="6h", unmatched="other", missing="2024-02-29 12:00:00.5"), epsilon=3.0
+            ),
             [*bits, None, "2024-02-29 23:59:60", "2024-02-28 12:00:00.Z"],
             count,
             {},
@@ -209,6 +227,7 @@ def vector(
     }
 
 
+@cache
 def bad() -> list[dict[str, Any]]:
     """What must fail: a plan, a value or a report; and the kind of error."""
     bits, subset = (PrivacyPlan({COLUMN: m}).compile() for m in (UnaryEncoding(THREE, epsilon=1.0), mechanisms()[10]))
@@ -279,6 +298,7 @@ def bad() -> list[dict[str, Any]]:
         "none of coins": entered(coins, unmatched="none"),
         "none of a tree": entered(tree, unmatched="none"),
         "an unknown kind": entered(bits, kind="text"),
+        "a kind of every object": entered(bits, kind="constructor"),
         "numbers for bits": changed(
             bits, input=cells["columns"][COLUMN]["input"], report={"layout": "bits", "length": 4}
         ),
@@ -289,6 +309,8 @@ def bad() -> list[dict[str, Any]]:
         "low above high": entered(symbol, low=1e9),
         "low as text": entered(symbol, low="0"),
         "numbers too near": entered(symbol, low=0, high=1e-310),
+        "numbers too far": entered(symbol, low=-1.7e308, high=1.7e308),
+        "edges that are no list": entered(cells, edges="abcde"),
         "edges down": entered(cells, edges=[1e3, 60.5, 20, 5, 0]),
         "two edges": entered(cells, edges=[0, 1e3]),
         "missing outside": entered(clip, missing=1.7),
@@ -305,6 +327,7 @@ def bad() -> list[dict[str, Any]]:
         "another limit of symbols": changed(symbol, report={"layout": "symbol", "limit": 75}),
         "a set of places of another number": changed(items, report={"layout": "bits", "length": 3}),
         "more ones than other items": changed(items, ones=4),
+        "more ones than half of the places": changed(items, ones=3),
         "ones of all": changed(small, ones=19),
         "true as an integer": changed(small, ones=True),
         "an integer as text": changed(small, ones="5"),
@@ -313,8 +336,11 @@ def bad() -> list[dict[str, Any]]:
         "no end of dates": entered(days, end=None),
         "an end before the last label": entered(days, end="1999-12-31"),
         "an end that is no day": entered(days, end="2001-02-29"),
-        "dates down": entered(days, labels=["2000-01-10", "2000-01-03", *days["columns"][COLUMN]["input"]["labels"][3:]]),
+        "dates down": entered(
+            days, labels=["2000-01-10", "2000-01-03", *days["columns"][COLUMN]["input"]["labels"][3:]]
+        ),
         "a time among days": entered(days, end="2000-03-06 00:00:00"),
+        "missing outside of dates": entered(days, missing="2000-03-06"),
         "missing that is no date": entered(days, missing="2000-02-30"),
         "no levels": changed(tree, levels=GONE),
         "levels too few": of_levels(of_tree["levels"][:-1], shares=[0, 0, 0, 0, 0, 1024]),
@@ -326,6 +352,9 @@ def bad() -> list[dict[str, Any]]:
         "a head of more bits": leveled(3, head=5),
         "favored by all": leveled(3, favored=1 << of_tree["levels"][3]["head"]),
         "a polynomial of another degree": leveled(6, polynomial=3),
+        "a basis that is no list": leveled(6, basis="1234567"),
+        "a level that is none": changed(tree, levels=[*of_tree["levels"][:-1], None]),
+        "a column that is none": {**bits, "columns": {COLUMN: None}},
         "a basis too short": leveled(6, basis=basis[:-1]),
         "a basis of large elements": leveled(6, basis=[*basis[:-1], 1 << 7]),
         "no parameters": changed(word, buckets=GONE, prime=GONE),
@@ -426,6 +455,7 @@ def bad() -> list[dict[str, Any]]:
     return made
 
 
+@cache
 def files() -> dict[str, str]:
     """The text of each file, by its name."""
     made: dict[str, str] = {}

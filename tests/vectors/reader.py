@@ -88,7 +88,7 @@ def item_code(rules: dict, value: Any) -> int:
         texts, days = [value, rules.get("missing")], len(rules["end"]) == 10
         value = next((m for t in texts if t is not None and (m := moment(t, days)) is not None), None)
         code = sum(label <= value for label in labels) - 1 if value is not None else -1
-        if value is not None and (unmatched == "clip" or code >= 0 and value < rules["end"]):
+        if value is not None and (unmatched == "clip" or (code >= 0 and value < rules["end"])):
             return max(code, 0)
     elif value is not None and (text := value if kind == "str" else str(value).lower()) in labels:
         return labels.index(text)
@@ -194,13 +194,12 @@ class Draw:
         return value if self.coin(chance, 0) else self.uniform(n, 1)
 
     def repaired(self, bits: list[int], fixed: set[int], ones: int) -> list[int]:
-        for s in itertools.count():
-            excess = sum(bits) - ones
-            if excess == 0:
-                return bits
-            j = self.again(len(bits), 1, s)
+        steps = itertools.count()
+        while excess := sum(bits) - ones:
+            j = self.again(len(bits), 1, next(steps))
             if j not in fixed and bits[j] == (excess > 0):
                 bits[j] ^= 1
+        return bits
 
     def draw_coins(self, column: dict, d: int) -> int:
         if int(column["no"]) + int(column["yes"]) == 2**64:
@@ -215,7 +214,7 @@ class Draw:
         for j in range(d):
             head, rest = divmod(int(column["p" if j == self.code else "q"]), 2**56)
             b = self.block(0, 8, j // 16)[j % 16]
-            bits.append(int(b < head or b == head and self.word(0, 9, j) >> 8 < rest))
+            bits.append(int(b < head or (b == head and self.word(0, 9, j) >> 8 < rest)))
         return bits
 
     def draw_subset(self, column: dict, d: int) -> list[int]:
@@ -226,7 +225,7 @@ class Draw:
         r = self.uniform(math.comb(d - 1, ones - own), 2 if own else 3)
         w = [w for w in range(2 ** (d - 1)) if w.bit_count() == ones - own][r]
         others = [w >> j & 1 for j in range(d - 1)]
-        return others[:c] + [own] + others[c:]
+        return [*others[:c], own, *others[c:]]
 
     def draw_set(self, column: dict, d: int) -> list[int]:
         places, m, ones, r = self.code, len(self.code), column["ones"], 0
@@ -325,7 +324,8 @@ def check_input(rules: Any) -> None:
         need(isinstance(edges, list) and all(is_kind(e, kind) and math.isfinite(e) for e in edges), "no edges")
         need(edges == sorted(set(edges)) and (missing is None or is_kind(missing, kind)), "bad edges or missing")
         need(missing is None or edges[0] <= missing <= edges[-1], "missing is outside")
-        need(edges[-1] - edges[0] >= 2**24 / sys.float_info.max and edges[-1] - edges[0] < math.inf, "too near or far")
+        length = edges[-1] - edges[0]
+        need("edges" in rules or 2**24 / sys.float_info.max <= length < math.inf, "too near or far")
         whole = rules.get("whole", False)
         need(isinstance(whole, bool) and (not whole or "edges" not in rules), "a bad whole")
         need(not whole or all(e % 1 == 0.5 and abs(e) <= 2**24 + 0.5 for e in edges), "ends that are not between")
@@ -339,16 +339,19 @@ def check_input(rules: Any) -> None:
         allowed.append("clip")
         ends, days = [*labels, rules.get("end")], len(str(rules.get("end"))) == 10
         need(all(isinstance(x, str) and moment(x, days) == x for x in ends) and sorted(set(ends)) == ends, "bad dates")
-        need(missing is None or isinstance(missing, str) and moment(missing, days) is not None, "missing is no date")
+        need(
+            missing is None or (isinstance(missing, str) and ends[0] <= (moment(missing, days) or "") < ends[-1]),
+            "outside",
+        )
     need(rules.get("unmatched") in allowed, "unknown unmatched")
-    need(kind == "number" and "edges" not in rules or size(rules) >= 2, "fewer than 2 values")
+    need((kind == "number" and "edges" not in rules) or size(rules) >= 2, "fewer than 2 values")
     if "most" in rules:
         need(kind != "date" and integer(rules, "most") and rules.get("on_more") in ("error", "first"), "bad on_more")
 
 
 def check_tree(levels: Any, shares: Any, d: int) -> None:
     """Refuse a bad tree."""
-    need(isinstance(levels, list) and isinstance(shares, list) and len(shares) == len(levels) <= 32, "bad levels")
+    need(isinstance(levels, list) and isinstance(shares, list) and len(shares) == len(levels) <= 16, "bad levels")
     need(all(is_kind(x, "int") and x >= 0 for x in shares) and sum(shares) == 1024, "shares do not add up")
     need(2 ** len(levels) >= d and all(isinstance(level, dict) for level in levels), "bad levels")
     for bits, level in enumerate(levels, 1):
@@ -377,10 +380,11 @@ def check_column(column: Any) -> None:
     need(rules["unmatched"] != "none" or kind in ("bits", "hash", "hadamard"), "none is not for this draw")
     need("edges" not in rules or kind == "tree", "edges are for trees")
     d = 0 if scaled else size(rules)
-    need(kind != "coins" or d == 2 and chances[0] < chances[1], "coins are of 2 values, no below yes")
+    need(kind != "coins" or (d == 2 and chances[0] < chances[1]), "coins are of 2 values, no below yes")
     need(kind != "bits" or chances[0] > chances[1], "p is not above q")
     if kind in ("subset", "set"):
-        need(integers["ones"] <= d - (kind == "subset"), "too many ones")
+        most = min(d, (d + rules["most"]) // 2) if kind == "set" else d - 1
+        need(integers["ones"] <= most, "too many ones")
         need(kind == "set" or (decimal(column["q"], 1, 2**64) > 0 if "q" in column else d <= 18), "no q")
     elif kind == "hash":
         n, g = d + (rules["unmatched"] == "none"), integer(column, "buckets", 2, 2**16)
@@ -399,7 +403,7 @@ def check_column(column: Any) -> None:
         check_tree(column.get("levels"), column.get("shares"), d)
     if shape["layout"] == "bits":
         need(integer(shape, "length") == d + rules.get("most", 0), "length is not d")
-        need(kind != "set" or shape["length"] <= 2**16, "too many places")
+        need(shape["length"] <= {"subset": 2**24, "set": 2**16}.get(kind, math.inf), "too many places")
     elif shape["layout"] == "word":
         ends = {"hash": lambda: integers["buckets"] << 48, "hadamard": lambda: integers["columns"]}
         limit = ends.get(kind, lambda: sum(map(cells, column["levels"])))()
@@ -483,9 +487,10 @@ def main() -> None:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
         if isinstance(content, list):
-            print(f"{path}: {sum(map(is_refused, content))} of {len(content)} refused")
+            said = f"{sum(map(is_refused, content))} of {len(content)} refused"
         else:
-            print(f"{path}: {equal(content)} of {len(content['reports'])} equal")
+            said = f"{equal(content)} of {len(content['reports'])} equal"
+        sys.stdout.write(f"{path}: {said}\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 import { again, bits, coin, type Draw, DRAWS, kept, packed, type Report, uniform } from "./draw.js";
 import type { Code, Noise } from "./noise.js";
-import { counts, encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
+import { type Column, counts, encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
 
 type Level = { bits: number; head: number; favored: number; p: string; polynomial?: number; basis?: number[] };
 
@@ -83,10 +83,12 @@ function window({ column: { cells, window: w, buckets }, t }: Ready, code: numbe
   return coin(noise, code, t.keep, 14) ? first + uniform(noise, code, w, 12) : uniform(noise, code, cells, 13);
 }
 
+const cells = ({ bits, head, polynomial }: Level) => (polynomial ? 2 ** bits - 1 : 1) * 2 ** head;
+
 function tree({ column, t }: Ready, code: number, noise: Noise): Report {
-  const levels: Level[] = column.levels, size = ({ bits, head, polynomial }: Level) => (polynomial ? 2 ** bits - 1 : 1) * 2 ** head;
+  const levels: Level[] = column.levels;
   let drawn = uniform(noise, 0, 1024, 0), at = 0, first = 0;
-  for (; drawn >= column.shares[at]; drawn -= column.shares[at++]) first += size(levels[at]);
+  for (; drawn >= column.shares[at]; drawn -= column.shares[at++]) first += cells(levels[at]);
   const { bits, head, favored, polynomial, basis } = levels[at], node = code >> (levels.length - bits);
   const inside = coin(noise, node, t[at], 0);
   const shift = inside ? uniform(noise, node, favored, 1) : favored + uniform(noise, node, 2 ** head - favored, 2);
@@ -97,15 +99,15 @@ function tree({ column, t }: Ready, code: number, noise: Noise): Report {
   return String(first + multiplier * 2 ** head + (shift ^ (element >> (bits - head))));
 }
 
-/** Whether the ends or edges of numbers are some, and what is missing is between them. */
-function bounded({ column: { input: { low, high, edges = [low!, high!], missing, whole = false } } }: Ready): boolean {
-  const from = edges[0], to = edges[edges.length - 1];
-  const inside = (x: unknown) => typeof x === "number" && x >= from && x <= to && Number.isFinite(x) && Number.isFinite(2 ** 24 / (to - from));
-  const ends = typeof whole === "boolean" && (!whole || (low! % 1 && high! % 1 && edges.every((x) => Number.isInteger(2 * x) && Math.abs(x) < 2 ** 24 + 1)));
-  return !!ends && edges.every((x, i) => inside(x) && (!i || x > edges[i - 1])) && (missing === undefined || inside(missing));
+/** Whether numbers have ends or edges, and what is missing is in between. */
+function bounded({ column: { input: { low, high, edges = [low!, high!], missing = edges[0], whole = false } } }: Ready) {
+  const from = edges[0], to = edges[edges.length - 1], scale = 2 ** 24 / (high! - low!);
+  const good = low === undefined ? whole === false : typeof whole === "boolean" && scale > 0 && scale < Infinity;
+  const inside = (x: any) => Number.isFinite(x) && x >= from && x <= to;
+  const end = (x: number) => !whole || (Math.abs(x % 1) === 0.5 && Math.abs(x) < 2 ** 24 + 1);
+  return good && inside(missing) && edges.every((x, i) => inside(x) && end(x) && (!i || x > edges[i - 1]));
 }
 
-/** A number as a code. */
 function gridded({ name, column: { input: { low, high, edges, missing, unmatched, whole } } }: Ready, value: Value): number {
   const none = value === null || value === undefined || Number.isNaN(value), given = none ? missing : value;
   if (typeof given !== "number") return refused(name);
@@ -117,65 +119,41 @@ function gridded({ name, column: { input: { low, high, edges, missing, unmatched
 }
 
 /** To the nearest integer, halves to the even one. */
-function rint(x: number): number {
-  const up = Math.round(x);
-  return up - x === 0.5 && up % 2 ? up - 1 : up;
+const rint = (x: number) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
+
+const power = (x: number, g: number, n: number) => counts(x, 2 ** 31) && x >= n && g ** Math.round(Math.log(x) / Math.log(g)) === x;
+
+const fits = ({ cells, window: w, buckets = 1 }: Column) => cells <= 2 ** 16 && counts(buckets) && buckets - 1 + w <= cells;
+
+function hashes({ column: { buckets: g, prime, functions, input }, d }: Ready): boolean {
+  const n = d + (input.unmatched === "none" ? 1 : 0);
+  if (!counts(g, 2 ** 16) || g < 2) return false;
+  return functions === undefined ? counts(prime, 2 ** 24) && prime >= n : prime === undefined && power(functions, g, n);
 }
 
-const sizes = ({ column: { levels } }: Ready): number =>
-  levels.reduce((sum: number, { bits, head, polynomial }: Level) => sum + 2 ** head * (polynomial ? 2 ** bits - 1 : 1), 0);
-
-/** Whether a power of g from n to `most`. */
-const power = (x: number, g: number, n: number, most: number) => counts(x, most) && x >= n && g > 1 && g ** Math.round(Math.log(x) / Math.log(g)) === x;
+function rises({ column: { levels, shares, input }, t, d }: Ready): boolean {
+  const good = ({ bits, head, favored, p, polynomial, basis }: Level, i: number) =>
+    (t[i] = threshold(p)) && bits === i + 1 && counts(head, bits) && counts(favored, 2 ** head - 1) &&
+    (polynomial === undefined || (polynomial >> bits === 1 && basis!.length === bits && basis!.every((x) => counts(x, 2 ** bits - 1))));
+  const total = shares.reduce((sum: number, share: number) => sum + (share === 0 || counts(share) ? share : NaN), 0);
+  return shares.length === levels.length && levels.length <= 16 && 2 ** levels.length >= d && levels.every(good) && total === 1024;
+}
 
 Object.assign(DRAWS, {
-  subset: {
-    layout: "bits", chances: ["p"], needs: ["ones"], size: ({ d }) => d, draw: subset,
-    good: ({ column: { ones, q }, t, d }) => (q !== undefined ? (t.q = threshold(q)) : d <= 18) && ones < d,
-  },
-  set: {
-    layout: "bits", chances: ["p"], needs: ["ones"], encode: places, draw: set,
-    size: ({ column, d }) => d + column.input.most!,
+  subset: { layout: "bits", chances: ["p"], needs: ["ones"], size: ({ d }) => d, draw: subset,
+    good: ({ column: { ones, q }, t, d }) => (q !== undefined ? (t.q = threshold(q)) : d <= 18) && ones < d && d <= 2 ** 24 },
+  set: { layout: "bits", chances: ["p"], needs: ["ones"], size: ({ column, d }) => d + column.input.most!, encode: places, draw: set,
     good: ({ column: { ones, input: { most, on_more, kind } }, d }) =>
-      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= d,
-  },
-  hash: {
-    layout: "word", chances: ["keep"], needs: ["buckets"], none: true, draw: hash,
-    size: ({ column }) => String(BigInt(column.buckets) << 48n),
-    good: ({ column: { buckets: g, prime, functions, input }, d }) => {
-      const n = d + (input.unmatched === "none" ? 1 : 0);
-      if (functions === undefined) return counts(g, 2 ** 16) && g > 1 && counts(prime, 2 ** 24) && prime >= n;
-      return counts(g, 2 ** 16) && prime === undefined && power(functions, g, n, 2 ** 31);
-    },
-  },
-  hadamard: {
-    layout: "word", chances: ["agree"], needs: ["columns"], none: true, draw: hadamard,
-    size: ({ column }) => String(column.columns),
-    good: ({ column, d }) => power(column.columns, 2, d + 1, 2 ** 31),
-  },
-  one_bit: {
-    layout: "flag", chances: ["flip"], takes: ["ends"], good: bounded, encode: gridded,
-    draw: ({ t }, code, noise) => code + uniform(noise, code, 2 ** 24, 15) >= 2 ** 24 !== !!coin(noise, code, t.flip, 14),
-  },
-  window: {
-    layout: "symbol", chances: ["keep"], needs: ["cells", "window"], takes: ["ends"], encode: gridded, draw: window,
-    size: ({ column }) => column.cells,
-    good: (ready) => {
-      const { cells, window: w, buckets = 1 } = ready.column;
-      return bounded(ready) && cells <= 2 ** 16 && counts(buckets) && buckets - 1 + w <= cells;
-    },
-  },
-  tree: {
-    layout: "word", takes: ["labels", "edges"], size: (ready) => String(sizes(ready)), draw: tree,
-    encode: (ready, value) => (ready.column.input.edges ? gridded(ready, value) : encode(ready, value)),
-    good: (ready) => {
-      const { column: { levels, shares, input }, t, d } = ready;
-      if (![levels, shares].every(Array.isArray) || shares.length !== levels.length || 2 ** levels.length < d || levels.length > 30) return false;
-      const good = ({ bits, head, favored, p, polynomial, basis }: Level, i: number) =>
-        (t[i] = threshold(p)) && bits === i + 1 && counts(head, bits) && counts(favored, 2 ** head - 1) &&
-        (polynomial === undefined || (polynomial >> bits === 1 && basis?.length === bits && basis.every((x) => counts(x, 2 ** bits - 1))));
-      const total = shares.reduce((sum: number, share: number) => sum + (share === 0 || counts(share) ? share : NaN), 0);
-      return levels.every(good) && total === 1024 && d > 1 && (!input.edges || bounded(ready));
-    },
-  },
+      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= Math.min(d, (d + most!) / 2) },
+  hash: { layout: "word", chances: ["keep"], none: true, good: hashes, draw: hash,
+    size: ({ column }) => String(BigInt(column.buckets) << 48n) },
+  hadamard: { layout: "word", chances: ["agree"], none: true, size: ({ column }) => String(column.columns), draw: hadamard,
+    good: ({ column, d }) => power(column.columns, 2, d + 1) },
+  one_bit: { layout: "flag", chances: ["flip"], takes: ["ends"], good: bounded, encode: gridded,
+    draw: ({ t }, code, noise) => code + uniform(noise, code, 2 ** 24, 15) >= 2 ** 24 !== !!coin(noise, code, t.flip, 14) },
+  window: { layout: "symbol", chances: ["keep"], needs: ["cells", "window"], takes: ["ends"], size: ({ column }) => column.cells,
+    good: (ready) => bounded(ready) && fits(ready.column), encode: gridded, draw: window },
+  tree: { layout: "word", takes: ["labels", "edges"], good: (ready) => ready.d > 1 && rises(ready) && (!ready.column.input.edges || bounded(ready)),
+    size: ({ column }) => String(column.levels.reduce((sum: number, level: Level) => sum + cells(level), 0)),
+    encode: (ready, value) => (ready.column.input.edges ? gridded(ready, value) : encode(ready, value)), draw: tree },
 } satisfies Record<string, Draw>);

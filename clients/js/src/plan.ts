@@ -9,40 +9,27 @@ export interface Input {
   kind: "bool" | "int" | "str" | "date" | "number";
   unmatched: "error" | "other" | "none" | "clip";
   labels?: string[];
-  end?: string;
-  low?: number;
-  high?: number;
-  edges?: number[];
+  end?: string; // of dates
+  low?: number; high?: number; edges?: number[]; whole?: boolean; // of numbers
   missing?: number | string;
-  whole?: boolean;
-  most?: number;
-  on_more?: "error" | "first";
+  most?: number; on_more?: "error" | "first"; // of sets
 }
 
 /** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
 export interface Column {
-  digest: string;
-  draw: string;
-  input: Input;
+  digest: string; draw: string; input: Input;
   report: { layout: "value" | "bits" | "word" | "symbol" | "flag"; length?: number; limit?: number | string };
   [parameter: string]: any;
 }
 
 export interface Plan {
-  ldp_plan: 1;
-  fingerprint: string;
-  epsilon: number;
-  keep: string[];
+  ldp_plan: 1; fingerprint: string; epsilon: number; keep: string[];
   columns: Record<string, Column>;
 }
 
 /** A column that has been checked: its thresholds as integers, its labels by their text, and their number. */
 export interface Ready {
-  name: string;
-  column: Column;
-  t: Record<string, bigint>;
-  codes: Map<string, number>;
-  d: number;
+  name: string; column: Column; t: Record<string, bigint>; codes: Map<string, number>; d: number;
 }
 
 const wrong = (message: string): never => {
@@ -61,43 +48,45 @@ export function read(plan: Plan): Ready[] {
   const { fingerprint, keep } = plan, names = Object.keys(plan.columns ?? {});
   if (typeof fingerprint !== "string" || !Array.isArray(keep) || !keep.every((name) => typeof name === "string")) wrong("no fingerprint or keep");
   if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
-  return names.map((name) => ready(name, plan.columns[name]));
+  try { return names.map((name) => ready(name, plan.columns[name])); } catch (e) {
+    throw e instanceof PlanError ? e : new PlanError(`no compiled plan: ${e}`); // another type than it should be
+  }
 }
 
 const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int", string: "str" };
-const LABELS: Record<string, RegExp> = { bool: /^(true|false)$/, int: /^(0|-?[1-9]\d*)$/, str: /^/, date: /^.{10}(.{9})?$/ };
+const LABELS: Record<string, RegExp> = { bool: /^(true|false)$/, int: /^(0|-?[1-9]\d*)$/, str: /^/, date: /^/ };
 
 function ready(name: string, column: Column): Ready {
-  const { input, report, draw, digest } = column ?? {}, bad = (what: string) => wrong(`column ${name} has ${what}`);
-  if (!input || !report || !Object.hasOwn(DRAWS, draw) || report.layout !== DRAWS[draw].layout) bad("an unknown draw or layout");
+  const { input, report, draw, digest } = column, bad = (what: string) => wrong(`column ${name} has ${what}`);
+  if (!Object.hasOwn(DRAWS, draw) || report.layout !== DRAWS[draw].layout) bad("an unknown draw or layout");
   if (typeof digest !== "string" || !/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
   const { chances = [], needs = [], takes = ["labels"], none, size, good } = DRAWS[draw];
   const t = Object.fromEntries(chances.map((key) => [key, threshold(column[key])])), codes = new Map<string, number>();
-  const { kind, unmatched, labels, end, missing, most } = input, number = kind === "number", date = kind === "date";
-  if (!takes.includes(!number ? "labels" : input.edges ? "edges" : "ends") || (most !== undefined) !== (draw === "set")) bad("another input");
-  if (![number || date ? "clip" : "error", "error", ...(number ? [] : ["other", none && "none"])].includes(unmatched)) bad("an unknown unmatched");
-  let d = (input.edges?.length ?? 2) - 1;
+  const { kind, unmatched, labels, edges, end, missing, most } = input, number = kind === "number", date = kind === "date";
+  const form = !number ? "labels" : edges ? "edges" : "ends", not = [...(number ? [] : ["other", none && "none"]), (number || date) && "clip"];
+  if (!takes.includes(form) || (most !== undefined) !== (draw === "set")) bad("an input of another draw");
+  if (unmatched !== "error" && !not.includes(unmatched)) bad("an unknown unmatched");
+  let d = (edges?.length ?? 2) - 1;
   if (!number) {
-    const good = (label: string) => typeof label === "string" && LABELS[kind]?.test(label) && (!date || moment(label, end!) === label);
-    if (!Array.isArray(labels) || !labels.every(good)) return bad("no labels, or an unknown kind");
-    labels.forEach((label, code) => codes.set(label, code));
+    const good = (text: unknown) => typeof text === "string" && LABELS[kind].test(text) && (!date || moment(text, end!) === text);
+    if (!labels!.every(good)) bad("labels of another kind");
+    labels!.forEach((label, code) => codes.set(label, code));
     d = codes.size + (unmatched === "other" ? 1 : 0);
-    if (codes.size !== labels.length || d < 2 || (unmatched === "other" && codes.has("other"))) bad("no two different labels");
-    const later = (text: string, i: number, all: string[]) => !i || text > all[i - 1];
-    if (date && !(good(end!) && [...labels, end!].every(later) && (missing === undefined || moment(missing as string, end!)))) bad("other dates");
+    if (codes.size < labels!.length || d < 2 || (unmatched === "other" && codes.has("other"))) bad("no two different labels");
+    const later = good(end) && [...labels!, end!].every((text, i, all) => !i || text > all[i - 1]);
+    const inside = missing === undefined || begun(missing as string, { ...input, missing: undefined, unmatched: "error" });
+    if (date && !(later && inside)) bad("dates that do not ascend, or no dates");
   }
   const made = { name, column, t, codes, d };
   if (!needs.every((key) => counts(column[key])) || (good && !good(made))) bad("wrong parameters");
-  if (size && size(made) !== (report.length ?? report.limit)) bad("another length or limit");
+  if (size && size(made) !== report[report.layout === "bits" ? "length" : "limit"]) bad("another length or limit");
   return made;
 }
 
 /** Whether this is an integer from 1 to `most`. */
 export const counts = (x: unknown, most = 2 ** 53) => Number.isSafeInteger(x) && (x as number) > 0 && (x as number) <= most;
 
-export const refused = (name: string): never => {
-  throw new ValueError(`column ${name}: the value is not one that the plan declares`);
-};
+export const refused = (name: string): never => { throw new ValueError(`column ${name}: the value is not one that the plan declares`); };
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {

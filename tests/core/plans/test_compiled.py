@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 from ldp_core import (
+    DomainError,
+    DtypeError,
     LocalHashing,
     OneBitMean,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
+    Secret,
     SummationHistogramEncoding,
 )
 from ldp_core.limits import Limits
@@ -77,6 +81,29 @@ def test_reports_that_must_fail():
             plan.read_reports(json.dumps({COLUMN: case["report"]}))
         assert "maybe" not in str(found.value)
     assert len(reads) >= 12
+
+
+def test_values_that_must_fail():
+    """Devices refuse more: they have the plan's forms of dates, and no zones."""
+    by_digest = {m.digest: m for m in (*mechanisms(), OneBitMean((0, 1), epsilon=1.0))}
+    tried = 0
+    for case in bad():
+        if case["operation"] == "perturb" and case["why"] != "a zone":
+            [compiled] = case["plan"]["columns"].values()
+            inputs = by_digest[compiled["digest"]].inputs
+            if inputs.compiled() == compiled["input"]:
+                tried += 1
+                with pytest.raises((DomainError, DtypeError)):
+                    inputs.encode([case["value"]])
+    assert tried >= 37
+
+
+def test_secrets_that_must_fail():
+    for size in (0, 15, 1025):
+        with pytest.raises(ParameterError):
+            Secret(bytes(i % 256 for i in range(size)))
+        with pytest.raises(ValueError, match="secret"):
+            reader.keyed(bytes(size), 7, "", "os")
 
 
 def test_lines_that_are_no_rows():
