@@ -109,8 +109,9 @@ def more() -> list[tuple[Mechanism, list[Any], list[Any], dict[str, Any]]]:
     ties = [0.09073493480682371, 0.16666700839996337, 0.2814697980880737, 0.4722047090530396, 0.4722051858901978]
     sets = [[11 - (i + j) % 12 for j in range(5)] for i in count]
     odd = ["ios", None, "none of them"] * 8
-    bits = "0000-02-29", "2024-02-28 11:59:59.999999999Z", "2024-02-28 12:00:00.5", "2024-02-29t00:00:00", "2024-02-29 "
-    places = {"column": "Größe ☂", "tag": "Jahr 😀"}
+    times = ["0000-02-29", "2024-02-28 11:59:59.999999999Z", "2024-02-28 12:00:00.5", None]
+    times += ["2024-02-29t00:00:00", "2024-02-29 00:00:00z", "2024-02-29 23:59:60", "2024-02-28 12:00:00.Z"]
+    names = {"column": "Größe ☂", "tag": "Jahr 😀"}
     return [
         (RandomizedResponse(epsilon=1.0), [False, True] * 12, count, {}),
         (RandomizedResponse.from_coins(["no", "yes"], truth=0.5, yes=0.25), ["no", "yes"] * 12, count, {}),
@@ -142,7 +143,7 @@ def more() -> list[tuple[Mechanism, list[Any], list[Any], dict[str, Any]]]:
             UnaryEncoding(["é", "e\u0301", "語"], epsilon=1.0),
             ["é", "e\u0301", "語", "é"] * 2,
             TEXTS,
-            {**places, "size": 16},
+            {**names, "size": 16},
         ),
         (RandomizedResponse(range(99), epsilon=1.0), [7, 98] * 4, [i.encode("utf-16") for i in TEXTS], {"size": 65}),
         (
@@ -155,7 +156,7 @@ def more() -> list[tuple[Mechanism, list[Any], list[Any], dict[str, Any]]]:
             RandomizedResponse(
                 Dates(*DAYS, every="6h", unmatched="other", missing="2024-02-29 12:00:00.5"), epsilon=3.0
             ),
-            [*bits, None, "2024-02-29 23:59:60", "2024-02-28 12:00:00.Z"],
+            times,
             count,
             {},
         ),
@@ -237,8 +238,8 @@ def bad() -> list[dict[str, Any]]:
         for m in (LocalHashing(THREE, epsilon=1.0), OneBitMean((0, 1), epsilon=1.0), mechanisms()[1], mechanisms()[23])
     )
 
-    tree, cells, asked, fast, small, clip = (
-        PrivacyPlan({COLUMN: mechanisms()[number]}).compile() for number in (26, 28, 18, 17, 11, 21)
+    tree, cells, asked, fast, small, clip, truth = (
+        PrivacyPlan({COLUMN: mechanisms()[number]}).compile() for number in (26, 28, 18, 17, 11, 21, 0)
     )
 
     def changed(plan: dict[str, Any], **columns: Any) -> dict[str, Any]:
@@ -266,6 +267,7 @@ def bad() -> list[dict[str, Any]]:
         "a version that is true": {**bits, "ldp_plan": True},
         "no version": {k: v for k, v in bits.items() if k != "ldp_plan"},
         "no columns": {**bits, "columns": {}},
+        "columns in a list": {**bits, "columns": [of_bits]},
         "no fingerprint": {k: v for k, v in bits.items() if k != "fingerprint"},
         "no keep": {k: v for k, v in bits.items() if k != "keep"},
         "keep of numbers": {**bits, "keep": [1]},
@@ -311,12 +313,15 @@ def bad() -> list[dict[str, Any]]:
         "numbers too near": entered(symbol, low=0, high=1e-310),
         "numbers too far": entered(symbol, low=-1.7e308, high=1.7e308),
         "edges that are no list": entered(cells, edges="abcde"),
-        "edges down": entered(cells, edges=[1e3, 60.5, 20, 5, 0]),
+        "edges down": entered(cells, edges=[1e3, 60.5, 20, 5, 0], missing=GONE),
+        "edges twice": entered(cells, edges=[0, 5, 5, 20, 1e3]),
         "two edges": entered(cells, edges=[0, 1e3]),
         "missing outside": entered(clip, missing=1.7),
         "missing as text": entered(clip, missing="0.3"),
         "whole as text": entered(whole, whole="true"),
         "whole with other ends": entered(whole, low=0, high=120),
+        "whole with edges": entered(cells, edges=[-0.5, 0.5, 2.5, 3.5, 4.5], whole=True),
+        "whole numbers too large": entered(whole, high=(1 << 24) + 1.5),
         "another length": changed(bits, report={"layout": "bits", "length": 4}),
         "an unknown layout": changed(bits, report={"layout": "bytes", "length": 3}),
         "another layout": changed(bits, report={"layout": "value"}),
@@ -345,12 +350,14 @@ def bad() -> list[dict[str, Any]]:
         "no levels": changed(tree, levels=GONE),
         "levels too few": of_levels(of_tree["levels"][:-1], shares=[0, 0, 0, 0, 0, 1024]),
         "shares of another sum": changed(tree, shares=[*of_tree["shares"][:-1], of_tree["shares"][-1] + 1]),
-        "shares below 0": changed(tree, shares=[-1, *of_tree["shares"][1:-1], of_tree["shares"][-1] + 1]),
+        "shares below 0": changed(tree, shares=[0, 0, 0, 0, 0, -1, 1025]),
+        "shares with a fraction": changed(tree, shares=[0, 0, 0, 0, 0, 0.5, 1023.5]),
         "shares that are too few": changed(tree, shares=[1024]),
         "a level of other bits": leveled(3, bits=5),
         "a level without a threshold": leveled(3, p=GONE),
         "a head of more bits": leveled(3, head=5),
         "favored by all": leveled(3, favored=1 << of_tree["levels"][3]["head"]),
+        "a polynomial that lacks": leveled(6, polynomial=GONE, basis=GONE),
         "a polynomial of another degree": leveled(6, polynomial=3),
         "a basis that is no list": leveled(6, basis="1234567"),
         "a level that is none": changed(tree, levels=[*of_tree["levels"][:-1], None]),
@@ -368,6 +375,11 @@ def bad() -> list[dict[str, Any]]:
         "no cells": changed(symbol, cells=GONE),
         "no most": changed(entered(items, most=0), report={"layout": "bits", "length": 3}),
         "a set without most": changed(entered(items, most=GONE), report={"layout": "bits", "length": 3}),
+        "a set of dates": changed(
+            items,
+            input={**days["columns"][COLUMN]["input"], "most": 1, "on_more": "error"},
+            report={"layout": "bits", "length": 11},
+        ),
         "most without a set": entered(bits, most=1, on_more="error"),
         "no on_more": entered(items, on_more=GONE),
         "an unknown on_more": entered(items, on_more="last"),
@@ -434,6 +446,8 @@ def bad() -> list[dict[str, Any]]:
         "unknown value": (coins, "maybe"),
         "value of another kind": (coins, True),
         "a null for a value": (coins, None),
+        "1 for true": (truth, 1),
+        "text for true": (truth, "true"),
         "not below the limit": (word, word["columns"][COLUMN]["report"]["limit"]),
         "a word as a number": (word, 7),
         "a negative word": (word, "-1"),

@@ -358,6 +358,7 @@ def check_tree(levels: Any, shares: Any, d: int) -> None:
         integer(level, "bits", bits, bits)
         integer(level, "favored", 1, 2 ** integer(level, "head", 1, bits) - 1)
         decimal(level.get("p"), 1, 2**64)
+        need("polynomial" in level or level["head"] == bits, "a level without a polynomial")
         if "polynomial" in level:
             integer(level, "polynomial", 2**bits, 2 ** (bits + 1) - 1)
             basis = level.get("basis")

@@ -134,7 +134,7 @@ function hashes({ column: { buckets: g, prime, functions, input }, d }: Ready): 
 function rises({ column: { levels, shares, input }, t, d }: Ready): boolean {
   const good = ({ bits, head, favored, p, polynomial, basis }: Level, i: number) =>
     (t[i] = threshold(p)) && bits === i + 1 && counts(head, bits) && counts(favored, 2 ** head - 1) &&
-    (polynomial === undefined || (polynomial >> bits === 1 && basis!.length === bits && basis!.every((x) => counts(x, 2 ** bits - 1))));
+    (polynomial === undefined ? head === bits : (polynomial >> bits === 1 && basis!.length === bits && basis!.every((x) => counts(x, 2 ** bits - 1))));
   const total = shares.reduce((sum: number, share: number) => sum + (share === 0 || counts(share) ? share : NaN), 0);
   return shares.length === levels.length && levels.length <= 16 && 2 ** levels.length >= d && levels.every(good) && total === 1024;
 }

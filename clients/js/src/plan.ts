@@ -45,10 +45,10 @@ export function threshold(text: unknown): bigint {
 /** Check a compiled plan before anything is drawn with it; throws `PlanError`. */
 export function read(plan: Plan): Ready[] {
   if (plan?.ldp_plan !== 1) wrong("this client reads version 1");
-  const { fingerprint, keep } = plan, names = Object.keys(plan.columns ?? {});
+  const { fingerprint, keep, columns } = plan, names = Array.isArray(columns) ? [] : Object.keys(columns ?? {});
   if (typeof fingerprint !== "string" || !Array.isArray(keep) || !keep.every((name) => typeof name === "string")) wrong("no fingerprint or keep");
   if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
-  try { return names.map((name) => ready(name, plan.columns[name])); } catch (e) {
+  try { return names.map((name) => ready(name, columns[name])); } catch (e) {
     throw e instanceof PlanError ? e : new PlanError(`no compiled plan: ${e}`); // another type than it should be
   }
 }
