@@ -1,20 +1,45 @@
 """``python -m benchmarks.comparisons``: what comparisons promise, by seeded simulations; tables in Markdown.
 
-Levels and powers of the chi-square test of a whole histogram, the power that `required_n` plans for, simultaneous
-coverage over many looks, and the run length of the CUSUM.
+Levels and powers of the chi-square test of a whole histogram, also where people report again, the power that
+`required_n` plans for, simultaneous coverage over many looks, and the run length of the CUSUM.
 """
 
 from __future__ import annotations
 
+import warnings
 from itertools import product
 
 import numpy as np
 
 from benchmarks.simulation import EPSILONS, Table, percent, print_tables, zipf
-from ldp_core import RandomizedResponse, SubsetSelection, UnaryEncoding, required_n
+from ldp_core import (
+    BlockHadamardResponse,
+    DBitFlip,
+    HadamardResponse,
+    HybridProjectiveGeometryResponse,
+    Keyed,
+    LdpWarning,
+    LocalHashing,
+    Loloha,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
+    ProjectiveGeometryResponse,
+    RandomizedResponse,
+    Secret,
+    SubsetSelection,
+    SummationHistogramEncoding,
+    Tally,
+    ThresholdHistogramEncoding,
+    UnaryEncoding,
+    pool,
+    required_n,
+)
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.quantile_differences import CompareQuantiles
+from ldp_core.mechanisms.oracles.local_hashing import AffineFamily, HashedReports
+from ldp_core.plans.fake import FakeDataColumn
+from ldp_core.plans.sampled import SampledColumn
 
 RUNS = 2000
 ORACLES = {
@@ -25,6 +50,26 @@ ORACLES = {
 }
 
 
+OTHERS = {
+    "local hashing": lambda d: LocalHashing(range(d), epsilon=1.0),
+    "local hashing, binary": lambda d: LocalHashing(range(d), epsilon=1.0, variant="binary"),
+    "local hashing, fast": lambda d: LocalHashing(range(d), epsilon=1.0, variant="fast"),
+    "Hadamard response": lambda d: HadamardResponse(range(d), epsilon=1.0),
+    "Hadamard response, 2 blocks": lambda d: BlockHadamardResponse(range(d), epsilon=1.0, blocks=2),
+    "projective geometry": lambda d: ProjectiveGeometryResponse(range(d), epsilon=1.0),
+    "projective geometry, hybrid": lambda d: HybridProjectiveGeometryResponse(range(d), epsilon=1.0),
+    "THE": lambda d: ThresholdHistogramEncoding(range(d), epsilon=1.0),
+    "SHE": lambda d: SummationHistogramEncoding(range(d), epsilon=1.0),
+    "L-GRR": lambda d: LongitudinalRandomizedResponse(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
+    "L-OSUE": lambda d: LongitudinalUnaryEncoding(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
+    "LOLOHA, 4 buckets": lambda d: Loloha(range(d), epsilon_infinity=2.0, epsilon_1=1.0, g=4),
+    "dBitFlip, 2 bits": lambda d: DBitFlip(range(d), epsilon_infinity=1.0, bits=2),
+    "fake data, 3 columns, OUE": lambda d: FakeDataColumn(UnaryEncoding(range(d), epsilon=1.0), columns=3),
+    "sampled, 3 columns, OUE": lambda d: SampledColumn(UnaryEncoding(range(d), epsilon=1.0), columns=3),
+}
+REPEATS = 7
+
+
 def tallies(m, shares, n: int, runs: int, generator: np.random.Generator) -> np.ndarray:
     """int64[runs, d]: counters of n reports of people drawn from a population."""
     if isinstance(m, RandomizedResponse):
@@ -32,7 +77,13 @@ def tallies(m, shares, n: int, runs: int, generator: np.random.Generator) -> np.
     people = generator.multinomial(n, shares, size=runs)
     if not isinstance(m, UnaryEncoding):
         codes = np.arange(len(shares), dtype=m.domain.code_dtype)
-        return np.array([m.simulate_counters(codes, row, generator) for row in people])
+        if not (isinstance(m, HashedReports) and isinstance(m.family, AffineFamily)):
+            return np.array([m.simulate_counters(codes, row, generator) for row in people])
+        found = []
+        for row in people:  # (simulated, their functions are independent)
+            noise = Keyed(Secret.from_seed(int(generator.integers(2**62))), np.arange(n), column="x")
+            found.append(m.tally(m.perturb(np.repeat(m.domain.labels, row), randomness=noise)).counters)
+        return np.array(found)
     return generator.binomial(people, m.p) + generator.binomial(n - people, m.q)
 
 
@@ -56,6 +107,58 @@ def levels(runs: int) -> Table:
                 hold = ((found["low"] <= 0) & (found["high"] >= 0)).mean()
                 shares = ((found["p_all"] < 0.05).mean(), (found["p_adjusted"].min(axis=1) < 0.05).mean(), hold)
                 yield (name, str(d), f"{epsilon:g}", *percent(*shares))
+
+
+def all_levels(runs: int) -> Table:
+    yield ("mechanism, epsilon 1", "level: all values, d = 4", "d = 16")
+    for k, (name, make) in enumerate(OTHERS.items()):
+        found = []
+        for d in (4, 16):
+            f, same_people = zipf(d), False if make(d).memoized else None
+            one = compared(make(d), f, f, (20_000, 12_000), runs, 900 + 100 * k + d, same_people=same_people)
+            found.append((one["p_all"] < 0.05).mean())
+        yield (name, *percent(*found))
+
+
+def repeated(runs: int) -> Table:
+    """Of 2,000 and 1,500 people, who report 7 times each; a value changes with the probability 1/5."""
+    yield (
+        *("d", "noise", "values", "level: all values", "with `repeats=`"),
+        *("coverage of the differences", "with `repeats=`", "pooled", "with `repeats=`"),
+    )
+    for seed, (d, keyed, changing) in enumerate(product((2, 4, 16), (False, True), (False, True))):
+        m, f, generator = RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
+        n = np.array([2000, 1500])
+        counters = np.array([[_of_people(m, f, k, keyed, changing, generator) for k in n] for _ in range(runs)])
+        sizes, shown = np.tile(REPEATS * n, (runs, 1)), []
+        for repeats in (None, REPEATS):
+            found = Compare(repeats=repeats)._arrays(m, sizes, counters)
+            held = np.zeros(d)
+            for pair in counters:
+                both = [(m, Tally(REPEATS * int(k), c, m.fingerprint)) for k, c in zip(n, pair, strict=True)]
+                one = pool(both, repeats=repeats)
+                held += (one.low <= f) & (f <= one.high)
+            shown.append(((found[10] < 0.05).mean(), ((found[4] <= 0) & (found[5] >= 0)).mean(), held.mean() / runs))
+        columns = [one for both in zip(*shown, strict=True) for one in both]
+        yield (str(d), "keyed" if keyed else "fresh", "change" if changing else "stay", *percent(*columns))
+
+
+def _of_people(m, shares, people: int, keyed: bool, changing: bool, generator: np.random.Generator) -> np.ndarray:
+    """int64[d]: counters of so many reports of each, from what a person would answer to each value."""
+    d = len(shares)
+    now, found = generator.choice(d, people, p=shares), np.zeros(d, np.int64)
+
+    def answers(values):
+        others = generator.integers(0, d - 1, values.shape)
+        return np.where(generator.random(values.shape) < m.p, values, others + (others >= values))
+
+    own = answers(np.tile(np.arange(d), (people, 1)))
+    for _ in range(REPEATS):
+        reports = own[np.arange(people), now] if keyed else answers(now)
+        found += np.bincount(reports, minlength=d)
+        if changing:
+            now = np.where(generator.random(people) < 0.2, generator.choice(d, people, p=shares), now)
+    return found
 
 
 def powers(runs: int) -> Table:
@@ -130,4 +233,5 @@ def run_lengths(runs: int) -> Table:
 
 
 if __name__ == "__main__":
-    print_tables([levels, powers, medians, looks, run_lengths], RUNS, __doc__)
+    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise looks implausible)
+    print_tables([levels, all_levels, repeated, powers, medians, looks, run_lengths], RUNS, __doc__)

@@ -2,21 +2,32 @@
 
 Populations are fixed shares of the values, rounded to whole people; intervals are about these people, and noise is the
 only error. Each cell is the share of RUNS tallies whose interval holds the true number, in percent: the mean over 12
-ranges, the mean over the quantiles 0.1, 0.5 and 0.9, and the bands of the whole curve.
+ranges, the mean over the quantiles 0.1, 0.5 and 0.9, and the bands of the whole curve. Of few people it is the worst of
+several ranges.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from benchmarks.simulation import Table, cases, ends, print_tables, simulated
-from ldp_core import CdfEstimate, HierarchicalHistogram, QuantilesEstimate, RangeEstimate, SubsetSelection
+from benchmarks.simulation import Table, cases, ends, percent, print_tables, simulated
+from ldp_core import (
+    CdfEstimate,
+    HierarchicalHistogram,
+    QuantilesEstimate,
+    RandomizedResponse,
+    RangeEstimate,
+    SubsetSelection,
+    UnaryEncoding,
+)
 from ldp_core.engine import F64, apportioned
 
 RUNS = 2000
 PROBABILITIES = (0.1, 0.5, 0.9)
+FEW = (1.0, 2.0, 4.0, 6.0, 8.0)
 
 
 def populations(d: int) -> dict[str, F64]:
@@ -53,7 +64,30 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
 
 
 def subset_selection(runs: int) -> Table:
-    return coverage(SubsetSelection, 32, runs)
+    return coverage(SubsetSelection, 64, runs)
+
+
+def unary_encoding(runs: int) -> Table:
+    return coverage(UnaryEncoding, 64, runs)
+
+
+def few_people(runs: int) -> Table:
+    """The worst of 20 cases: k people at one of 64 values, and the others spread over the first half."""
+    yield "mechanism", "epsilon", "50 people", "200 people", "1,000 people"
+    d = 64
+    for kind, epsilon in product((RandomizedResponse, UnaryEncoding, SubsetSelection, HierarchicalHistogram), FEW):
+        m, worst = kind(range(d), epsilon=epsilon), []
+        for n in (50, 200, 1000):
+            held = []
+            for k in (0, 1, 5, n // 2, n - 1):
+                people = np.bincount(np.arange(n - k) % (d // 2), minlength=d)
+                people[d - 1] += k
+                ranges = [(d - 1, d - 1), (0, d - 2), (0, d // 2 - 1), (d - 4, d - 1)]
+                low, high = ends(RangeEstimate(ranges=ranges), m, n, simulated(m, range(d), people, runs, seed=1))
+                truths = np.array([people[first : last + 1].sum() for first, last in ranges])
+                held += ((low - 1e-6 * n <= truths) & (truths <= high + 1e-6 * n)).mean(axis=0).tolist()
+            worst.append(min(held))
+        yield m.name, f"{epsilon:g}", *percent(*worst)
 
 
 def hierarchical(runs: int) -> Table:
@@ -61,4 +95,4 @@ def hierarchical(runs: int) -> Table:
 
 
 if __name__ == "__main__":
-    print_tables([subset_selection, hierarchical], RUNS, __doc__)
+    print_tables([unary_encoding, subset_selection, hierarchical, few_people], RUNS, __doc__)

@@ -1,6 +1,6 @@
 """``python -m benchmarks.tables``: what tables of two columns promise, by seeded simulations; tables in Markdown.
 
-Coverage of 95 % intervals of counts and rates, levels of the test of independence, and the time of a tally.
+Coverage of 95 % intervals of counts and rates, levels of the test of independence, Cramer's V, and the time of a tally.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.simulation import Table, best, print_tables, zipf
-from ldp_core import Keystream, Pair, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
-from ldp_core.estimates import joint
+from ldp_core import Keystream, Pair, PrivacyPlan, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
+from ldp_core.estimates.association import Association
+from ldp_core.estimates.several import RowsOf
+from ldp_core.plans import answered
 
 RUNS = 2000
 PAIRS = {
@@ -45,7 +47,7 @@ def tallies(pair: Pair, people: np.ndarray, seed: int) -> np.ndarray:
     noise, out = Keystream(key), []
     for counts in people:
         codes = [np.repeat(of, counts.ravel()) for of in np.indices(counts.shape, dtype=np.uint8).reshape(2, -1)]
-        reports = joint.PairedReports(
+        reports = RowsOf(
             *(m.draw(of.astype(np.int64), noise, "x") for m, of in zip(pair.mechanisms, codes, strict=True))
         )
         out.append(pair.count_reports(reports, np.broadcast_to(np.int64(0), len(reports)), 1)[0])
@@ -91,9 +93,50 @@ def levels(runs: int) -> Table:
             shares = shares_of(shape, independent=independent)
             people = np.random.default_rng(number).multinomial(n, shares.ravel(), size=fewer).reshape(-1, *shape)
             of, made = np.full(fewer, n), tallies(pair, people, number)
-            arrays, margins = TableEstimate()._arrays(pair, of, made)
-            row.append(f"{(joint._independence(pair, of, arrays[0], margins)[2] < 0.05).mean():.3f}")
+            row.append(f"{(association(pair, of, made).p_value < 0.05).mean():.3f}")
         yield row
+
+
+def association(pair: Any, n: np.ndarray, made: np.ndarray) -> Association:
+    asked = TableEstimate()
+    arrays, margins = pair.arrays(asked, n, made)
+    return pair.association(asked, n, made, arrays[0], margins)
+
+
+def shares_with(v: float, shape: tuple[int, int]) -> np.ndarray:
+    """Of each pair, with this V: so much of the coupling in which both columns grow together, Zipf's in each."""
+    apart = np.outer(*map(zipf, shape))
+    f, g = (np.append(0, np.cumsum(zipf(d))) for d in shape)
+    both = np.minimum.outer(f[1:], g[1:]) - np.maximum.outer(f[:-1], g[:-1])
+    moved = np.maximum(both, 0) - apart
+    return apart + moved * v / np.sqrt((moved**2 / apart).sum() / (min(shape) - 1))
+
+
+def cramers_v(runs: int) -> Table:
+    yield *HEAD[:-1], "V", "it is known", "its interval holds", "mean width", "p < 0.05"
+    for name, shape, (epsilon, n) in product([*PAIRS, "plan of pairs"], ((2, 2), (4, 3)), ((2.0, 2000), (1.0, 20_000))):
+        if name in PAIRS:
+            pair: Any = pair_of(name, shape, epsilon)
+        else:
+            plan = PrivacyPlan.pairs(
+                {c: range(d) for c, d in zip("xyz", (*shape, 2), strict=True)}, epsilon=2 * epsilon
+            )
+            pair = answered.pair_of(plan.columns, ("x", "y"))
+        for seed, v in enumerate((0.0, 0.1, 0.3, 0.5)):
+            generator = np.random.default_rng(seed)
+            people = generator.multinomial(n, shares_with(v, shape).ravel(), size=runs)
+            if name in PAIRS:
+                made = tallies(pair, people.reshape(-1, *shape), seed)
+            else:
+                m, codes = pair.mechanism, np.arange(people.shape[1])
+                made = np.array([m.simulate_counters(codes, of, generator) for of in people])
+            found = association(pair, np.full(runs, n), made)
+            known = ~np.isnan(found.cramers_v)
+            low, high = found.cramers_v_low[known], found.cramers_v_high[known]
+            held = ((low <= v) & (v <= high)).mean()
+            numbers = (v, known.mean(), held, (high - low).mean(), (found.p_value < 0.05).mean())
+            epsilons = f"{epsilon:g} each" if name in PAIRS else f"{2 * epsilon:g}"
+            yield [name, f"{shape[0]} x {shape[1]}", epsilons, f"{n:,}", *(f"{one:.3g}" for one in numbers)]
 
 
 def times(_: int) -> Table:
@@ -107,4 +150,4 @@ def times(_: int) -> Table:
 
 
 if __name__ == "__main__":
-    print_tables([coverage, levels, times], RUNS, __doc__)
+    print_tables([coverage, levels, cramers_v, times], RUNS, __doc__)

@@ -1,15 +1,17 @@
-"""Writes docs/api.md, the index of all public names, tables of mechanisms, and pictures.
+"""Writes docs/api.md, the index of all public names, tables of mechanisms, pictures, and what notebooks show.
 
     python docs/make.py
 
 The tables are README's, by the questions that mechanisms answer, and that of docs/poisoning.md. The pictures are
 those of the pages, by the code above each, and what the command ldp shows in docs/command.md; all in docs/pictures.
+The notebooks are those of examples/notebooks. They run here without Jupyter, and are saved as Jupyter saves them.
 
 Mechanisms come from `ldp_core/mechanisms/catalog.py`: their pages, what they answer, and their order.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import io
 import json
@@ -89,7 +91,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
     "ldp_polars": {
-        "Perturb": ("polars", "perturb randomized_response unary_encode NoiseOptions Report"),
+        "Perturb": ("polars", "ldp perturb randomized_response unary_encode NoiseOptions Report"),
         "Tally and estimate": (
             "polars numbers heavy_hitters",
             "tally merge estimate histogram mean distribution heavy_hitters",
@@ -100,8 +102,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "False reports": ("poisoning", "suspicious"),
         "Frames and plans": (
             "polars",
-            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan sink_csv "
-            "scan_csv window_start",
+            "bound perturb_frame histograms estimates compare table explain simulate sink_parquet read_plan "
+            "window_start",
         ),
     },
     "ldp_beam": {
@@ -120,7 +122,6 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "ldp_plots": {
         "Estimates": ("plots", "estimate windows"),
-        "Before there are data": ("plots", "error mechanisms"),
         "Light and dark": ("plots", "themed"),
     },
     "ldp_report": {
@@ -204,7 +205,7 @@ def table() -> str:
     return "\n".join([*lines, ROWS])
 
 
-SIZES = [(0.1, 1024), (1.0, 16), (1.0, 1024), (4.0, 1024)]
+SIZES = [(0.1, 1024), (1.0, 16), (4.0, 1024)]
 
 
 def poisoning() -> str:
@@ -387,12 +388,63 @@ def shown(name: str, alt: str) -> str:
 
 
 def with_pictures(text: str) -> str:
-    """The page, with each picture below its mark."""
-    pattern = re.compile(r"<!-- picture: ([\w-]+) -->\n(?:<picture>.*?</picture>\n)?", re.DOTALL)
-    return pattern.sub(lambda found: shown(found[1], found[1].replace("-", " ")), text)
+    """The page, with each picture below its mark. Its alt text is written on the page, and kept."""
+    pattern = re.compile(r'<!-- picture: ([\w-]+) -->\n(?:<picture>.*?alt="([^"]*)".*?</picture>\n)?', re.DOTALL)
+    return pattern.sub(lambda found: shown(found[1], found[2] or found[1]), text)
+
+
+# ---- notebooks
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "examples" / "notebooks").glob("*.ipynb"))
+
+
+def executed(path: Path) -> str:
+    """A notebook with what its cells show: what they print, and the last expression, charts as SVG."""
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    names: dict[str, Any] = {}
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    with chdir(path.parent):
+        for count, cell in enumerate(cells, 1):
+            tree, printed, value = ast.parse("".join(cell["source"])), io.StringIO(), None
+            last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+            with redirect_stdout(printed):
+                exec(compile(tree, path.name, "exec"), names)  # noqa: S102 (our own notebook)
+                if isinstance(last, ast.Expr):
+                    value = eval(compile(ast.Expression(last.value), path.name, "eval"), names)  # noqa: S307
+            outputs: list[dict[str, Any]] = []
+            if text := printed.getvalue():
+                outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(text)})
+            if value is not None:
+                data = _displayed(value, json.dumps(cell["outputs"]))
+                outputs.append(
+                    {"data": data, "execution_count": count, "metadata": {}, "output_type": "execute_result"}
+                )
+            cell |= {"execution_count": count, "outputs": outputs}
+    return json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
+
+
+def _displayed(value: Any, before: str) -> dict[str, list[str]]:
+    """The forms of a value; of a picture that has not changed as it was saved before, as `draw` does."""
+    if hasattr(value, "_repr_mimebundle_"):  # a chart
+        mark = f"<!-- {digest(value.to_dict())} -->"
+        if mark in before:
+            [saved] = [out["data"] for out in json.loads(before) if mark in json.dumps(out)]
+            return dict(saved)
+        import vl_convert  # noqa: PLC0415 (only for pictures)
+
+        svg = f"{vl_convert.vegalite_to_svg(value.to_dict())}\n{mark}"
+        return {"image/svg+xml": _lines(svg), "text/plain": ["a chart"]}
+    forms = {"text/html": value._repr_html_()} if hasattr(value, "_repr_html_") else {}
+    return {kind: _lines(text) for kind, text in {**forms, "text/plain": repr(value)}.items()}
+
+
+def _lines(text: str) -> list[str]:
+    return text.splitlines(keepends=True)
 
 
 if __name__ == "__main__":
+    for notebook in NOTEBOOKS:
+        notebook.write_text(executed(notebook), encoding="utf-8")
     PAGE.write_text(page(), encoding="utf-8")
     for path, made in ((README, table()), (POISONING, poisoning())):
         path.write_text(within(path.read_text(encoding="utf-8"), made), encoding="utf-8")

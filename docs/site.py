@@ -3,7 +3,7 @@
 The pages themselves are read on code hosts too. The site adds:
 
 * CHANGELOG.md, CONTRIBUTING.md and SECURITY.md, which are beside docs/, are pages as well.
-* The page of examples has the files of examples/ below.
+* The page of examples has the files of examples/ below. The notebooks are pages.
 * A picture is light or dark as the reader has set the site, not only as the browser asks.
 * docs/api.md lists every public name. Here each has its whole documentation, on a page for each package, and its name
   leads there.
@@ -13,6 +13,7 @@ The pages themselves are read on code hosts too. The site adds:
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import shutil
 import subprocess
@@ -33,6 +34,8 @@ _NAME = re.compile(r"`(\w+)`")
 # A class in several files.
 _OPTIONS = dict.fromkeys(("Mechanism", "PrivacyPlan"), "    options: {inherited_members: true}\n")
 _EXAMPLE = re.compile(r"\]\(\.\./examples/(\w+)\.py\)")
+_NOTEBOOK = re.compile(r"\]\(\.\./examples/notebooks/(\w+)\.ipynb\)")
+_STYLED = re.compile(r"<style.*?</style>|<small>.*?</small>| border=\"1\" class=\"dataframe\"", re.DOTALL)  # of Polars
 
 
 def _packages() -> dict[str, str]:
@@ -54,6 +57,8 @@ def write_sources(to: Path) -> Path:
             names = _NAME.findall("".join(_NAMES.findall(lines)))
             parts += [f"## {title}\n", *(f"::: {package}.{name}\n{_OPTIONS.get(name, '')}" for name in names)]
         (docs / f"api-{package}.md").write_text("\n".join(parts), encoding="utf-8")
+    for notebook in (ROOT / "examples" / "notebooks").glob("*.ipynb"):
+        _write_notebook(notebook, docs)
     for page in docs.glob("*.md"):
         page.write_text(_on_the_site(page.name, page.read_text(encoding="utf-8")), encoding="utf-8")
     (docs / "planner.html").write_text(planner_page(docs="report.html#the-planner"), encoding="utf-8")
@@ -69,6 +74,25 @@ def write_sources(to: Path) -> Path:
     return to / "mkdocs.yml"
 
 
+def _write_notebook(notebook: Path, docs: Path) -> None:
+    """Write a notebook as a page, and its pictures beside those of the pages."""
+    parts = []
+    for k, cell in enumerate(json.loads(notebook.read_text(encoding="utf-8"))["cells"]):
+        source = "".join(cell["source"])
+        parts.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source.replace("../../docs/", ""))
+        for output in cell.get("outputs", ()):
+            forms = {kind: "".join(lines) for kind, lines in output.get("data", {}).items()}
+            if svg := forms.get("image/svg+xml"):
+                picture = f"pictures/notebook-{notebook.stem}-{k}.svg"
+                (docs / picture).write_text(svg, encoding="utf-8")
+                parts.append(f"![what the code above draws]({picture})")
+            elif html := forms.get("text/html"):
+                parts.append(_STYLED.sub("", html))
+            else:
+                parts.append(f"```text\n{''.join(output['text'])}```")
+    (docs / f"notebook-{notebook.stem}.md").write_text("\n\n".join([*parts, ""]), encoding="utf-8")
+
+
 def _on_the_site(name: str, markdown: str) -> str:
     """Pages that lie elsewhere, pictures, and the index of names."""
     for beside, other in BESIDE.items():
@@ -79,7 +103,7 @@ def _on_the_site(name: str, markdown: str) -> str:
         for example in _EXAMPLE.findall(markdown):
             code = (ROOT / "examples" / f"{example}.py").read_text(encoding="utf-8")
             markdown += f"\n## {example}.py {{#{example}}}\n\n```python\n{code}```\n"
-        markdown = _EXAMPLE.sub(r"](#\1)", markdown)
+        markdown = _NOTEBOOK.sub(r"](notebook-\1.md)", _EXAMPLE.sub(r"](#\1)", markdown))
     if name == "api.md":
         parts = re.split(r"^## (\S+)$", markdown, flags=re.MULTILINE)
         for at in range(1, len(parts), 2):

@@ -26,20 +26,24 @@ _T = TypeVar("_T")
 def audit(
     plan: Annotated[Path | None, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")] = None,
     *,
-    catalog: Annotated[bool, typer.Option("--catalog", help="Instead: an example of each mechanism.")] = False,
+    catalog: Annotated[
+        bool, typer.Option("--catalog", help="Audit an example of each mechanism, in place of a plan.")
+    ] = False,
     column: Annotated[
         list[str] | None, typer.Option("--column", metavar="NAME", help="Audit only this column.")
     ] = None,
-    trials: Annotated[int, typer.Option(parser=whole, metavar="N", help="Reports per input.")] = 1_000_000,
+    trials: Annotated[
+        int, typer.Option(parser=whole, metavar="N", help="How many reports are drawn of each input.")
+    ] = 1_000_000,
     false_alarm: Annotated[
-        float, typer.Option(help="Chance that the audit calls a correct plan broken, over all its lines.")
+        float, typer.Option(help="The chance that the audit calls a correct plan broken, over all its lines.")
     ] = 1e-6,
-    keyed: Annotated[bool, typer.Option("--keyed", help="Under keyed noise, with new secrets and ids.")] = False,
+    keyed: Annotated[bool, typer.Option("--keyed", help="Audit under keyed noise, with new secrets and ids.")] = False,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Columns that remember: also audit this many reports of one value.")
+        int, typer.Option(min=0, help="Of columns that memoize, also audit this many reports of one value.")
     ] = 4,
     as_json: Json = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress on standard error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress on standard error.")] = False,
 ) -> None:
     """Look for faults: lower bounds of epsilon, from reports that are drawn here."""
     from ldp_core.engine import run_audit, table  # noqa: PLC0415 (only here)
@@ -89,7 +93,7 @@ run = _typed(
     telemetry.run,
     """Run the telemetry job: perturb event files at ingestion, estimate in windows of event time.
 
-    Any other option goes to Beam: --runner=FlinkRunner --flink_master=...
+    Any other option goes to Beam, as --runner=FlinkRunner.
     """,
 )
 live = _typed(LiveOptions, telemetry.live, "Stream reports of simulated devices, and show each window as it closes.")

@@ -11,11 +11,11 @@ import typer
 from ldp_cli import files
 from ldp_cli.printing import Overwrite, note, say
 from ldp_cli.values import named, share, whole
-from ldp_core import InputError, Limits, PrivacyPlan
+from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
 from ldp_core.engine import check_open, need, seconds
 from ldp_report import planner_page, read_results, report_page
 
-Show = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
+Show = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
 
 
 def report(
@@ -23,8 +23,10 @@ def report(
         Path, typer.Argument(metavar="RESULTS", help="The folder of `ldp estimate --output` or of `ldp run`.")
     ],
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("report.html"),
-    plan: Annotated[Path | None, typer.Option(help="Where the folder does not say it: the plan.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    plan: Annotated[Path | None, typer.Option(help="The plan, if the folder does not say it.")] = None,
     overwrite: Overwrite = False,
     show: Show = False,
 ) -> None:
@@ -39,7 +41,9 @@ def report(
 
 def planner(
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")] = Path("planner.html"),
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page to write.")] = Path(
+        "planner.html"
+    ),
     overwrite: Overwrite = False,
     show: Show = False,
 ) -> None:
@@ -53,34 +57,56 @@ def planner(
 def serve(
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Gets the reports, as Parquet.")],
-    host: Annotated[str, typer.Option(help="The address to listen on; the default is for this machine only.")] = (
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="The folder for the reports, as Parquet.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="QUEUE", help="Instead of --output: kafka://HOST:PORT/TOPIC, or pubsub://PROJECT/TOPIC."),
+    ] = None,
+    queue_options: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="Options of Kafka's client, as lines of KEY=VALUE."
+        ),
+    ] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on. The default is for this machine only.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for a free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on. 0 takes a free one.")] = 8000,
     host_name: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Also answer who asks for this name, as a proxy does.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Also answer requests for this name, as a proxy sends them."),
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="LDP_SERVE_TOKEN", help="Who sends reports must have it.", show_envvar=True)
+        str | None,
+        typer.Option(envvar="LDP_SERVE_TOKEN", help="A sender of reports must have this token.", show_envvar=True),
     ] = None,
     read_token: Annotated[
-        str | None, typer.Option(envvar="LDP_SERVE_READ_TOKEN", help="Who looks must have it.", show_envvar=True)
+        str | None,
+        typer.Option(
+            envvar="LDP_SERVE_READ_TOKEN", help="A reader of the page must have this token.", show_envvar=True
+        ),
     ] = None,
     origin: Annotated[
-        list[str] | None, typer.Option(metavar="ORIGIN", help="Pages of it may send: https://example.org")
+        list[str] | None,
+        typer.Option(metavar="ORIGIN", help="Pages of this origin may send reports, as https://example.org."),
     ] = None,
     kept: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column holds: day=date. Else text.")
+        list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column has: day=date. Without it, text.")
     ] = None,
-    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="Largest message, in bytes.")] = 1 << 20,
-    rate: Annotated[float, typer.Option(min=0.001, help="Messages a second from one address.")] = 100.0,
-    every: Annotated[str, typer.Option(metavar="LENGTH", help="How often there is a new Parquet file.")] = "10m",
+    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="The largest message, in bytes.")] = 1
+    << 20,
+    rate: Annotated[float, typer.Option(min=0.001, help="How many messages a second one address may send.")] = 100.0,
+    every: Annotated[str, typer.Option(metavar="LENGTH", help="How often a new Parquet file begins.")] = "10m",
     confidence: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="Confidence of the intervals.")
+        float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
     ] = 0.95,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="The most reports of one person. Then the noise may be keyed, too.")
+    ] = None,
 ) -> None:
-    """Take reports over HTTP, keep them as Parquet, and show estimates on a page."""
+    """Take reports over HTTP, keep them as Parquet or hand them to a queue, and show estimates on a page."""
     check_open("confidence", confidence)
     period = seconds(every, name="--every")
     need("starlette", "serve"), need("uvicorn", "serve")
@@ -88,7 +114,7 @@ def serve(
 
     pairs = dict(named(pair, example="day=date") for pair in kept or [])
     limits = Limits(rows=1 << 16, bytes=16 * most_bytes, plan_bytes=max(most_bytes, 1 << 16))
-    reader = ldp_serve.Reader(PrivacyPlan.from_toml(plan), pairs, limits)
+    reader = ldp_serve.Reader(PrivacyPlan.from_toml(plan), pairs, limits, keyed=repeats is not None)
     options = ldp_serve.Options(
         token=token,
         read_token=read_token,
@@ -98,11 +124,28 @@ def serve(
         rate=rate,
         every=max(period, 1.0),
         confidence=confidence,
+        repeats=repeats,
     )
-    app = ldp_serve.make_app(reader, ldp_serve.Store(output, reader.plan, reader.schema), options)
+    sink: ldp_serve.Sink
+    if to is not None and output is None:
+        sink = ldp_serve.Queue(to, reader.plan, {} if queue_options is None else _pairs(queue_options))
+    elif output is not None and to is None:
+        sink = ldp_serve.Store(output, reader.plan, reader.schema)
+    else:
+        raise ParameterError("say where reports go: --output FOLDER, or --to QUEUE")
+    app = ldp_serve.make_app(reader, sink, options)
     if host not in ldp_serve.LOOPBACK:
         note("others can reach this address, without TLS: see docs/serve.md, and --read-token", style="yellow")
     ldp_serve.run(app, host=host, port=port, started=say)
+
+
+def _pairs(path: Path) -> dict[str, str]:
+    """What a file of properties says; an error quotes none of its lines, which hold passwords."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
+    if not all(mark for _, mark, _ in pairs):
+        raise InputError(f"{str(path)!r} has lines that are no KEY=VALUE")
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 def _check(output: Path, *, overwrite: bool) -> None:

@@ -53,34 +53,44 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML f
 Group = Annotated[
     float,
     typer.Option(
-        "--group", parser=share, metavar="SHARE", help="The share of them who are in the group that is asked about."
+        "--group", parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."
     ),
 ]
 
 
 def new(
-    file: Annotated[Path | None, typer.Argument(metavar="FILE", help="Where to write it; default: print it.")] = None,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The file to write. Without it, the plan is printed.")
+    ] = None,
     *,
-    column: Annotated[list[str], typer.Option("--column", "-c", metavar="NAME=VALUES", help=f"Values: {SYNTAX}.")],
+    column: Annotated[
+        list[str], typer.Option("--column", "-c", metavar="NAME=VALUES", help=f"A column and its values: {SYNTAX}.")
+    ],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one record spends, over all columns.")],
     keep: Annotated[
-        list[str] | None, typer.Option("--keep", metavar="NAME", help="A column that passes unchanged, UNPROTECTED.")
+        list[str] | None,
+        typer.Option("--keep", metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED."),
     ] = None,
     other: Annotated[
         list[str] | None,
         typer.Option(
-            "--other", metavar="NAME", help="In this column, values not declared and nulls are one more answer."
+            "--other",
+            metavar="NAME",
+            help="In this column, nulls and values that are not declared are one more answer.",
         ),
     ] = None,
     way: Annotated[
         Literal["split", "sampled", "fake", "pairs"],
         typer.Option(
-            help="split: every column, each a part of epsilon; sampled: one drawn column; fake: one drawn column, "
-            "the others random; pairs: one drawn pair of columns, for tables."
+            help="What a record answers. split: every column, each with a part of epsilon. sampled: one drawn column. "
+            "fake: one drawn column, and the others at random. pairs: one drawn pair of columns, for tables."
         ),
     ] = "split",
     clients: Annotated[
-        bool, typer.Option("--clients", help="For ldp serve: only mechanisms that browsers have; with --way split.")
+        bool,
+        typer.Option(
+            "--clients", help="Take only mechanisms that browsers have, as ldp serve needs. With --way split."
+        ),
     ] = False,
     overwrite: Overwrite = False,
 ) -> None:
@@ -129,7 +139,7 @@ def _for_clients(m: Mechanism) -> Mechanism:
 def check(
     plan: PlanFile,
     data: Annotated[
-        str | None, typer.Argument(metavar="DATA", help="Records that it is for: Parquet, CSV or NDJSON.")
+        str | None, typer.Argument(metavar="DATA", help="The records that it is for: Parquet, CSV or NDJSON.")
     ] = None,
     *,
     as_json: Json = False,
@@ -194,11 +204,6 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, i
     return records, refused, outside, wrong
 
 
-def registry(plan: PlanFile) -> None:
-    """Print an entry for the public registry of deployments, as YAML: what the plan knows of it."""
-    say(PrivacyPlan.from_toml(plan).registry_entry())
-
-
 def compile_plan(plan: PlanFile) -> None:
     """Print the plan as JSON for clients in other languages: integers in place of probabilities (docs/wire.md)."""
     say_json(PrivacyPlan.from_toml(plan).compile())
@@ -208,18 +213,23 @@ def explain(
     plan: PlanFile,
     *,
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many records there will be.")] = None,
-    data: Annotated[str | None, typer.Option(help="Records, in place of --people: they are counted.")] = None,
+    data: Annotated[str | None, typer.Option(help="In place of --people: the records, which are counted.")] = None,
     id: Annotated[  # noqa: A002 (its name everywhere)
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
     ] = None,
     records: Annotated[
-        list[int] | None, typer.Option("--records", metavar="K", help="What K records of one person spend together.")
+        list[int] | None,
+        typer.Option("--records", metavar="K", help="Say what K records of one person spend together."),
     ] = None,
     total: Annotated[
-        float | None, typer.Option(help="What all records of a person spend, if you know: says what that reveals.")
+        float | None, typer.Option(help="What all records of a person spend, if you know it. Says what that reveals.")
     ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
-    delta: Annotated[float | None, typer.Option(help="Say too what shuffled records reveal, with this delta.")] = None,
+    repeats: Annotated[
+        float,
+        typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay."),
+    ] = 1,
+    delta: Annotated[float | None, typer.Option(help="Say also what shuffled records reveal, with this delta.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a plan costs a person, and the error to expect."""
@@ -227,8 +237,8 @@ def explain(
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
-        if as_json or records:
-            raise typer.BadParameter("--id counts the records of each person: leave out --records and --json")
+        if as_json or records or repeats != 1:
+            raise typer.BadParameter("--id counts the records of each person: leave out --records, --repeats, --json")
         ldp_polars = files.our_polars()
         with working("counting the records"), files.polars_work("explain"):
             text = ldp_polars.explain(
@@ -242,11 +252,11 @@ def explain(
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta))
+        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
         return
     columns = {}
     for name, m in made.columns.items():
-        outlook = m.explain(n)
+        outlook = m.explain(math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed))))
         columns[name] = {
             "mechanism": m.title,
             "epsilon": m.epsilon,
@@ -259,9 +269,10 @@ def explain(
     say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
 
 
+Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]
 Question = Annotated[
     str | None,
-    typer.Option("--ask", metavar="QUESTION", help="What is asked: median, cdf, mean, range:low=30,high=45."),
+    typer.Option("--ask", metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45."),
 ]
 
 
@@ -269,14 +280,18 @@ def suggest(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon of one report.")],
-    people: Annotated[int, typer.Option("--people", "-n", help="How many send one report each.")],
+    people: Annotated[int, typer.Option("--people", "-n", help="How many people there are.")],
+    repeats: Repeats = 1,
     ask: Question = None,
     group: Group = 1.0,
-    most_bytes: Annotated[float | None, typer.Option("--bytes", help="Leave out larger reports.")] = None,
+    most_bytes: Annotated[
+        float | None, typer.Option("--bytes", help="Leave out mechanisms whose reports have more bytes.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Rank the mechanisms for such values, epsilon and people."""
-    found = recommend(values_of(values), epsilon, people, ask=ask, group=group, bytes_per_report=most_bytes)
+    how: dict[str, Any] = {"ask": ask, "group": group, "repeats": repeats}
+    found = recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
     if as_json:
         say_json([row.values() for row in found])
     else:
@@ -294,14 +309,14 @@ def size(
             "--margin",
             "-m",
             metavar="[NAME=]M",
-            help="Half of the 95 % interval that is wanted: of a share (0.01 or 1%), or in the unit of the numbers; "
-            "of a plan by column.",
+            help="Half of the 95 % interval that you want: of a share (0.01 or 1%), or of a mean, in its unit. "
+            "With --plan, one for each column.",
         ),
     ] = None,
     change: Annotated[
         str | None,
         typer.Option(
-            metavar="C", help="In place of a margin: a change to be found, of a share (0.01 or 1%), or of a mean."
+            metavar="C", help="In place of --margin: the change to be found, of a share (0.01 or 1%) or of a mean."
         ),
     ] = None,
     base: Annotated[
@@ -311,24 +326,29 @@ def size(
         float, typer.Option(parser=share, metavar="SHARE", help="With --change: the probability of finding it.")
     ] = 0.8,
     epsilon: Annotated[
-        float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report: asks how many people.")
+        float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report. Asks how many people are needed.")
     ] = None,
-    people: Annotated[int | None, typer.Option("--people", "-n", help="How many: says which epsilon.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="A plan: asks how many people its columns need.")] = None,
+    people: Annotated[
+        int | None, typer.Option("--people", "-n", help="How many people there are. Asks which epsilon is needed.")
+    ] = None,
+    plan: Annotated[Path | None, typer.Option(help="A plan. Asks how many people its columns need.")] = None,
     simultaneous: Annotated[
-        bool, typer.Option("--simultaneous", help="All shares at once are this accurate, not any one by itself.")
+        bool, typer.Option("--simultaneous", help="All shares together are this accurate, not only each by itself.")
     ] = False,
     frequency: Annotated[
         float | None,
         typer.Option(
-            parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Default: whatever it is."
+            parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Without it, any share."
         ),
     ] = None,
     population: Annotated[
-        str, typer.Option(metavar="N", help="Whose share: many people, or N, of whom they are a sample; or none.")
+        str,
+        typer.Option(
+            metavar="N", help="Whose share it is: of many people, or of N, of whom these are a sample, or none."
+        ),
     ] = "many",
-    repeats: Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")] = 1,
-    mechanism: Annotated[str | None, typer.Option(help="Only this one, by its name.")] = None,
+    repeats: Repeats = 1,
+    mechanism: Annotated[str | None, typer.Option(help="Ask only about the mechanism of this name.")] = None,
     ask: Question = None,
     group: Group = 1.0,
     as_json: Json = False,
@@ -396,16 +416,21 @@ def _kind(inputs: Any, name: str | None, ask: str | None) -> str | None:
 
 def simulate(
     plan: PlanFile,
-    data: Annotated[str | None, typer.Argument(metavar="DATA", help="Records: Parquet, CSV or NDJSON.")] = None,
+    data: Annotated[str | None, typer.Argument(metavar="DATA", help="The records: Parquet, CSV or NDJSON.")] = None,
     *,
     shares: Annotated[
         list[str] | None,
-        typer.Option("--share", metavar="NAME=VALUE:SHARE,...", help="In place of DATA, for each column."),
+        typer.Option(
+            "--share",
+            metavar="NAME=VALUE:SHARE,...",
+            help="In place of DATA: the share of each value, for each column.",
+        ),
     ] = None,
-    people: Annotated[int | None, typer.Option("--people", "-n", help="This many people, with these shares.")] = None,
-    seed: Annotated[int | None, typer.Option(help="An integer, to get the same result again.")] = None,
+    people: Annotated[int | None, typer.Option("--people", "-n", help="How many people have these shares.")] = None,
+    repeats: Repeats = 1,
+    seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
     confidence: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="Confidence of the intervals.")
+        float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
     ] = 0.95,
     top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
     plot: Plot = None,
@@ -426,7 +451,7 @@ def simulate(
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
     with working("simulating"):
-        found = made.simulate(asked, n=people, seed=seed, confidence=confidence)
+        found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:
         save(found.plot(top=top, theme=theme), plot)
     if as_json:

@@ -47,7 +47,7 @@ def note(message: str, *, style: str = "") -> None:
 
 
 def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[str] = ()) -> None:
-    """Cells by head as a table, columns of numbers to the right."""
+    """Cells by head as a table, columns of numbers to the right; what has no room is left out, and named."""
     console = out()
     if title:
         console.print(Text(visible(title), style="bold"))
@@ -56,10 +56,15 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
         table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="dim")
         natural = [max(map(len, [head, *(row[head] for row in rows)])) for head in rows[0]]
         narrow = sum(natural) + 2 * (len(natural) - 1) > console.width
+        needed, missing = -2, list[str]()
         for k, head in enumerate(rows[0]):
             words = head.replace("/", "/ ").split()  # (where a head may be broken)
             numbers = all(_is_number(row[head]) for row in rows)
             longest = max(map(len, [*words, *(row[head] for row in rows if numbers or not k)]), default=1)
+            needed += max(longest, 0 if numbers else min(natural[k], _WORD)) + 2
+            if missing or (k and needed > console.width):
+                missing.append(head)
+                continue
             table.add_column(
                 Text(" ".join(words) if narrow else head),
                 justify="right" if numbers else "left",
@@ -68,9 +73,11 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
                 overflow="fold",
             )
         for row in rows:
-            table.add_row(*(Text(cell) for cell in row.values()))
+            table.add_row(*(Text(cell) for head, cell in row.items() if head not in missing))
         console.print(table)
-    for line in folded(notes, indent=""):
+        if missing:
+            notes = [f"A wider terminal shows more columns: {', '.join(missing)}.", *notes]
+    for line in folded(notes, indent="", width=min(80, console.width)):
         console.print(Text(line))
 
 
@@ -79,6 +86,8 @@ def _is_number(cell: str) -> bool:
 
 
 _WORDS = ("no bound", "inf", "nan")
+_WORD = 12
+"""Of a text so many characters stay together, at least."""
 
 
 def say(text: str) -> None:
@@ -141,11 +150,13 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
 
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE", help="Draw it: .html (needs no network), .svg, .png, .pdf or .json."),
+    typer.Option(
+        "--plot", metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."
+    ),
 ]
-Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="Colors of the picture.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON in place of a table: all numbers.")]
+Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="The colors of the picture.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
 
 
 def save(chart: Any, path: Path) -> None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import typer
 
 from ldp_cli import files
+from ldp_cli.groups import ByPrivate
 from ldp_cli.printing import (
     Json,
     Overwrite,
@@ -64,36 +65,58 @@ from ldp_report import RESULTS, about
 if TYPE_CHECKING:
     import polars as pl
 
-Source = Annotated[str, typer.Argument(metavar="REPORTS", help="A file of reports; a folder; a pattern.")]
-By = Annotated[list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split by a kept column.")]
-Length = Annotated[str | None, typer.Option("--window", metavar="LENGTH", help="Windows of event time: 7d, 1h, 15m.")]
-EventTime = Annotated[str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept time.")]
-Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Only this column.")]
-Confidence = Annotated[float, typer.Option("--confidence", parser=share, metavar="SHARE", help="Of the intervals.")]
+Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
+By = Annotated[
+    list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split the estimates by this kept column.")
+]
+Length = Annotated[
+    str | None, typer.Option("--window", metavar="LENGTH", help="The length of windows of event time: 7d, 1h, 15m.")
+]
+EventTime = Annotated[
+    str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept column that has the time.")
+]
+Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Take only this column.")]
+Repeats = Annotated[
+    int | None,
+    typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it."),
+]
+Confidence = Annotated[
+    float, typer.Option("--confidence", parser=share, metavar="SHARE", help="The confidence of the intervals.")
+]
 
 
 def perturb(
-    source: Annotated[str, typer.Argument(metavar="IN", help="Records: .parquet, .csv, .ndjson; a folder; a pattern.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="The records: a file (.parquet, .csv, .ndjson), a folder, or a pattern.")
+    ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The file of reports, .parquet; the plan travels in it.")
+        Path, typer.Argument(metavar="OUT", help="The file of reports, .parquet. The plan is written in it.")
     ],
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
     id: Annotated[  # noqa: A002 (its name everywhere)
-        str | None, typer.Option(metavar="COLUMN", help="Whose record it is. It is not passed on.")
+        str | None, typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is not passed on.")
     ] = None,
     records: Annotated[
-        int | None, typer.Option(min=1, metavar="K", help="With --id: take K records of each person, drop the others.")
+        int | None,
+        typer.Option(min=1, metavar="K", help="With --id: take K records of each person, and drop the others."),
     ] = None,
     per: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN[=LENGTH]", help="With --records: K in each of these: country, or time=1d."),
+        typer.Option(
+            metavar="COLUMN[=LENGTH]", help="With --records: take K in each of these, as country, or time=1d."
+        ),
     ] = None,
     secret_file: Annotated[
-        Path | None, typer.Option(help="With --id: keyed noise, and a keyed choice, by the hexadecimal digits in it.")
+        Path | None,
+        typer.Option(help="With --id: the noise and the choice are keyed by the hexadecimal digits in this file."),
     ] = None,
-    secret_env: Annotated[str | None, typer.Option(help="The same, in this environment variable.")] = None,
-    packed: Annotated[bool, typer.Option(help="Bit vectors as 64-bit words: smaller, and faster to count.")] = True,
+    secret_env: Annotated[
+        str | None, typer.Option(help="The same, by the digits in this environment variable.")
+    ] = None,
+    packed: Annotated[
+        bool, typer.Option(help="Write bit vectors as 64-bit words, which are smaller and faster to count.")
+    ] = True,
     overwrite: Overwrite = False,
 ) -> None:
     """Perturb records: one private report each, as a plan says."""
@@ -216,7 +239,9 @@ def estimate(
     column: Columns = None,
     candidates: Annotated[
         list[str] | None,
-        typer.Option("--candidates", metavar="NAME=FILE", help="The values to look for in a sketch, one a line."),
+        typer.Option(
+            "--candidates", metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."
+        ),
     ] = None,
     ask: Annotated[
         list[str] | None,
@@ -225,26 +250,45 @@ def estimate(
         ),
     ] = None,
     table: Annotated[
-        str | None, typer.Option(metavar="FIRST,SECOND", help="Pairs of values of two columns, and their rates.")
+        str | None,
+        typer.Option(metavar="FIRST,SECOND", help="Count the pairs of values of two columns, and their rates."),
+    ] = None,
+    by_private: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next four."),
+    ] = None,
+    of: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
+    ] = None,
+    quantile: Annotated[
+        list[float] | None, typer.Option("--quantile", metavar="SHARE", help="Say this quantile of it, as 0.5.")
+    ] = None,
+    among: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--among", metavar="VALUE", help="Take only these values. Without --of: say their shares among these."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
     ] = None,
     confidence: Confidence = 0.95,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="The most reports of one person in a window; keyed noise asks for it.")
-    ] = None,
+    repeats: Repeats = None,
     population: Annotated[
-        str | None, typer.Option(metavar="N", help="Intervals about many people, or N, of whom these are a sample.")
+        str | None,
+        typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Print, draw and find at most this many values.")] = 20,
-    plan: Annotated[Path | None, typer.Option(help="Where the files have none: the plan that made them.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="The plan that made the files, if they do not have it.")] = None,
     assume_reports: Annotated[
-        bool, typer.Option("--assume-reports", help="With --plan: columns that do not say so are reports, too.")
+        bool, typer.Option("--assume-reports", help="With --plan: columns are reports, even if they do not say so.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write all numbers there: a file for each column.")
+        Path | None, typer.Option(metavar="FOLDER", help="Write all numbers to this folder, a file for each column.")
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="With --output: CSV in place of Parquet.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="With --output: write CSV in place of Parquet.")] = False,
     plot: Plot = None,
-    value: Annotated[list[str] | None, typer.Option(help="With --plot: draw only this value.")] = None,
+    value: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="With --plot: draw only this value.")] = None,
     at: Annotated[
         str | None, typer.Option(metavar="START", help="With --plot: draw only the window that begins then.")
     ] = None,
@@ -266,6 +310,15 @@ def estimate(
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     how = (confidence, population_of(population), repeats)
+    own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
+    if by_private is not None:
+        if any([table, column, candidates, ask, population, output, plot]):
+            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
+        _by_private(private, reports, by, window, event_time, as_json=as_json, assume_reports=own)
+        return
+    if of or quantile or among or weights:
+        raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
     if table is not None:
         wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
     else:
@@ -275,11 +328,10 @@ def estimate(
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
     with working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
-        own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
-    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top)
+    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -290,6 +342,28 @@ def estimate(
         show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         _show(answers, frames, max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _by_private(
+    asked: ByPrivate,
+    reports: pl.LazyFrame,
+    by: list[str] | None,
+    window: str | None,
+    event_time: str | None,
+    *,
+    as_json: bool,
+    assume_reports: bool,
+) -> None:
+    """Print what is asked by the values of a private column."""
+    places = {name: _in(name, None) for name in by or ()}
+    if event_time is not None:
+        places["window_start"] = _in(event_time, window)
+    with working("weighing the reports"), files.polars_work("estimate"):
+        found = asked.rows(reports, places, assume_reports=assume_reports)
+    if as_json:
+        say_json(found)
+    else:
+        _show_rows(found, list(places), asked.cells, asked.words(), [asked.plan])
 
 
 def _show(answers: _Answers, names: Iterable[str], most: int | None) -> None:
@@ -336,37 +410,45 @@ def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl
 
 
 def compare(
-    source: Annotated[str, typer.Argument(metavar="BEFORE", help="A file of reports; a folder; a pattern.")],
-    after: Annotated[str | None, typer.Argument(metavar="AFTER", help="More reports, of other people.")] = None,
+    source: Annotated[str, typer.Argument(metavar="BEFORE", help="The reports: a file, a folder, or a pattern.")],
+    after: Annotated[
+        str | None, typer.Argument(metavar="AFTER", help="The reports of other people, in the same forms.")
+    ] = None,
     *,
     by: By = None,
     baseline: Annotated[
-        str | None, typer.Option(metavar="VALUE", help="With --by: what groups are compared with. Default: the first.")
+        str | None,
+        typer.Option(metavar="VALUE", help="With --by: compare the groups with this one. Without it, with the first."),
     ] = None,
     window: Length = None,
     event_time: EventTime = None,
     column: Columns = None,
     quantile: Annotated[
         list[float] | None,
-        typer.Option("--quantile", metavar="SHARE", help="Compare quantiles of numbers, as 0.5, and no shares."),
+        typer.Option(
+            "--quantile", metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."
+        ),
     ] = None,
     confidence: Confidence = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
     ] = False,
     anytime: Annotated[
-        bool, typer.Option("--anytime", help="Intervals hold at all looks, however often you look.")
+        bool, typer.Option("--anytime", help="The intervals hold together however often you look.")
     ] = False,
     same_people: Annotated[
         bool | None,
-        typer.Option("--same-people/--other-people", help="Whether people may be on both sides, or noise is keyed."),
+        typer.Option(
+            "--same-people/--other-people", help="Say whether people may be on both sides, or the noise is keyed."
+        ),
     ] = None,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
     The differences are those of populations: noise and sampling are in their error bars. People of one side are not on
-    the other, and their noise is fresh.
+    the other, and each has one report with fresh noise, unless --same-people and --repeats say otherwise.
     """
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
@@ -379,7 +461,7 @@ def compare(
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = _with_drawn(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-    how |= {"same_people": same_people, "quantiles": quantile or None}
+    how |= {"same_people": same_people, "repeats": repeats, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
@@ -407,7 +489,7 @@ def _baseline(text: str | None, dtype: Any) -> Any:
 
 def pool(
     sources: Annotated[
-        list[str], typer.Argument(metavar="REPORTS...", help="Two files of reports or more, of other people each.")
+        list[str], typer.Argument(metavar="REPORTS", help="Two files of reports or more, each of other people.")
     ],
     *,
     by: By = None,
@@ -415,6 +497,7 @@ def pool(
     event_time: EventTime = None,
     column: Columns = None,
     confidence: Confidence = 0.95,
+    repeats: Repeats = None,
     as_json: Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
@@ -429,7 +512,7 @@ def pool(
     files.refuse_same(sources)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with working("counting the reports"), files.polars_work("pool"):
-        asked = {"columns": column, "confidence": confidence, "assume_reports": True}
+        asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
     if as_json:
         say_json(found)
@@ -527,6 +610,7 @@ class _Answers:
     confidence: float
     top: int
     """So many values are shown."""
+    repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""
@@ -611,7 +695,7 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all())
+        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all(), self.repeats)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)

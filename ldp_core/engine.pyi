@@ -9,7 +9,6 @@ from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
 from ldp_core.charts.drawing import WIDTH as CHART_WIDTH
 from ldp_core.charts.drawing import Row as ChartRow
 from ldp_core.charts.drawing import check_top, draw, draw_means, draw_windows, utc
-from ldp_core.charts.drawing import heading as chart_heading
 from ldp_core.charts.drawing import is_cut as is_cut_chart
 from ldp_core.charts.drawing import of_column as axis_of_column
 from ldp_core.charts.drawing import row_of as chart_row_of
@@ -18,10 +17,10 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
-from ldp_core.estimates.base import ESTIMATES_KEY, Population, z_score
+from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
-from ldp_core.estimates.comparison import Compare, holm, p_values_of
+from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
@@ -46,7 +45,7 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
-from ldp_core.plans.answered import NO_PERSONS, margins, pair_of, questions_and_margins
+from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, margins, pair_of, questions_and_margins
 from ldp_core.plans.contents import refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
@@ -113,6 +112,8 @@ __all__ = [
     "Inputs",
     "Label",
     "Made",
+    "Margin",
+    "MarginEstimate",
     "Native",
     "Nullable",
     "Persons",
@@ -139,7 +140,6 @@ __all__ = [
     "attach",
     "axis_of_column",
     "canonical_once",
-    "chart_heading",
     "chart_row_of",
     "charts_side_by_side",
     "check_epsilon",
@@ -147,6 +147,7 @@ __all__ = [
     "check_made_by",
     "check_open",
     "check_probability",
+    "check_repeats",
     "check_row_groups",
     "check_same",
     "check_same_mechanism",
@@ -208,6 +209,7 @@ __all__ = [
     "themed",
     "times",
     "told_of",
+    "unsaid_people",
     "unsaid_repeats",
     "utc",
     "view_of",
@@ -215,5 +217,4 @@ __all__ = [
     "warn_assumed",
     "warn_of_seed",
     "write_batch",
-    "z_score",
 ]

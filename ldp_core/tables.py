@@ -97,11 +97,11 @@ def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> li
     return ["  ".join(row).rstrip() for row in cells]
 
 
-def folded(sentences: Iterable[str], *, indent: str = "  ") -> list[str]:
-    """Sentences as lines of at most 80 characters; what goes on is indented."""
+def folded(sentences: Iterable[str], *, indent: str = "  ", width: int = WIDTH) -> list[str]:
+    """Sentences as lines of at most so many characters; what goes on is indented."""
     # (a number and its percent sign stay together)
     lines = (
-        wrap(visible(one).replace(" %", "\0%"), WIDTH, subsequent_indent=indent, break_on_hyphens=False)
+        wrap(visible(one).replace(" %", "\0%"), width, subsequent_indent=indent, break_on_hyphens=False)
         for one in sentences
     )
     return [line.replace("\0", " ") for sentence in lines for line in sentence]

@@ -8,7 +8,6 @@ from ldp_polars import _compat as _compat
 from ldp_polars import namespace as namespace
 from ldp_polars.columns import Report
 from ldp_polars.comparing import compare
-from ldp_polars.csv_text import scan_csv, sink_csv
 from ldp_polars.estimating import (
     cdf,
     distribution,
@@ -30,6 +29,7 @@ from ldp_polars.frames import (
     sink_parquet,
     window_start,
 )
+from ldp_polars.namespace import ldp
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
@@ -51,6 +51,7 @@ __all__ = [
     "heavy_hitters",
     "histogram",
     "histograms",
+    "ldp",
     "linear_fit",
     "mean",
     "median",
@@ -64,9 +65,7 @@ __all__ = [
     "range",
     "ratio",
     "read_plan",
-    "scan_csv",
     "simulate",
-    "sink_csv",
     "sink_parquet",
     "suspicious",
     "table",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import Report, dtype_of
+from ldp_polars.columns import Report, check_repeats_said, dtype_of
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
@@ -36,6 +36,7 @@ def compare(
     anytime: bool | int | None = None,
     same_people: bool | None = None,
     population: Population = "many",
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Whether, and by how much, shares and means differ between two frames, between groups, or from window to window.
@@ -54,6 +55,8 @@ def compare(
         quantiles: compare these quantiles of the columns of ordered numbers, as [0.5, 0.9], in place of shares and
             means; see `ldp_core.compare_quantiles`.
         confidence, simultaneous, anytime, same_people, population: see `ldp_core.compare`.
+        repeats: the most reports of one person on a side. Keyed noise, and that of mechanisms that remember, asks for
+            it, as `histogram` does.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for),
@@ -77,7 +80,7 @@ def compare(
     [('web', 'ios', False, 0.5), ('web', 'ios', True, -0.5)]
     """
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-    how |= {"same_people": same_people, "population": population}
+    how |= {"same_people": same_people, "population": population, "repeats": repeats}
     asked = Compare(**how) if quantiles is None else CompareQuantiles(**how, probabilities=quantiles)
     columns = {n: m for n, m in checked_plan(plan).columns.items() if asked.compares(m)}
     if not columns:
@@ -93,9 +96,8 @@ def compare(
     )
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
-    for name, mechanism in columns.items():
-        dtypes = [side.collect_schema()[name] for side in (reports, other) if side is not None]
-        asked.check_people(mechanism, keyed=any(isinstance(of, Report) and of.keyed for of in dtypes))
+    for side in (reports,) if other is None else (reports, other):
+        _check_people(side.collect_schema(), columns, asked)
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
@@ -117,6 +119,13 @@ def compare(
     names = [*named(mine.names), *([pl.col(_WITH)] if theirs is None else [])]
     tidy = pl.concat(tables).select("column_name", *names, key, *others)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+def _check_people(dtypes: Mapping[str, Any], columns: Mapping[str, Mechanism], asked: Compare) -> None:
+    """Raise `ParameterError` if a side has noise of persons, and it is not said which of them are where how often."""
+    for name, mechanism in columns.items():
+        asked.check_people(mechanism, keyed=isinstance(dtypes[name], Report) and dtypes[name].keyed)
+        check_repeats_said(name, dtypes[name], mechanism, asked.repeats)
 
 
 def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:

@@ -150,7 +150,7 @@ def unused(names: Iterable[str]) -> str:
 
 def histograms(
     reports: Frame,
-    plan: PrivacyPlan,
+    plan: PrivacyPlan | None = None,
     *,
     by: str | Iterable[str] = (),
     window: str | timedelta | None = None,
@@ -171,7 +171,7 @@ def histograms(
 
     Args:
         reports: made by ``plan``, eager or lazy.
-        plan: the plan that made them.
+        plan: the plan that made them. Not needed for typed reports.
         by: columns to estimate by.
         window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks
             begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
@@ -199,11 +199,12 @@ def histograms(
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["os"])
     >>> df = pl.DataFrame({"os": ["ios", "ios", "web"], "crashed": [True, False, True]})
-    >>> df.ldp.perturb(plan).ldp.histograms(plan, by="os").select("column_name", "os", "value", "n").rows()
+    >>> df.ldp.perturb(plan).ldp.histograms(by="os").select("column_name", "os", "value", "n").rows()
     [('crashed', 'ios', False, 2), ('crashed', 'ios', True, 2), ('crashed', 'web', False, 1), \
 ('crashed', 'web', True, 1)]
     """
-    if not checked_plan(plan).oracles:
+    plan = plan_of(reports, plan)
+    if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
     groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
@@ -219,7 +220,7 @@ def histograms(
 
 def estimates(
     reports: Frame,
-    plan: PrivacyPlan,
+    plan: PrivacyPlan | None = None,
     *,
     by: str | Iterable[str] = (),
     window: str | timedelta | None = None,
@@ -252,11 +253,12 @@ def estimates(
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import Hybrid, PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"level": RandomizedResponse([1, 2, 10], epsilon=1.0), "age": Hybrid((0, 120), epsilon=1.0)})
-    >>> found = pl.DataFrame({"level": [1, 2], "age": [40, 60]}).ldp.perturb(plan).ldp.estimates(plan)
+    >>> found = pl.DataFrame({"level": [1, 2], "age": [40, 60]}).ldp.perturb(plan).ldp.estimates()
     >>> found["level"]["value"].to_list(), found["age"].columns
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
-    of: dict[str, Any] = {**checked_plan(plan).columns, **_margins(plan, person)}
+    plan = plan_of(reports, plan)
+    of: dict[str, Any] = {**plan.columns, **_margins(plan, person)}
     asked = questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
     groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
@@ -501,6 +503,7 @@ def simulate(
     seed: int | None = None,
     confidence: float = 0.95,
     ask: Mapping[str, Ask] | None = None,
+    repeats: int = 1,
 ) -> Simulation:
     """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
 
@@ -510,6 +513,7 @@ def simulate(
         n: people, with the shares of the data; default: as many as there are records.
         seed: for the same again.
         confidence, ask: see `estimates`.
+        repeats: see `PrivacyPlan.simulate`.
 
     Raises:
         PlanError: a planned column is missing.
@@ -534,7 +538,7 @@ def simulate(
         weights = numbers.cast(pl.Int64).to_numpy()
         arrays = dict(zip(own, map(to_arrow, values), strict=True))
         people[name] = plan.values_of(name, arrays), weights if n is None else apportioned(name, weights, n)
-    return simulated(plan.columns, people, generator, confidence, ask)
+    return simulated(plan.columns, people, generator, confidence, ask, repeats)
 
 
 def sink_parquet(
@@ -682,3 +686,13 @@ def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:
     if not isinstance(plan, PrivacyPlan):
         raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
     return plan
+
+
+def plan_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan | None) -> PrivacyPlan:
+    """The plan; if none is given, that of the typed reports of a frame; a `PlanError` if there are none."""
+    if plan is not None:
+        return checked_plan(plan)
+    made = {name: dtype.mechanism for name, dtype in _schema_of(reports).items() if isinstance(dtype, Report)}
+    if not made:
+        raise PlanError("no column of the frame is of typed reports: give the plan that made them")
+    return PrivacyPlan(made)

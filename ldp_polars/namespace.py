@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import polars as pl
 
-from ldp_polars import comparing, csv_text, estimating, frames, persons, perturbing, tables, tallying, weighing
+from ldp_polars import comparing, estimating, frames, persons, perturbing, tables, tallying, weighing
+from ldp_polars.columns import as_expr
 from ldp_polars.frames import Frame
 
 T = TypeVar("T")
@@ -95,7 +96,6 @@ class _LdpFrame(_Namespace[Frame]):
     table = _FrameMethod(tables.table)
     explain = _Method(frames.explain)
     simulate = _Method(frames.simulate)
-    sink_csv = _Method(csv_text.sink_csv)
     sink_parquet = _Method(frames.sink_parquet)
 
 
@@ -107,3 +107,25 @@ class LdpDataFrame(_LdpFrame[pl.DataFrame]):
 @pl.api.register_lazyframe_namespace("ldp")
 class LdpLazyFrame(_LdpFrame[pl.LazyFrame]):
     """Local differential privacy on a LazyFrame, the first argument of each method's documentation."""
+
+
+@overload
+def ldp(on: pl.DataFrame) -> LdpDataFrame: ...
+@overload
+def ldp(on: pl.LazyFrame) -> LdpLazyFrame: ...
+@overload
+def ldp(on: str | pl.Expr) -> LdpExpr: ...
+def ldp(on: str | pl.Expr | pl.DataFrame | pl.LazyFrame) -> LdpExpr | LdpDataFrame | LdpLazyFrame:
+    """``on.ldp``, with its type: for mypy, pyright and completion, which do not see what Polars registers.
+
+    Args:
+        on: an expression or the name of a column, a DataFrame or a LazyFrame.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> m = RandomizedResponse(["ios", "web"], epsilon=1.0)
+    >>> pl.DataFrame({"os": ["ios", "web"]}).select(ldp("os").perturb(m)).height
+    2
+    """
+    if isinstance(on, pl.DataFrame):
+        return LdpDataFrame(on)
+    return LdpLazyFrame(on) if isinstance(on, pl.LazyFrame) else LdpExpr(as_expr(on))

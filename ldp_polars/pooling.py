@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
+from ldp_polars.columns import check_repeats_said
 from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
@@ -27,6 +28,7 @@ def pool(
     window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
+    repeats: int | None = None,
     assume_reports: bool = False,
 ) -> pl.DataFrame:
     """What reports of several plans say together of one population; see `ldp_core.pool`.
@@ -38,6 +40,7 @@ def pool(
         by, window, event_time, assume_reports: see `histograms`. In groups of which one plan has no reports the others
             tell alone.
         confidence: of each interval, in (0, 1).
+        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), ``value``,
@@ -46,7 +49,7 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; keyed noise, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -74,6 +77,8 @@ def pool(
     if not names:
         raise PlanError("the plans have no column in common that has shares or a mean")
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
+    for name, (frame, plan) in product(names, sources):
+        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
@@ -89,7 +94,7 @@ def pool(
                 there = found.setdefault(place, [one.empty_tally() for one in made])
                 there[k] = Tally(count, row, m.fingerprint)
         for place, tallies in found.items():
-            answer = pl.DataFrame(pooled(list(zip(made, tallies, strict=True)), confidence).to_arrow())
+            answer = pl.DataFrame(pooled(list(zip(made, tallies, strict=True)), confidence, repeats).to_arrow())
             value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
             head = [
                 pl.lit(cell, dtype).alias(key) for cell, (key, dtype) in zip(place, places.schema.items(), strict=True)

@@ -10,8 +10,8 @@ import polars as pl
 
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, pair_of
-from ldp_polars.columns import Report, check_repeats_said
-from ldp_polars.frames import Frame, checked_plan, groups_of
+from ldp_polars.columns import check_repeats_said
+from ldp_polars.frames import Frame, groups_of, plan_of
 
 
 def table(
@@ -60,16 +60,13 @@ def table(
     >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
     [('1', 0.5), ('2', 1.0)]
     """
-    dtypes = reports.collect_schema()
-    made: Mapping[str, Any] = {name: dtype.mechanism for name, dtype in dtypes.items() if isinstance(dtype, Report)}
-    if plan is not None:
-        made = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
+    made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else plan_of(reports, plan).columns
     pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = {name: made[name] for name in pair.by_column("")}
     whole = plan if isinstance(plan, PrivacyPlan) else used
     for name, mechanism in used.items():
-        check_repeats_said(name, dtypes.get(name), mechanism, repeats)
+        check_repeats_said(name, reports.collect_schema().get(name), mechanism, repeats)
     taken = {"entry", *asked.schema(pair).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(pair, asked)

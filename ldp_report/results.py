@@ -82,7 +82,10 @@ class Results:
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
             whom these are a sample.
+        repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
+            another: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
+        total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
@@ -100,6 +103,8 @@ class Results:
     population: str | int | None = None
     per_column: bool = False
     live: bool = False
+    repeats: int | None = None
+    total: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -121,6 +126,7 @@ class Results:
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
+            "total": self.total,
             "windows": _labels(windows),
             "partial": None
             if self.covered is None
@@ -168,7 +174,7 @@ class Results:
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         told = (
             None
-            if self.plan is None or self.plan.seed is not None
+            if self.plan is None or self.plan.seed is not None or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
@@ -461,6 +467,7 @@ def read_results(
         found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
+        found.repeats = _whole(said.get("repeats"))
         found.population = (
             said.get("population") if said.get("population") == "many" else _whole(said.get("population"))
         )

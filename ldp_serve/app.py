@@ -27,8 +27,8 @@ from starlette.routing import Route
 from ldp_core import LdpError, LimitError, Tally
 from ldp_core.engine import collecting, questions_of
 from ldp_report import Results, report_page
-from ldp_serve.reading import Reader
-from ldp_serve.store import Batch, Store
+from ldp_serve.reading import KEYED, Reader
+from ldp_serve.store import Batch, Sink
 
 PLAN_TYPE = "application/vnd.ldp.plan+json; version=1"
 NDJSON_TYPE, ARROW_TYPE = "application/vnd.ldp.reports+ndjson", "application/vnd.apache.arrow.stream"
@@ -55,6 +55,7 @@ class Options:
         patience: seconds in which a message must have come.
         every: seconds after which what is in the journal becomes a Parquet file.
         confidence: of the intervals on the page.
+        repeats: the most reports of one person, for these intervals.
     """
 
     token: str | None = None
@@ -66,13 +67,15 @@ class Options:
     patience: float = 20.0
     every: float = 600.0
     confidence: float = 0.95
+    repeats: int | None = None
 
 
-def make_app(reader: Reader, store: Store, options: Options) -> Starlette:
+def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
     """The application: POST /reports, GET /plan, /, /data.json, /metrics, /health. It closes the store when it ends.
 
     Raises:
         PlanError: a column has no estimate.
+        ParameterError: or none of people who report several times.
     """
     room, token = _Room(reader, store, options), options.read_token
     routes = [Route("/reports", room.answering(room.reports, options.token), methods=["POST"])]
@@ -114,9 +117,9 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
 
 
 class _Room:
-    def __init__(self, reader: Reader, store: Store, options: Options) -> None:
+    def __init__(self, reader: Reader, store: Sink, options: Options) -> None:
         self._reader, self._store, self._options = reader, store, options
-        self._questions = questions_of(reader.plan.columns, None, options.confidence)
+        self._questions = questions_of(reader.plan.columns, None, options.confidence, repeats=options.repeats)
         self._outcomes, self._addresses = Counter[str](), dict[str, tuple[float, float]]()
         self._waiting, self._coming = list[Batch](), Counter[bytes]()
         self._one_group, self._looking, self._broken = asyncio.Lock(), asyncio.Lock(), False
@@ -211,20 +214,22 @@ class _Room:
             finally:
                 self._coming -= Counter([batch.name])
             if not self._store.known(batch):
-                raise HTTPException(503, "the disk is full, or fails: send again later", {"Retry-After": "60"})
+                raise HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
 
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
         """What reads messages of this type."""
         kind, *words = (word.strip() for word in content_type.split(";"))
-        told = dict(word.partition("=")[::2] for word in words)
+        told = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
             return self._reader.arrow
         if kind.lower() != NDJSON_TYPE or told.get("version") != "1":
             raise HTTPException(415, f"reports are {NDJSON_TYPE}; version=1; plan=FINGERPRINT, or {ARROW_TYPE}")
         if told.get("plan", "").strip('"') != self._reader.plan.fingerprint:
             raise HTTPException(409, "these are reports of another plan: GET /plan has the one that is counted here")
+        if "noise" in told and not self._reader.keyed:
+            raise HTTPException(415, KEYED)
         return self._reader.ndjson
 
     async def _body(self, request: Request) -> bytes:
@@ -287,7 +292,7 @@ class _Room:
                     columns[name] = question.result(plan[name], tallies[name]).to_arrow().to_pylist()
         lost = self._outcomes - Counter(dict.fromkeys(("taken", "repeated"), self._outcomes.total()))
         letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in lost.items()]
-        return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True)
+        return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True)
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())

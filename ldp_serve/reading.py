@@ -22,6 +22,12 @@ KINDS: dict[str, pa.DataType] = {
 """What a kept column may hold. In JSON dates and times are text in ISO 8601, times with their offset from UTC."""
 
 
+KEYED = (
+    "the noise of these reports is keyed, so that those of one person hang together, and intervals of independent "
+    "reports would be too narrow: ldp serve --repeats N takes them, N being the most reports of one person"
+)
+
+
 class Reader:
     """Reads messages as reports of one schema, with the plan in it and who made each column.
 
@@ -29,6 +35,7 @@ class Reader:
         plan: of the reports.
         kept: kept column to a name of `KINDS`; the others are text.
         limits: for one message.
+        keyed: whether noise may be keyed: all reports then say so, so that estimates of them ask for ``repeats``.
 
     Raises:
         PlanError: the plan has no form for clients (`PrivacyPlan.compile`), or keeps no such column.
@@ -40,8 +47,15 @@ class Reader:
     1
     """
 
-    def __init__(self, plan: PrivacyPlan, kept: Mapping[str, str] | None = None, limits: Limits = DEFAULT) -> None:
-        self.plan, self.limits, self.compiled = plan, limits, plan.compile()
+    def __init__(
+        self,
+        plan: PrivacyPlan,
+        kept: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULT,
+        *,
+        keyed: bool = False,
+    ) -> None:
+        self.plan, self.limits, self.keyed, self.compiled = plan, limits, keyed, plan.compile()
         kinds = dict.fromkeys(plan.keep, "text") | dict(kept or {})
         if unknown := sorted(kinds.keys() - set(plan.keep)):
             raise PlanError(f"the plan does not keep the columns {unknown}; it keeps {list(plan.keep)}")
@@ -52,7 +66,7 @@ class Reader:
         # Of a dictionary Polars could not tell that it holds reports.
         types = {name: kind.value_type if pa.types.is_dictionary(kind) else kind for name, kind in types.items()}
         types |= {name: KINDS[kind] for name, kind in kinds.items()}
-        self.schema: pa.Schema = plan.with_proof(pa.schema(types), seeded=False)
+        self.schema: pa.Schema = plan.with_proof(pa.schema(types), seeded=False, keyed=keyed)
 
     def ndjson(self, message: bytes) -> pa.RecordBatch:
         """The reports in lines of JSON.
@@ -70,11 +84,8 @@ class Reader:
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
         made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}
-        if keyed := sorted(name for name, one in made.items() if one is not None and one.keyed):
-            raise ReportError(
-                f"the noise of the columns {keyed} is keyed, so that reports of one person hang together: the files "
-                "here do not say so, and intervals would be too narrow. Write these reports to files yourself"
-            )
+        if not self.keyed and any(one is not None and one.keyed for one in made.values()):
+            raise ReportError(KEYED)
         if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
             raise ReportError(f"the batch lacks the columns {missing}")
         return self._anew(batch)

@@ -13,6 +13,7 @@ import os
 import struct
 import threading
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from ldp_core import InputError, PrivacyPlan
 from ldp_core.engine import open_parquet, plain, told_of
@@ -49,7 +51,68 @@ class Batch:
         return cls(reports, blake2b(key, digest_size=16).digest(), blake2b(body, digest_size=8, key=secret).digest())
 
 
-class Store:
+class Sink(ABC):
+    """Where reports of one plan go, each batch once, as far as its name is known. Thread-safe.
+
+    Attributes:
+        tallies: of each column, with all reports that are kept.
+        groups: how often something was made durable since the start.
+    """
+
+    def __init__(self, plan: PrivacyPlan) -> None:
+        self._plan, self._lock, self._names, self.groups = plan, threading.RLock(), dict[bytes, bytes](), 0
+        self.tallies = {name: m.empty_tally() for name, m in plan.columns.items()}
+
+    def known(self, batch: Batch) -> bool:
+        """Whether a batch of this name is here.
+
+        Raises:
+            InputError: and it has other reports.
+        """
+        digest = self._names.get(batch.name, b"")
+        if digest and digest != batch.digest:
+            raise InputError("this Idempotency-Key came with other reports: each message has a key of its own")
+        return bool(digest)
+
+    def append(self, batches: Sequence[Batch]) -> None:
+        """Add the batches that are not `known`. When it returns, those that could be kept are durable, and known.
+
+        Raises:
+            OSError: the disk is full, or fails. Open the store anew: who sends the same again is right in any case.
+        """
+        with self._lock:
+            named: dict[bytes, Batch] = {}
+            for batch in batches:
+                named.setdefault(batch.name, batch)
+            new = [batch for batch in named.values() if batch.name not in self._names]
+            if new and (kept := self._keep(new)):
+                self.groups += 1
+                for batch in kept:  # first: from here on, who sends it again must not add it again
+                    self._know(batch.name, batch.digest)
+                self._count([batch.reports for batch in kept])
+
+    @abstractmethod
+    def _keep(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        """Make new batches durable; those that are."""
+
+    def finish(self) -> None:  # noqa: B027 (most have none)
+        """Make a file of what waits, where there are files."""
+
+    def close(self) -> None:  # noqa: B027
+        """Let go of what is open."""
+
+    def _know(self, name: bytes, digest: bytes) -> None:
+        self._names[name] = digest
+        if len(self._names) > MOST_NAMES:
+            del self._names[next(iter(self._names))]
+
+    def _count(self, batches: Sequence[pa.RecordBatch]) -> None:
+        joined = pa.concat_batches(batches)
+        for name, tally in self.tallies.items():
+            self.tallies[name] = tally + self._plan[name].tally(plain(joined.column(name)), column=name)
+
+
+class Store(Sink):
     """A folder of reports, of one plan, for one process at a time. Thread-safe.
 
     Args:
@@ -57,18 +120,13 @@ class Store:
         plan: of the reports.
         schema: of the reports, as `Reader` has it.
 
-    Attributes:
-        tallies: of each column, with all reports in the folder.
-        groups: how often something was made durable since the start.
-
     Raises:
         InputError: the folder has reports of another plan, a damaged file, or another process uses it.
     """
 
     def __init__(self, folder: Path, plan: PrivacyPlan, schema: pa.Schema) -> None:
-        self._folder, self._journal, self._plan, self._schema = folder, folder / "journal", plan, schema
-        self._lock, self._names, self.groups = threading.RLock(), dict[bytes, bytes](), 0
-        self.tallies = {name: m.empty_tally() for name, m in plan.columns.items()}
+        super().__init__(plan)
+        self._folder, self._journal, self._schema = folder, folder / "journal", schema
         self._journal.mkdir(parents=True, exist_ok=True)
         self._own = os.open(self._journal / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -112,41 +170,23 @@ class Store:
             reason = type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
 
-    def known(self, batch: Batch) -> bool:
-        """Whether a batch of this name is here.
-
-        Raises:
-            InputError: and it has other reports.
-        """
-        digest = self._names.get(batch.name, b"")
-        if digest and digest != batch.digest:
-            raise InputError("this Idempotency-Key came with other reports: each message has a key of its own")
-        return bool(digest)
-
+    @override
     def append(self, batches: Sequence[Batch]) -> None:
-        """Add the batches that are not `known`. When it returns, they are on the disk, and known.
-
-        Raises:
-            OSError: the disk is full, or fails. Open the store anew: who sends the same again is right in any case.
-        """
         with self._lock:
-            named: dict[bytes, Batch] = {}
-            for batch in batches:
-                named.setdefault(batch.name, batch)
-            new = [batch for batch in named.values() if batch.name not in self._names]
-            for batch in new:
-                data = memoryview(batch.reports.serialize())
-                crc = zlib.crc32(data, zlib.crc32(batch.name + batch.digest))
-                self._file.write(_HEAD.pack(len(data), crc, batch.name, batch.digest) + data)
-            if new:
-                _sync(self._file)
-                self.groups += 1
-                for batch in new:  # first: from here on, who sends it again must not add it again
-                    self._know(batch.name, batch.digest)
-                self._count([batch.reports for batch in new])
+            super().append(batches)
             if self._file.tell() > JOURNAL_BYTES:
                 self.finish()
 
+    @override
+    def _keep(self, batches: Sequence[Batch]) -> Sequence[Batch]:
+        for batch in batches:
+            data = memoryview(batch.reports.serialize())
+            crc = zlib.crc32(data, zlib.crc32(batch.name + batch.digest))
+            self._file.write(_HEAD.pack(len(data), crc, batch.name, batch.digest) + data)
+        _sync(self._file)
+        return batches
+
+    @override
     def finish(self) -> None:
         """Make a Parquet file of the journal.
 
@@ -159,6 +199,7 @@ class Store:
                 self._to_parquet(Path(self._file.name))
                 self._file = self._begin()
 
+    @override
     def close(self) -> None:
         """Let go of the folder; what is in the journal becomes a file at the next start."""
         with self._lock:
@@ -185,16 +226,6 @@ class Store:
             path.replace(path.with_suffix(".rest"))
         else:
             path.unlink()
-
-    def _know(self, name: bytes, digest: bytes) -> None:
-        self._names[name] = digest
-        if len(self._names) > MOST_NAMES:
-            del self._names[next(iter(self._names))]
-
-    def _count(self, batches: Sequence[pa.RecordBatch]) -> None:
-        joined = pa.concat_batches(batches)
-        for name, tally in self.tallies.items():
-            self.tallies[name] = tally + self._plan[name].tally(plain(joined.column(name)), column=name)
 
 
 def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:

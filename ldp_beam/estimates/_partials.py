@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,7 +21,7 @@ from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
-from ldp_core import Keystream, ReportError, Tally
+from ldp_core import Keystream, ParameterError, ReportError, Tally
 from ldp_core.engine import (
     I64,
     Native,
@@ -31,7 +31,6 @@ from ldp_core.engine import (
     refuse_reports,
     some_groups,
     told_of,
-    unsaid_repeats,
 )
 
 Key: TypeAlias = tuple[str, ...]
@@ -162,7 +161,7 @@ class TallyReports(PartialTallies):
 
     _checked: pa.Schema | None = None
 
-    def __init__(self, *args: Any, unsaid: bool = False, **options: Any) -> None:
+    def __init__(self, *args: Any, unsaid: Callable[[str], ParameterError] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
         self._unsaid = unsaid
 
@@ -184,8 +183,8 @@ class TallyReports(PartialTallies):
             at = schema.get_field_index(name)
             if at >= 0:
                 made = check_made_by(schema.field(at), mechanism)
-                if self._unsaid and made is not None and made.keyed:
-                    raise unsaid_repeats(name)
+                if self._unsaid is not None and made is not None and made.keyed:
+                    raise self._unsaid(name)
             check_reports_of(told, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema

@@ -25,7 +25,7 @@ from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, CompareQuantiles, Population
+from ldp_core.engine import I64, CompareQuantiles, Population, unsaid_people
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]
@@ -56,15 +56,17 @@ class Compare(Estimate):
         simultaneous: widen the intervals so that those of all values hold together with that confidence.
         anytime: True if you look again and again, as at early panes, and stop when you like: all panes hold together.
             Or the number of reports of each side at which intervals are to be tightest, in place of 10,000.
-        same_people: whether the same people may be in both windows: errors then add up. It is asked for where a step
-            before draws keyed noise. In each window a person has one report.
+        same_people: whether the same people may be in both windows: errors then add up. It is asked for where noise is
+            keyed, by what a step before draws or what batches say.
+        repeats: the most reports of one person in a window, see `ldp_core.compare`. It is asked for where noise is
+            keyed, unless a `BoundContributions` before says it for the same windows.
         population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.
 
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
     Raises:
-        ParameterError: other windows; keyed noise, and no ``same_people``; what `ldp_core.compare` refuses; bad
-            arguments.
+        ParameterError: other windows; keyed noise, and no ``same_people`` or no ``repeats``; what `ldp_core.compare`
+            refuses; bad arguments.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -88,19 +90,20 @@ class Compare(Estimate):
         anytime: bool | int | None = None,
         same_people: bool | None = None,
         population: Population = "many",
+        repeats: int | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
         fixed = window_fn(window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
         how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-        how |= {"same_people": same_people, "population": population}
+        how |= {"same_people": same_people, "population": population, "repeats": repeats}
         asked: Any = _OfWindows(**how)
         if quantiles is not None:
             asked = _QuantilesOfWindows(**how, probabilities=quantiles)
         both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
         super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
-        self._length = fixed.size
+        self._fixed, self._length = fixed, fixed.size
 
     @override
     def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
@@ -108,13 +111,13 @@ class Compare(Estimate):
 
     @property
     @override
-    def _asks_repeats(self) -> bool:
-        return False  # (``same_people`` is what is asked here)
+    def _unsaid(self) -> Any:
+        return unsaid_people if self._question.same_people is None else super()._unsaid
 
     @override
-    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+    def _repeats(self, pcoll: PCollection[Any], windows: Any = None) -> int | None:
         self._question.check_people(self._mechanism, keyed=persons_before(pcoll)[1])
-        return None
+        return super()._repeats(pcoll, self._fixed)
 
     @override
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_core import InputError, Mechanism, ParameterError, Pooled
-from ldp_core.engine import check_open, common_values, pooled
+from ldp_core.engine import check_open, check_repeats, common_values, pooled
 
 
 class PoolCombineFn(TalliesCombineFn):
@@ -22,6 +22,8 @@ class PoolCombineFn(TalliesCombineFn):
     Args:
         mechanisms: two or more; of reports of other people each.
         confidence: of each interval, in (0, 1).
+        repeats: the most reports of one person of a mechanism. A CombineFn sees no pipeline, so that it cannot know
+            whether noise is keyed.
 
     Errors while the pipeline runs: `InputError` for what is no such pair; `ParameterError` if there are no reports; and
     those of `TallyCombineFn`.
@@ -40,9 +42,11 @@ class PoolCombineFn(TalliesCombineFn):
     ['a', 'b'] 2 200
     """
 
-    def __init__(self, mechanisms: Sequence[Mechanism], *, confidence: float = 0.95) -> None:
+    def __init__(
+        self, mechanisms: Sequence[Mechanism], *, confidence: float = 0.95, repeats: int | None = None
+    ) -> None:
         self._mechanisms = list(mechanisms) if isinstance(mechanisms, (list, tuple)) else []
-        self._confidence = check_open("confidence", confidence)
+        self._how = check_open("confidence", confidence), check_repeats("repeats", repeats)
         if len(self._mechanisms) < 2:
             raise ParameterError(f"mechanisms= are two or more, got {len(self._mechanisms)}")
         super().__init__(self._mechanisms)
@@ -65,7 +69,7 @@ class PoolCombineFn(TalliesCombineFn):
     @override
     def extract_output(self, accumulator: Any) -> Pooled:
         tallies = super().extract_output(accumulator)  # type: ignore[no-untyped-call]
-        return pooled(list(zip(self._mechanisms, tallies, strict=True)), self._confidence)
+        return pooled(list(zip(self._mechanisms, tallies, strict=True)), *self._how)
 
     def infer_output_type(self, input_type: Any) -> Any:
         """`Pooled`: Beam asks for it, though its base class does not have it."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -58,9 +58,11 @@ from ldp_core.engine import (
     I64,
     Ask,
     Consistency,
+    MarginEstimate,
     Persons,
     Population,
     check_open,
+    margins,
     pair_of,
     refuse_keys_in,
     refuse_private,
@@ -276,9 +278,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         }
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
-        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._asks_repeats, **options)
+        return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
 
-    def _repeats(self, pcoll: PCollection[Any]) -> int | None:
+    def _repeats(self, pcoll: PCollection[Any], windows: Any = None) -> int | None:
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
         Of the people themselves who reported (no ``population``) fresh noise is independent.
@@ -288,13 +290,18 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         bound, keyed = persons_before(pcoll)
         keyed = keyed or self.keyed or self._mechanism.memoized
         if bound is not None and (keyed or self._question.population is not None):
-            records, windows, event_time = bound
-            same = windows == self._windows and (windows is None or event_time == self._time)
-            if same or isinstance(windows, GlobalWindows):
+            records, of, event_time = bound
+            same = of == (windows or self._windows) and (of is None or event_time == self._time)
+            if same or isinstance(of, GlobalWindows):
                 return records
         if keyed:
             raise unsaid_repeats(self._column)
         return None
+
+    @property
+    def _unsaid(self) -> Callable[[str], ParameterError] | None:
+        """What to raise if batches say that noise is keyed, given the column."""
+        return unsaid_repeats if self._asks_repeats else None
 
     @property
     def _asks_repeats(self) -> bool:
@@ -463,8 +470,8 @@ class Histogram(Estimate):
     """Estimate how many records hold each value, from reports: `Estimate` with a `HistogramEstimate`.
 
     Args:
-        column: of the reports.
-        mechanism: that made them.
+        column: of the reports; or one that pairs of the plan hold, see `ldp_core.PrivacyPlan.pairs`.
+        mechanism: that made them, or the plan.
         confidence, simultaneous, consistency, repeats: see `HistogramEstimate`. Counts made consistent are biased: do
             not add those of panes or windows up.
 
@@ -485,7 +492,7 @@ class Histogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle,
+        mechanism: FrequencyOracle | PrivacyPlan | Mapping[str, Mechanism],
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -493,9 +500,15 @@ class Histogram(Estimate):
         repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        super().__init__(
-            column, mechanism, HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats), **options
-        )
+        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        columns: Mapping[str, Any] = {column: mechanism}
+        if isinstance(mechanism, PrivacyPlan | Mapping):
+            columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns
+        of = {**columns, **(alone := margins(columns))}
+        if column not in of:
+            raise ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
+        super().__init__(column, of[column], MarginEstimate.of(question) if column in alone else question, **options)
+        refuse_private(columns, self._by)
 
 
 class PrivateHistogram(Estimate):

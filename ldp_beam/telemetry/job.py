@@ -31,7 +31,16 @@ from ldp_core import (
     Secret,
     estimates_metadata,
 )
-from ldp_core.engine import DEAD_LETTERS, RESULTS, Ask, as_arrow, id_words, question_names, questions_of
+from ldp_core.engine import (
+    DEAD_LETTERS,
+    RESULTS,
+    Ask,
+    as_arrow,
+    id_words,
+    margins,
+    question_names,
+    questions_and_margins,
+)
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
@@ -81,15 +90,18 @@ class TelemetryJob:
     ask: Mapping[str, Ask] = field(default_factory=dict)
     repeats: int | None = None
     questions: Mapping[str, Question[Any]] = field(init=False)
+    asked: Mapping[str, Any] = field(init=False)
+    """What each question is asked of: the columns of reports, and those that pairs hold."""
     read: ReadEvents = field(init=False)
 
     def __post_init__(self) -> None:
         if self.event_time in self._private:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
         options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
-        questions = questions_of(self.plan.columns, self.ask, self.confidence, **options)
+        questions = questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
         object.__setattr__(self, "questions", questions)
-        for name in self.plan.columns:
+        object.__setattr__(self, "asked", {**self.plan.columns, **margins(self.plan.columns)})
+        for name in questions:
             self._estimate(name)  # refuses what does not go together
         for names in self.files.values():
             self._row_of(names)
@@ -209,13 +221,13 @@ class TelemetryJob:
         """Files of answers, and the columns in each: all that have the columns of a histogram share one."""
         found: dict[str, list[str]] = {}
         for name, question in self.questions.items():
-            counted = question.schema(self.plan[name]).names == list(ENTRY)
+            counted = question.schema(self.asked[name]).names == list(ENTRY)
             found.setdefault(HISTOGRAMS if counted else _file_of(question.name), []).append(name)
         return found
 
     def _row_of(self, names: Sequence[str]) -> Any:
         """The type of the rows of a table of these columns: values are text where they are of several types."""
-        first, *others = (self.questions[name].schema(self.plan[name]) for name in names)
+        first, *others = (self.questions[name].schema(self.asked[name]) for name in names)
         if any(other.names != first.names for other in others):
             raise ParameterError(f"answers on columns {list(names)} have different fields, which one table cannot have")
         same = [all(other.field(at).type == one.type for other in others) for at, one in enumerate(first)]
@@ -227,7 +239,7 @@ class TelemetryJob:
         """From reports to rows of estimates of one column."""
         return ldp_beam.Estimate(
             name,
-            self.plan[name],
+            self.asked[name],
             self.questions[name],
             window=self.window,
             event_time=self.event_time,
@@ -237,7 +249,7 @@ class TelemetryJob:
     def _write(self, file: str, names: Sequence[str], rows: beam.PCollection[Any]) -> None:
         path = f"{self.output}/{file}"
         one_file: dict[str, Any] = {"num_shards": 1, "shard_name_template": ""}
-        about = estimates_metadata({name: (self.questions[name], self.plan[name]) for name in names})
+        about = estimates_metadata({name: (self.questions[name], self.asked[name]) for name in names})
         schema = estimate_schema(rows.element_type).with_metadata(about)
         tables = rows | f"Batches of {file}" >> EstimateBatches() | f"Tables of {file}" >> beam.Map(_table)
         as_parquet: Any = WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)

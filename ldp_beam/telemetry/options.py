@@ -25,16 +25,16 @@ def _option(default: _T, text: str, *, metavar: str | None = None, flag: str | N
 
 
 _LENGTH = (
-    'length of the windows, as "30d", "1w", "1h", "15m", "5s". They begin at multiples of it since 1970-01-01 in UTC, '
-    'a Thursday: those of 7d on Thursdays; of 1w on Mondays, of "1w+6d" 6 days later, on Sundays'
+    'The length of the windows, as "30d", "1w", "1h", "15m", "5s". They begin at multiples of it since 1970-01-01 in '
+    'UTC, a Thursday: those of 7d on Thursdays, those of 1w on Mondays, those of "1w+6d" 6 days later, on Sundays.'
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Estimates:
-    plan: str | None = _option(None, "privacy plan, TOML", metavar="FILE")
-    confidence: float = _option(0.95, "of the intervals")
-    simultaneous: bool = _option(False, "intervals that hold together over a column's values")
+    plan: str | None = _option(None, "The privacy plan, a TOML file.", metavar="FILE")
+    confidence: float = _option(0.95, "The confidence of the intervals.")
+    simultaneous: bool = _option(False, "The intervals of all values of a column hold together.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,37 +45,43 @@ class FileOptions(_Estimates):
         ParameterError: one is missing, or would do nothing, or is misspelt.
     """
 
-    demo: bool = _option(False, "run on 336,776 real flights, and compare with the truth")
-    input: tuple[str, ...] = _option((), "event files: .parquet, .csv, .ndjson; globs allowed", metavar="PATTERN")
-    event_time: str | None = _option(None, "column with the time of the event", metavar="COLUMN")
-    time_unit: TimeUnit = _option("s", "of event times that are numbers, since 1970-01-01 in UTC")
+    demo: bool = _option(False, "Run on 336,776 real flights, and compare with the truth.")
+    input: tuple[str, ...] = _option(
+        (), "The files of events: .parquet, .csv or .ndjson. Patterns are allowed.", metavar="PATTERN"
+    )
+    event_time: str | None = _option(None, "The column that has the time of the event.", metavar="COLUMN")
+    time_unit: TimeUnit = _option("s", "The unit of event times that are numbers, counted since 1970-01-01 in UTC.")
     window: str = _option("1d", _LENGTH, metavar="LENGTH")
     output: str | None = _option(
         None,
-        "directory for estimates (.parquet, .ndjson), dead letters (.ndjson), the plan (results.json)",
+        "The folder for estimates (.parquet, .ndjson), dead letters (.ndjson) and the plan (results.json).",
         metavar="DIR",
     )
-    overwrite: bool = _option(False, "delete the results of an earlier run in --output")
+    overwrite: bool = _option(False, "Delete the results of an earlier run in --output.")
     max_dead: float = _option(
-        0.1, "end with 1 if more than this share of the records cannot be used, 0 to 1", metavar="SHARE"
+        0.1, "End with exit code 1 if more than this share of the records, 0 to 1, cannot be used.", metavar="SHARE"
     )
-    by: tuple[str, ...] = _option((), "split estimates by these columns (unprotected)", metavar="COLUMN")
-    reports: bool = _option(False, "write the private reports too (Parquet, packed)")
+    by: tuple[str, ...] = _option((), "Split the estimates by this column, which is not protected.", metavar="COLUMN")
+    reports: bool = _option(False, "Write the private reports too, as Parquet.")
     secret_file: str | None = _option(
-        None, "with --id: keyed noise, by the hexadecimal digits in this file", metavar="FILE"
+        None, "With --id: the noise is keyed by the hexadecimal digits in this file.", metavar="FILE"
     )
-    secret_env: str | None = _option(None, "the same, by the digits in this environment variable", metavar="NAME")
-    id: str | None = _option(None, "whose record it is; not passed on unless the plan keeps it", metavar="COLUMN")
+    secret_env: str | None = _option(None, "The same, by the digits in this environment variable.", metavar="NAME")
+    id: str | None = _option(
+        None, "The column that says whose record it is. It is passed on only if the plan keeps it.", metavar="COLUMN"
+    )
     record: str | None = _option(
-        None, "noise that a replay draws again: a record's own id is in this column", metavar="COLUMN"
+        None, "A replay draws the same noise again. This column has an id of each record.", metavar="COLUMN"
     )
-    by_place: bool = _option(False, "the same, by a record's place in its file")
-    ask: tuple[str, ...] = _option((), "of a column: age=mean, age=distribution:buckets=10", metavar="NAME=QUESTION")
+    by_place: bool = _option(False, "The same, by the place of each record in its file.")
+    ask: tuple[str, ...] = _option(
+        (), "What to ask of a column: age=mean, age=distribution:buckets=10.", metavar="NAME=QUESTION"
+    )
     repeats: int | None = _option(
-        None, "the most records of one person in a window; keyed noise asks for it", metavar="K"
+        None, "The most records of one person in a window. Keyed noise needs it.", metavar="K"
     )
-    heavy_hitters: int = _option(20, "so many values to find in each window", metavar="K")
-    top: int = _option(4, "print so many values of a column", metavar="N")
+    heavy_hitters: int = _option(20, "Find so many values of heavy hitters in each window.", metavar="K")
+    top: int = _option(4, "Print so many values of a column.", metavar="N")
     beam: tuple[str, ...] = ()
     """Words of Beam's own."""
 
@@ -133,18 +139,20 @@ class LiveOptions(_Estimates):
     window: str = _option("5s", _LENGTH, metavar="LENGTH")
     engine: Literal["local", "flink"] = _option(
         "local",
-        "local: Pub/Sub and Beam's local runner, in this process (ldp-telemetry[gcp]); flink: Kafka and Flink, started "
-        "and stopped with it (ldp-telemetry[kafka], Java, and Maven the first time)",
+        "What runs it. local: Pub/Sub and Beam's local runner, in this process; it needs ldp-telemetry[gcp]. flink: "
+        "Kafka and Flink, started and stopped with it; it needs ldp-telemetry[kafka], Java, and Maven the first time.",
     )
     duration: str | None = _option(
-        None, 'how long, as "60s", "10m"; without it there is no end', metavar="LENGTH", flag="--for"
+        None, 'How long it runs, as "60s", "10m". Without it there is no end.', metavar="LENGTH", flag="--for"
     )
-    rate: str = _option("20000", 'reports a second, or "max" for all it takes', metavar="N")
-    devices: int = _option(100_000, "how many report", metavar="N")
-    page: bool = _option(False, "show the windows on a page too, served to this machine only")
-    port: int = _option(0, "of the page; 0 is a free one", metavar="PORT")
+    rate: str = _option("20000", 'How many reports come in a second, or "max" for all that it takes.', metavar="N")
+    devices: int = _option(100_000, "How many devices report.", metavar="N")
+    page: bool = _option(False, "Show the windows on a page too, for browsers on this machine only.")
+    port: int = _option(0, "The port of the page. 0 takes a free one.", metavar="PORT")
     epsilon: float | None = _option(
-        None, "of one report, without --plan: half for each of two columns; 2 if it is not said", metavar="E"
+        None,
+        "The epsilon of one report, without --plan: half for each of two columns. It is 2 if you do not say it.",
+        metavar="E",
     )
 
     def __post_init__(self) -> None:

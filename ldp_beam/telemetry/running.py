@@ -118,7 +118,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
         letters = read_lines(line.decode() for line in stream)
     print()
     of_column = {name: found[file] for file, names in job.files.items() for name in names}
-    for text in estimate_tables(of_column, job.questions, job.plan, top=options.top):
+    for text in estimate_tables(of_column, job.questions, job.asked, top=options.top):
         print(text)
     rows = [row for table in found.values() for row in table.select(["window_start", "key", "n"]).to_pylist()]
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
@@ -136,7 +136,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
 
 def _write_about(job: TelemetryJob, covered: tuple[Any, Any] | None = None) -> None:
     with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
-        stream.write(about(job.plan, job.confidence, covered).encode())
+        stream.write(about(job.plan, job.confidence, covered, repeats=job.repeats).encode())
 
 
 def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:

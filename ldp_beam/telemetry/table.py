@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core import FrequencyOracle, PrivacyPlan, Question
-from ldp_core.engine import View, text_of
+from ldp_core import FrequencyOracle, Question
+from ldp_core.engine import Margin, View, text_of
 from ldp_core.engine import aligned as in_columns
 
 
@@ -23,20 +23,20 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def estimate_tables(
-    found: Mapping[str, pa.Table], questions: Mapping[str, Question[Any]], plan: PrivacyPlan, *, top: int = 4
+    found: Mapping[str, pa.Table], questions: Mapping[str, Question[Any]], asked: Mapping[str, Any], *, top: int = 4
 ) -> Iterable[str]:
-    """For each planned column: windows down, its number or ``top`` largest values across, and half intervals.
+    """For each column asked about: windows down, its number or ``top`` largest values across, and half intervals.
 
     Of buckets there is the one in which the median is.
     """
-    for column, mechanism in plan.columns.items():
+    for column, mechanism in asked.items():
         table, view = found[column], questions[column].view
         rows = table.filter(pc.equal(table["column_name"], column))
         if not len(rows):
             yield f"{column}: {'nothing was found' if view.ranked else 'no reports'}"
             continue
         confidence = rows["confidence"][0].as_py()
-        d = mechanism.domain.size if isinstance(mechanism, FrequencyOracle) else None
+        d = mechanism.domain.size if isinstance(mechanism, FrequencyOracle | Margin) else None
         values = mechanism.inputs.summary if d is None else f"{d} value{'s' * (d != 1)}"
         about = f"estimated {view.estimate} and half of its {confidence:.0%} interval"
         if len(view.labels) > 1:

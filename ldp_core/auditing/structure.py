@@ -42,26 +42,27 @@ class Runs:
     box: Box
     trials: int
 
-    def of(self, rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """What the box makes of these inputs."""
-        made = self.box.perturb(*(pa.array([row[k] for row in rows]) for k in range(len(rows[0]))))
+    def of(self, inputs: Sequence[tuple[Any, ...]], rows: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        """What the box makes of rows with these inputs, of which each row says the place."""
+        made = self.box.perturb(*(pa.array(column).take(pa.array(rows)) for column in zip(*inputs, strict=True)))
         return made if isinstance(made, tuple) else (made,)
 
-    def words(self, rows: Sequence[tuple[Any, ...]]) -> Words:
+    def words(self, inputs: Sequence[tuple[Any, ...]], rows: npt.NDArray[np.int64]) -> Words:
         """A hash of each report."""
-        return _words(self.of(rows))
+        return _words(self.of(inputs, rows))
 
     @cached_property
     def twice(self) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Of each of the first inputs two runs, in which all rows have it."""
-        return [(self.of([row] * _FEW), self.of([row] * _FEW)) for row in self.box.inputs[:3]]
+        rows = np.zeros(_FEW, np.int64)
+        return [(self.of([one], rows), self.of([one], rows)) for one in self.box.inputs[:3]]
 
     @cached_property
     def long(self) -> Words:
         """Of one input as many rows as there may be."""
         width = sum(len(part) for part in columns(self.twice[0][0]))
         most = min(_ROWS, max(2 * self.trials, _LAGS[-1] * 2), _CELLS // max(width, 1))
-        return self.words([self.box.inputs[0]] * max(most, _FEW))
+        return self.words(self.box.inputs[:1], np.zeros(max(most, _FEW), np.int64))
 
 
 def _words(reports: tuple[Any, ...]) -> Words:
@@ -199,8 +200,7 @@ def _places_without_noise(runs: Runs) -> bool:
 
 def _order(runs: Runs) -> bool:
     """Whether the first half of the rows is unlike the second, where both have the same inputs in another order."""
-    rows = [runs.box.inputs[k % 2] for k in np.random.default_rng(0).permutation(1 << 16)]
-    words = runs.words(rows)
+    words = runs.words(runs.box.inputs[:2], np.random.default_rng(0).permutation(1 << 16) % 2)
     kinds = (words >> np.uint64(60)).astype(np.int64)
     half = len(kinds) // 2
     first, second = (np.bincount(part, minlength=16).astype(float) for part in (kinds[:half], kinds[half:]))
@@ -221,7 +221,8 @@ def _a_value_without_noise(runs: Runs) -> bool:
     if each < 16:
         return False
     order = np.random.default_rng(1).permutation(np.repeat(np.arange(len(values)), 2 * each))
-    words = runs.words([(values[k],) for k in order])[np.argsort(order, kind="stable")].reshape(len(values), 2, each)
+    words = runs.words([(value,) for value in values], order)[np.argsort(order, kind="stable")]
+    words = words.reshape(len(values), 2, each)
     alpha = _CHANCE / (2 * len(values) ** 2)
     for k, (chosen, counted) in enumerate(words):
         found, times = np.unique(chosen, return_counts=True)

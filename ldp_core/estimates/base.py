@@ -90,13 +90,13 @@ def refuse_repeats(what: str) -> ParameterError:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfAll(Declared):
-    """The options of all questions."""
+class OfAll(Declared):
+    """The options of all questions, and of comparisons."""
 
     repeats: int | None = parameter(check_repeats, default=None)
 
 
-class Question(_OfAll, ABC, Generic[R_co]):
+class Question(OfAll, ABC, Generic[R_co]):
     """Base of a dataclass (``frozen=True``) whose fields are the options of one kind of question, each a `parameter`.
 
     A subclass is known by its `name` from the moment that its module is imported. `ldp_core.estimates.registry` says

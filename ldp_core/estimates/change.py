@@ -70,6 +70,7 @@ def changes(
     run_length: float = 1000,
     shift: float = 1.0,
     same_people: bool | None = None,
+    repeats: int | None = None,
 ) -> Table[Change]:
     """At which windows a share, or a mean, has changed: alarms of a CUSUM.
 
@@ -81,6 +82,7 @@ def changes(
         run_length: how many windows there are, on average and at least, until the first false alarm.
         shift: the shift that is to be found the fastest, in standard errors of a window's estimate.
         same_people: see `compare`; True is refused, as then windows are not independent.
+        repeats: the most reports of one person in a window; see `HistogramEstimate`. Default: one.
 
     Returns:
         A row an alarm, in order of the windows.
@@ -106,7 +108,7 @@ def changes(
     if not isinstance(tallies, Iterable) or isinstance(tallies, str):
         raise ParameterError(f"tallies must be a list of tallies, one a window, got {type(tallies).__name__}")
     made = list(tallies)
-    asked = Compare(same_people=same_people)
+    asked = Compare(same_people=same_people, repeats=repeats)
     asked.check(mechanism)
     domain = domain_of(mechanism)
     labels: Sequence[Any] = (None,) if domain is None else domain.values

@@ -28,6 +28,9 @@ information (one over the variance) as a multiple of some that is fixed beforeha
 and x = -2 ln(alpha) + ln(1 - 2 ln(alpha)) is where the interval is nearly tightest (ibid., Appendix C.3). Of k degrees
 of freedom p = (x + 1)^(k / 2) exp(-T x / (2 (x + 1))).
 
+**Several reports of a person** on a side: variances and covariances are at most ``repeats`` times as large, and are
+taken to be (`clusters` in this room); chi-square statistics are over it.
+
 **The same people on both sides**, or keyed noise: how their errors hang together is not known. The standard deviation
 of a difference is at most the sum of the two, which ``same_people=True`` takes.
 """
@@ -46,13 +49,13 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Population, Tabular, check_population, refuse_mechanism, sampled_part
+from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
-from ldp_core.parameters import Declared, check_flag, check_integer, check_open, parameter
+from ldp_core.parameters import check_flag, check_integer, check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
 from ldp_core.tables import View
 from ldp_core.tally import MOST, Tally
@@ -94,7 +97,7 @@ class Comparison(Tabular):
             most alpha, if all with ``p_adjusted <= alpha`` are called so.
         statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram; nan, 0 and nan where it
             is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
-        confidence, simultaneous, anytime, same_people, population: see `compare`.
+        confidence, simultaneous, anytime, same_people, population, repeats: see `compare`.
 
     >>> from ldp_core import RandomizedResponse, compare
     >>> m = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -125,6 +128,7 @@ class Comparison(Tabular):
     same_people: bool | None
     population: Population
     mechanism: Mechanism | None = None
+    repeats: int | None = None
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -149,6 +153,7 @@ class Comparison(Tabular):
     @override
     def _head(self) -> str:
         kinds = {"simultaneous": self.simultaneous, "at all looks": self.anytime, "same people": self.same_people}
+        kinds[f"up to {self.repeats} reports of a person"] = (self.repeats or 1) > 1
         said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
         return (
             f"After ({self.n_after:,} reports) less before ({self.n_before:,}), {self.confidence:.0%} intervals{said}"
@@ -187,7 +192,7 @@ def _check_people(name: str, value: bool | None) -> bool | None:
 
 
 @dataclass(frozen=True)
-class Compare(Declared):
+class Compare(OfAll):
     """How two tallies of one mechanism are compared; see `compare`, which is this for one pair.
 
     >>> from ldp_core import RandomizedResponse
@@ -205,6 +210,10 @@ class Compare(Declared):
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))
+        if self.anytime and (self.same_people or (self.repeats or 1) > 1):
+            raise ParameterError(
+                "anytime is for different people with one report each: neither for same_people, nor for repeats above 1"
+            )
 
     def compares(self, mechanism: Any) -> bool:
         """Whether the mechanism has what is compared."""
@@ -219,13 +228,7 @@ class Compare(Declared):
     def check_people(self, mechanism: Mechanism, *, keyed: bool = False) -> None:
         """Raise `ParameterError` if nobody says whether people are on both sides, and it matters, as of keyed noise."""
         if (mechanism.memoized or keyed) and self.same_people is None:
-            whose = "these reports" if keyed else mechanism.name
-            raise ParameterError(
-                f"the noise of {whose} is a person's own, so that people who are on both sides have it in "
-                "common: say same_people=False if nobody is, or same_people=True for the widest intervals there can be"
-            )
-        if self.anytime and self.same_people:
-            raise ParameterError("anytime is for sides of different people: leave out same_people")
+            raise unsaid_people()
 
     def tallier(self, mechanism: Any) -> Tallier:
         """What makes the tallies of both sides: the mechanism, as of a `Question`."""
@@ -241,9 +244,8 @@ class Compare(Declared):
         arrays = self._arrays(mechanism, *self._sides(mechanism, before, after))
         *values, statistic, degrees, p_value, n_before, n_after = (array[0] for array in arrays)
         refuse_empty(n_before, n_after)
-        found = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
-        fields = (domain_of(mechanism), *found, *self._parameters().values(), mechanism)
-        return Comparison(*fields)
+        found: list[Any] = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
+        return Comparison(domain_of(mechanism), *found, **{**self._parameters(), "mechanism": mechanism})
 
     def _sides(self, mechanism: Any, before: Tally, after: Tally) -> tuple[I64, I64]:
         """n and counters of one pair, as `rows` takes them; checked."""
@@ -266,7 +268,7 @@ class Compare(Declared):
 
     def _arrays(self, mechanism: Any, n: I64, counters: I64) -> list[Any]:
         """The columns in `ANSWER`: [k, d] each, and [k] from ``statistic`` on."""
-        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population) for i in (0, 1))
+        one, two = self._both(mechanism, n, counters)
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
         at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
@@ -308,8 +310,12 @@ class Compare(Declared):
 
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
-        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population) for i in (0, 1))
+        one, two = self._both(mechanism, n, counters)
         return self._scores(one, two, _pooled(one, two)[1])
+
+    def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:
+        one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
+        return one, two
 
     def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
         """float64[k, d], of each difference by itself."""
@@ -355,17 +361,29 @@ class Compare(Declared):
         for first in range(0, k, step):
             some = slice(first, first + step)
             each = [one_over[some] for one_over in reports]
-            parts = [np.broadcast_to(side.sampled, side.n.shape)[some, 0] for side in (one, two)]
+            parts = [np.broadcast_to(side.sampled, side.n.shape)[some, 0] / (self.repeats or 1) for side in (one, two)]
             sampled = np.maximum(*parts) if self.same_people else sum(map(np.multiply, parts, each)) / sum(each)
             try:
                 covariances = oracle.covariance(pooled[some], sampled=sampled)
             except ParameterError:  # it is not known
                 break
-            errors = self._added(*each)
+            errors = self._added(*each) * math.sqrt(self.repeats or 1)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            white, degrees[some] = whitening(covariances, adds_up=oracle.exhaustive)
-            statistic[some] = ((white @ delta[:, :, None]) ** 2).sum(axis=(1, 2))
+            delta = delta[:, :, None]
+            if oracle.exhaustive:
+                before, covariances = adding_up(covariances)
+                delta = before @ delta
+            white, degrees[some] = whitening(covariances)
+            statistic[some] = ((white @ delta) ** 2).sum(axis=(1, 2))
         return statistic, degrees
+
+
+def unsaid_people(_column: str = "") -> ParameterError:
+    """To raise where noise is a person's own, and nobody says whether people are on both sides."""
+    return ParameterError(
+        "the noise of these reports is a person's own, so that people who are on both sides have it in common: say "
+        "same_people=False if nobody is, or same_people=True for the widest intervals there can be"
+    )
 
 
 def refuse_empty(before: int, after: int) -> None:
@@ -385,8 +403,13 @@ def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
     return pooled, [side.variance(pooled) for side in (one, two)]
 
 
-def side_of(mechanism: Any, n: I64, counters: I64, population: Population) -> Side:
-    """k tallies as one side."""
+def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:
+    """k tallies as one side, with the variances of at most so many reports of a person."""
+    one = _side_of(mechanism, n, counters, population)
+    return one if repeats is None else one.of_clusters(repeats)
+
+
+def _side_of(mechanism: Any, n: I64, counters: I64, population: Population) -> Side:
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
@@ -440,6 +463,7 @@ def compare(
     anytime: bool | int | None = None,
     same_people: bool | None = None,
     population: Population = "many",
+    repeats: int | None = None,
 ) -> Comparison:
     """Whether, and by how much, shares (or a mean) differ between two tallies of other people, with fresh noise.
 
@@ -460,6 +484,7 @@ def compare(
         population: whose difference it is, see `Population`: ``"many"``, that of two large populations of which those
             who report are random samples; None, that of these people themselves, of which noise is the only error (of
             means on the safe side, see `MeanEstimate`); N, that of two populations of N people each.
+        repeats: the most reports of one person on a side; see `HistogramEstimate`. Default: one.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
@@ -480,7 +505,7 @@ def compare(
     crashed  5.583 %  7.714 %     2.131 %  0.6694 %   3.592 %   0.00427     0.00427
     all values together: chi-square 77.6, 2 degrees of freedom, p = 1.41e-17
     """
-    asked = Compare(confidence, simultaneous, anytime, same_people, population)
+    asked = Compare(confidence, simultaneous, anytime, same_people, population, repeats=repeats)
     return asked.result(mechanism, before, after)
 
 
@@ -525,22 +550,24 @@ def holm(p_values: F64) -> F64:
     return adjusted
 
 
-def whitening(covariances: F64, *, adds_up: bool) -> tuple[F64, I64]:
-    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks.
+def adding_up(covariances: F64) -> tuple[F64, F64]:
+    """What to multiply numbers by that add up to 0 but for noise, float64[k, d, d]; and their covariances then.
 
-    ``adds_up``: given that the expected values add up to 0.
+    Given that they do, so that their sum says what noise they have; the sum is 0 then.
     """
-    before = np.eye(covariances.shape[1])[None]
-    if adds_up:
-        u = covariances.sum(axis=2)
-        total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
-        part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
-        before = before - (u * part[:, None])[:, :, None]
-        covariances = covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
+    u = covariances.sum(axis=2)
+    total, trace = u.sum(axis=1), np.trace(covariances, axis1=1, axis2=2)
+    part = np.divide(1.0, total, out=np.zeros_like(total), where=total > _NOTHING * trace)
+    before = np.eye(covariances.shape[1]) - (u * part[:, None])[:, :, None]
+    return before, covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
+
+
+def whitening(covariances: F64) -> tuple[F64, I64]:
+    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks."""
     values, vectors = np.linalg.eigh(covariances)
     kept = values > _NOTHING * values[:, -1:]  # (few reports may leave a value out, or say what no covariances say)
     scale = 1 / np.sqrt(np.where(kept, values, np.inf))
-    return scale[:, :, None] * (vectors.transpose(0, 2, 1) @ before), kept.sum(axis=1)
+    return scale[:, :, None] * vectors.transpose(0, 2, 1), kept.sum(axis=1)
 
 
 _NOTHING = 1e-9

@@ -33,7 +33,7 @@ from ldp_core.estimates.clusters import (
 )
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.tails import ends_together
+from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter
@@ -259,7 +259,7 @@ class HistogramEstimate(Question[Histogram]):
         if math.isinf(mechanism.parts[1]):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
         oracle, m, counted = mechanism.answers(n, counters)
-        return Persons.of(oracle.debias(m[:, None], counted)[0], m[:, None])
+        return Persons.of(oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None])
 
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Histogram:
@@ -329,7 +329,7 @@ class HistogramEstimate(Question[Histogram]):
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         unknown = np.isinf(times[0])
         noise, sample = (np.where(unknown, 1, one) for one in times)
-        after = after._replace(a=after.a * noise, b=after.b * noise, sampled=after.sampled * sample)
+        after = after.of_clusters(noise, sample)
         errors = np.where(unknown, np.inf, n * np.sqrt(after.variance(after.inside)))
         tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
@@ -352,11 +352,19 @@ class Side(NamedTuple):
     a: F64  # [k, d]
     b: Any = 0.0
     sampled: Any = 0.0
+    step: Any = 0.0
+    """What one report adds to the sum of so many, if it adds much; see `ldp_core.estimates.tails`."""
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
         of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
         return of_one / np.maximum(self.n, 1)
+
+    def of_clusters(self, noise: Any, sample: Any = None) -> Side:
+        """With so many times the variance of noise, and (default: as many) of the sample."""
+        sample = noise if sample is None else sample
+        step = self.step * np.maximum(noise, sample)
+        return self._replace(a=self.a * noise, b=self.b * noise, sampled=self.sampled * sample, step=step)
 
     @property
     def inside(self) -> F64:
@@ -364,12 +372,18 @@ class Side(NamedTuple):
         return np.clip(self.estimates, 0, 1)
 
     def ends(self, z: F64 | float) -> tuple[F64, F64]:
-        """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2."""
+        """Of intervals of all f that are within z of their own standard errors: roots of a polynomial of degree 2.
+
+        Where few reports decide they reach farther.
+        """
         square = z**2 / np.maximum(self.n, 1)
         scale = 1 + self.sampled * square
         middle = self.estimates + square * (self.b + self.sampled) / 2
         half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
-        return (middle - half) / scale, (middle + half) / scale
+        n = np.maximum(self.n, 1)
+        of_one = self.a / n, (self.b + self.sampled) / n, -self.sampled / n
+        ends = (middle - half) / scale, (middle + half) / scale
+        return reach_of_few(ends, self.estimates, self.n, z, self.step / n, of_one, 1)
 
     def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
         """`ends`, with the tails that n / times reports of an oracle have, see `ldp_core.estimates.tails`."""
@@ -389,11 +403,11 @@ def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) ->
     """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
     oracle, n, counters = mechanism.answers(n, counters)
     people = np.maximum(n, 1)[..., None].astype(float)
-    counts, errors, *_ = oracle.debias(people, counters)
+    counts, errors, *_ = oracle.debias(people, counters, confidence=COUNTS_ALONE)
     b, estimates = oracle.rates.b, counts / people
     # (Where a variance depends on more than f, the mechanism knows how.)
     a = errors**2 / people - b * np.clip(estimates, 0, 1)
-    return Side(np.asarray(n)[..., None].astype(float), estimates, a, b, sampled)
+    return Side(np.asarray(n)[..., None].astype(float), estimates, a, b, sampled, oracle.step)
 
 
 _SHOWN = 20

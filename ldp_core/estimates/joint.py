@@ -16,9 +16,7 @@ J. It is linear in J, so that the interval is the score interval of a histogram,
 **Rates.** J[a, b] / F_a by `ldp_core.estimates.weights.ratios`: a product of weights over the weight of a. Of the sums
 of squares what the people themselves differ by is taken off where they are no sample.
 
-**Independence.** If the columns are independent, so are their weights, and the covariances of R = J / n - f g^T are the
-Kronecker product of those of the two columns (`FrequencyOracle.covariance`), over n. Whitened, R is (d1 - 1) (d2 - 1)
-standard normal numbers, whose squares add up to a chi-square variable: Pearson's test if there were no noise.
+**Independence** and how far from it: `ldp_core.estimates.association`.
 """
 
 from __future__ import annotations
@@ -37,8 +35,8 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.association import Association, of_columns
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part, z_score
-from ldp_core.estimates.comparison import chi_square_tail, whitening
 from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.plausibility import watch
@@ -175,6 +173,12 @@ class Pair(Several):
         """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
         return asked._arrays(self, n, counters)
 
+    def association(
+        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
+    ) -> Association:
+        """The test of independence and Cramer's V of k tables."""
+        return of_columns(self.mechanisms, n, counts, margins, asked.times, asked.confidence)
+
     def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
         """The table of a tally, of one report of each person; see `TableEstimate`."""
         return TableEstimate(confidence, population).result(self, tally)
@@ -223,7 +227,10 @@ class Table(Counted):
             nearer to the truth than sums of ``counts``.
         statistic, degrees_of_freedom, p_value: of the chi-square test of independence in a population of which the
             people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
-            shares of a mechanism hang together. It is right for large n: of about a hundred pairs for a cell at least.
+            shares of a mechanism hang together.
+        cramers_v, cramers_v_low, cramers_v_high: how far the columns are from independence there, 0 to 1, without what
+            noise adds; and its interval. nan where a value's share is at most 2 standard errors (V divides by it: merge
+            rare values), where a person may have several values or none, and of more than 64 values.
 
     >>> from ldp_core import RandomizedResponse
     >>> pair = Pair({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise
@@ -236,6 +243,7 @@ class Table(Counted):
     true, false      10.0  10.0  10.0  25.00 %  25.00 %  25.00 %
     true, true       30.0  30.0  30.0  75.00 %  75.00 %  75.00 %
     independent? chi-square 60.34, 1 degrees of freedom, p = 7.98e-15
+    Cramer's V 0.770 (0.654 to 0.890)
     """
 
     question: ClassVar[str] = "table"
@@ -255,6 +263,9 @@ class Table(Counted):
     statistic: float
     degrees_of_freedom: int
     p_value: float
+    cramers_v: float
+    cramers_v_low: float
+    cramers_v_high: float
     confidence: float
     population: Population = None
     mechanism: Mechanism | None = None
@@ -308,6 +319,9 @@ class Table(Counted):
         if self.degrees_of_freedom:
             test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
             notes.append(f"independent? {test}, p = {self.p_value:.3g}")
+        if not math.isnan(self.cramers_v):
+            ends = f"{self.cramers_v_low:.3f} to {self.cramers_v_high:.3f}"
+            notes.append(f"Cramer's V {self.cramers_v:.3f} ({ends})")
         if self.n < (enough := reports_for(self.pair)):
             notes.append(
                 f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
@@ -344,6 +358,13 @@ class _Moments(NamedTuple):
 def _moments(mechanism: Any) -> _Moments:
     q, a, b, difference = mechanism.rates
     return _Moments((1 - q) / difference, -q / difference, a, 1 + a + b)
+
+
+def _step(one: _Moments, two: _Moments) -> F64:
+    """float64[d1, d2]: between which numbers a product of weights is, their difference; see `Side`."""
+    ends = [np.multiply.outer(a, b) for a in (one.yes, one.no) for b in (two.yes, two.no)]
+    difference: F64 = np.maximum(ends[0], ends[3]) - np.minimum(ends[1], ends[2])
+    return difference
 
 
 def _noise(one: _Moments, two: _Moments, n: Any, first: F64, second: F64) -> tuple[F64, F64]:
@@ -417,7 +438,7 @@ class TableEstimate(Question[Table]):
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
         arrays, margins = mechanism.arrays(self, n, counters)
-        of_test = [array[0].item() for array in _independence(mechanism, n, arrays[0], margins, self.times)]
+        of_test = [array[0].item() for array in mechanism.association(self, n, counters, arrays[0], margins)]
         fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
         return Table(mechanism, tally.n, *fields)
 
@@ -439,7 +460,7 @@ class TableEstimate(Question[Table]):
         a, b = _noise(one, two, people, *within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people)
-        side = Side(people, counts / most, a / most, b, sampled)
+        side = Side(people, counts / most, a / most, b, sampled, self.times**2 * _step(one, two))
         errors = self.times * most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
         z = np.full(1, self.times * z_score(self.confidence))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z))
@@ -454,29 +475,8 @@ class TableEstimate(Question[Table]):
         score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times)
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(one, two)))
         return [counts, errors, low, high, *rates], margins
-
-
-def _independence(pair: Pair, n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0) -> tuple[F64, I64, F64]:
-    """The statistic, its degrees of freedom and the p-value of each of k tallies; see this module's text."""
-    people = np.maximum(n, 1)[:, None]
-    whites = []
-    for mechanism, margin in zip(pair.mechanisms, margins, strict=True):
-        shares = np.clip(margin / people, 0, None)
-        shares /= np.maximum(shares.sum(axis=1, keepdims=True), 1)
-        try:
-            whites.append(whitening(mechanism.covariance(shares), adds_up=mechanism.exhaustive))
-        except ParameterError:  # it is not known
-            unknown = np.full(len(n), np.nan)
-            return unknown, np.zeros(len(n), np.int64), unknown
-    (one, rank), (two, of_two) = whites
-    apart = counts / people[:, None] - (margins[0] / people)[:, :, None] * (margins[1] / people)[:, None, :]
-    white = one @ apart @ two.transpose(0, 2, 1) * np.sqrt(people[:, None]) / times
-    statistic, degrees = (white**2).sum(axis=(1, 2)), np.where(n > 0, rank * of_two, 0)
-    known = degrees > 0
-    statistic = np.where(known, statistic, np.nan)
-    return statistic, degrees, np.where(known, chi_square_tail(np.where(known, statistic, 0), degrees), np.nan)
 
 
 def _rows(pair: Pair, n: I64, arrays: Sequence[F64]) -> pa.Table:

@@ -27,6 +27,7 @@ from ldp_core.estimates.base import Population, Question, refuse_mechanism, refu
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.tails import COUNTS_ALONE
 from ldp_core.inputs.base import edges_between
 from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
@@ -42,6 +43,12 @@ class Ordered(Protocol):
         """Estimated counts of records with low <= code < high, and their variances about these people (noise only).
 
         n int64[k], counters int64[k, c], low and high int64[r] -> float64[k, r] twice.
+        """
+
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """B and K, if the variance of one report is a + B f + K f (1 - f), f being the share; and `Side.step`.
+
+        Arrays that broadcast to float64[k, r].
         """
 
 
@@ -83,33 +90,39 @@ class Reader:
     def watch(self, n: I64, counters: I64) -> None:
         """Warn if tallies are not what reports add up to."""
         m = self.mechanism
-        watch(m, n[:, None], counters, m.debias(n[:, None], counters)[0] if isinstance(m, Counting) else None)
+        counts = m.debias(n[:, None], counters, confidence=COUNTS_ALONE)[0] if isinstance(m, Counting) else None
+        watch(m, n[:, None], counters, counts)
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""
-        slopes: Any = 0.0
-        if hasattr(self.mechanism, "noise_slopes"):
-            codes = np.arange(len(self.ends[0]))
-            slopes = self.mechanism.noise_slopes((codes >= cells[:, :1]) & (codes < cells[:, 1:]))
-        return self.with_ends(n, *self._counts(n, counters, cells[:, 0], cells[:, 1]), z, slopes)
+        found, terms = self._counts(n, counters, *cells.T), self.mechanism.range_terms(n, counters, *cells.T)
+        return self.with_ends(n, counters, *found, z, terms)
 
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
         counts, variances = self.mechanism.range_counts(n, counters, low, high)
         return counts, np.minimum(variances, 1e6 * (n[:, None] + 1.0) ** 2)
 
-    def with_ends(self, n: I64, counts: F64, variances: F64, z: float, slopes: Any = 0.0) -> tuple[F64, F64, F64, F64]:
+    def with_ends(
+        self, n: I64, counters: I64, counts: F64, variances: F64, z: float, terms: tuple[Any, Any, Any]
+    ) -> tuple[F64, F64, F64, F64]:
         """Counts, their errors, low and high ends, float64[k, r] each, given variances of noise.
 
-        With ``slopes`` (`FrequencyOracle.noise_slopes`) an interval holds the counts that are within z of their own
-        standard errors, as those of a histogram do.
+        An interval holds the counts that are within z of their own standard errors, as those of a histogram do, by the
+        ``terms`` of `Ordered.range_terms`. Those who answer one of several columns are a sample.
         """
-        some = np.maximum(n, 1)[:, None]
-        at_none = variances / some - slopes * np.clip(counts / some, 0, 1)
-        side = Side(some, counts / some, at_none, slopes, sampled_part(self.population, n[:, None]))
-        low, high = side.ends(np.array(z * self.times))
-        errors = self.times * some * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
-        return counts, errors, some * low, some * high
+        _, answers, _ = self.mechanism.answers(n, counters)
+        some, m = (np.maximum(number, 1)[:, None] for number in (n, answers))
+        shares, times = counts / some, self.times**2
+        inside, (slopes, bends, steps) = np.clip(shares, 0, 1), terms
+        bends = bends + (variances > 0) * (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]  # (of all: none)
+        at_none = variances * m / some**2 - (slopes + bends * (1 - inside)) * inside
+        sampled = bends
+        if self.population is not None:
+            sampled = terms[1] + sampled_part(self.population, answers[:, None])
+        side = Side(m, shares, times * at_none, times * slopes, times * sampled, times * steps)
+        low, high = side.ends(z)
+        return counts, some * np.sqrt(side.variance(inside)), some * low, some * high
 
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
         """Cumulative shares of k tallies, with intervals of so many standard errors."""

@@ -26,7 +26,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64
 from ldp_core.errors import MechanismMismatchError, ParameterError
-from ldp_core.estimates.base import Tabular, refuse_mechanism, z_score
+from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging
@@ -102,7 +102,7 @@ class Pooled(Tabular):
         return pa.table([self.values, *map(pa.array, arrays), pa.array(np.full(len(self.q), self.n))], names)
 
 
-def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95) -> Pooled:
+def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95, repeats: int | None = None) -> Pooled:
     """What several mechanisms' tallies say together of one population; see this module's text for the formulas.
 
     Args:
@@ -110,6 +110,7 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
             oracles, of which the values that all of them list are estimated (``"other"`` only where all list the same),
             or all are for numbers.
         confidence: of each interval, in (0, 1).
+        repeats: the most reports of one person in a group; see `HistogramEstimate`. Default: one.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
@@ -136,15 +137,15 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95)
         mechanism.check_tally(tally)
         if not tally.n:
             raise ParameterError(f"a group of {mechanism.name} has no reports: leave it out")
-    return pooled(made, confidence)
+    return pooled(made, confidence, repeats)
 
 
-def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float) -> Pooled:
+def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float, repeats: int | None) -> Pooled:
     """`pool` of tallies that are the mechanisms' own, of which some may be empty: where it is done by keys."""
-    z = z_score(check_open("confidence", confidence))
+    z, repeats = z_score(check_open("confidence", confidence)), check_repeats("repeats", repeats)
     values, codes = common_values([mechanism for mechanism, _ in groups])
     sides = [
-        _of(side_of(m, np.array([t.n]), t.counters[None], "many"), places)
+        _of(side_of(m, np.array([t.n]), t.counters[None], "many", repeats), places)
         for (m, t), places in zip(groups, codes, strict=True)
         if t.n
     ]

@@ -112,7 +112,8 @@ class CompareQuantiles(Compare):
     def _question(self) -> QuantilesEstimate:
         tests: Any = len(self.probabilities) if self.simultaneous else 1
         asked: Any = self.probabilities
-        return QuantilesEstimate(asked, 1 - (1 - self.confidence) / tests, self.population)
+        how: dict[str, Any] = {"population": self.population, "repeats": self.repeats}
+        return QuantilesEstimate(asked, 1 - (1 - self.confidence) / tests, **how)
 
     @override
     def compares(self, mechanism: Any) -> bool:
@@ -167,6 +168,7 @@ def compare_quantiles(
     simultaneous: bool = False,
     same_people: bool | None = None,
     population: Population = "many",
+    repeats: int | None = None,
 ) -> QuantileDifferences:
     """By how much quantiles, as the median, differ between two tallies of other people, with fresh noise.
 
@@ -178,7 +180,8 @@ def compare_quantiles(
         before, after: its tallies.
         probabilities: of the quantiles, each in (0, 1).
         confidence: of each interval, in (0, 1).
-        simultaneous, same_people, population: see `compare`. Of the same people the reaches of both sides are added.
+        simultaneous, same_people, population, repeats: see `compare`. Of the same people the reaches of both sides are
+            added.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
@@ -190,5 +193,5 @@ def compare_quantiles(
     >>> compare_quantiles(m, m.tally(m.perturb([3] * 90)), m.tally(m.perturb([9] * 90))).differences.tolist()
     [6.0]
     """
-    asked = CompareQuantiles(confidence, simultaneous, None, same_people, population, probabilities)
+    asked = CompareQuantiles(confidence, simultaneous, None, same_people, population, probabilities, repeats=repeats)
     return asked.result(mechanism, before, after)

@@ -92,11 +92,7 @@ class RangeEstimate(Question[Ranges]):
             noise and sampling together in any case.
         repeats: the most reports of one person; see `HistogramEstimate`.
 
-    A range or a set is one row, of the columns of a histogram; ``value`` is the range in words. Intervals hold, to 2
-    points, from about 200 people on at epsilon 3 and below, of up to 64 values; with fewer people, a larger epsilon or
-    more values, or with `HierarchicalHistogram` below 1,000 people, a range that few people are in, or outside of,
-    holds less: docs/ordered.md. Of single
-    values take a histogram with ``simultaneous``.
+    A range or a set is one row, of the columns of a histogram; ``value`` is the range in words.
 
     Raises:
         ParameterError: none of these or several; when asked: none of the mechanism's values, or not in its order.
@@ -191,7 +187,7 @@ class RangeEstimate(Question[Ranges]):
             return names, reader.ranges(n, counters, cells, z)
         weights = np.bincount(cells, minlength=mechanism.domain.size)[None] > 0
         counts, variances = mechanism.sums(n, counters, weights.astype(float))
-        return names, reader.with_ends(n, counts, variances, z, mechanism.noise_slopes(weights))
+        return names, reader.with_ends(n, counters, counts, variances, z, mechanism.sum_terms(n, counters, weights))
 
 
 _LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}

@@ -47,6 +47,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.histogram import Side
+from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.reports import Native
@@ -130,11 +131,12 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
     known = _sums(u, w)
     two = _two_values(known)
     if two is not None:
-        return _ratio(known, confidence, two, repeats)
+        return ratio_of(known, confidence, repeats)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
     found = _ratio(_plain_sums(u - near * w, w), confidence, None, repeats)
-    return replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
+    low, high = (found.low, found.high) if _carried(known, confidence, repeats) else (-np.inf, np.inf)
+    return replace(found, ratio=found.ratio + near, low=low + near, high=high + near)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -173,16 +175,31 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
     Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
     """
     n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
-    (low, high), (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (0, 2, 4))
+    (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (2, 4))
     if _are_two(low_a, high_a, n, u, uu) and _are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
         return low_a + high_a, 1.0
-    low = min(low, 0.0)
-    if not _are_two(low, high, n, w, ww):
+    c = _sum_of_two(sums)
+    if c is None:
         return None
-    c = low + high
     if high_y - low_y <= _SAME * max(abs(low_y), 1):
         return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
     return (c, low_y + high_y) if _are_two(low_y, high_y, ww, uw, uu) else None
+
+
+def _sum_of_two(sums: F64) -> float | None:
+    """c of this module's text."""
+    low, high = min(-float(sums[6]), 0.0), float(sums[7])
+    high = 1 - low if high < 0 else high
+    return low + high if _are_two(low, high, float(sums[0]), float(sums[2]), float(sums[5])) else None
+
+
+def _carried(sums: F64, confidence: float, repeats: int) -> bool:
+    """Whether w is clearly different from 0: if nobody had the value, w^2 would be a constant on average.
+
+    If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's.
+    """
+    c, w, ww = _sum_of_two(sums), float(sums[2]), float(sums[5])
+    return c is None or w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w)
 
 
 def _are_two(low: float, high: float, ones: float, numbers: float, squares: float) -> bool:
@@ -196,7 +213,8 @@ _SAME = 1e-9
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    return _ratio(sums, confidence, _two_values(sums), repeats)
+    found = _ratio(sums, confidence, _two_values(sums), repeats)
+    return found if _carried(sums, confidence, repeats) else replace(found, low=-np.inf, high=np.inf)
 
 
 def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:
@@ -211,7 +229,9 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeat
     return Ratio(m, error, low, high, int(sums[0]), confidence)
 
 
-def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float = 1) -> tuple[F64, F64, F64, F64]:
+def ratios(
+    sums: F64, confidence: float, score: F64 | None = None, times: float = 1, few: tuple[Any, Any] | None = None
+) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
     Args:
@@ -219,6 +239,8 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float 
         confidence: of the intervals.
         score: float64[..., 3], `score_sums`, if it is known how numbers vary.
         times: how many times as large errors are as those of independent records.
+        few: with a score, of shares: the number of reports, and what one of them adds to u - m w if it adds much; see
+            `ldp_core.estimates.tails`.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     z2 = (times * z_score(confidence)) ** 2
@@ -229,6 +251,10 @@ def ratios(sums: F64, confidence: float, score: F64 | None = None, times: float 
     if score is not None:
         ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
         low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        if few is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step, (a, b, e) = times**2 * few[1] / np.abs(w), np.moveaxis(times**2 * score, -1, 0) / w**2
+            low, high = reach_of_few((low, high), m, few[0], z_score(confidence), step, (a, -2 * b, e), 1)
     return m, error, low, high
 
 

@@ -73,7 +73,14 @@ def counts_of_pairs(first: U8, second: U8, d1: int, d2: int) -> tuple[I64, I64, 
         first, second: at most 65,472 rows each, so few that 16 bits count them; of 2^15 the planes stay in the cache.
     """
     one, two = _planes(first, d1), _planes(second, d2)
-    return _ones(one[:, None] & two[None]), _ones(one), _ones(two)
+    both = np.zeros((d1, d2), np.int64)
+    if not one.size or not kernels.ones_of_pairs(one.reshape(-1), two.reshape(-1), one.shape[1], both):
+        for a in range(0, d1, _TILE):
+            both[a : a + _TILE] = _ones(one[a : a + _TILE, None] & two)
+    return both, _ones(one), _ones(two)
+
+
+_TILE = 4  # planes of one column at a time: what they are ANDed to stays in the cache
 
 
 def _ones(words: npt.NDArray[np.uint64]) -> I64:
@@ -88,8 +95,10 @@ def _planes(rows: U8, d: int) -> npt.NDArray[np.uint64]:
     """uint64[d, ceil(n / 64)]: each column's bits, those of no row 0; `packbits` takes what is not 0 for a 1."""
     n, width = rows.shape
     planes = np.zeros((8 * width, -(-n // 64) * 8), np.uint8)
+    words = rows.view(np.uint16)[:, 0] if width == 2 else None  # (numpy shifts many words at a time)
     for byte in range(width):
-        bits = np.packbits(np.ascontiguousarray(rows[:, byte]) & _MASKS, axis=1)
+        column = rows[:, byte] if words is None else (words >> np.uint16(8 * byte)).astype(np.uint8)
+        bits = np.packbits(np.ascontiguousarray(column) & _MASKS, axis=1)
         planes[8 * byte : 8 * byte + 8, : bits.shape[1]] = bits
     return planes[:d].view(np.uint64)
 

@@ -230,7 +230,10 @@ class Dates(Domain):
 
     @override
     def compiled(self) -> dict[str, Any]:
-        raise ParameterError("clients of other languages take no dates: declare the cells as labels, and send these")
+        if (self.edges % 10**6).any():
+            raise ParameterError("dates of clients are cut at whole seconds: declare cells that begin with a second")
+        ends = self.to_dict()["domain"]
+        return {**super().compiled(), "end": ends["high"], **{key: ends[key] for key in ("missing",) if key in ends}}
 
     @override
     def to_dict(self) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Sets(Inputs):
             first ``most`` different ones are kept, in the order of the list.
 
     Raises:
-        DomainError, ParameterError: more than 65,536 items and pads; parameters that do not exist.
+        DomainError, ParameterError: more than 65,536 items and pads, or dates; parameters that do not exist.
 
     >>> sets = Sets(Domain(["mail", "maps", "news"]), 2)
     >>> sets.items(sets.encode([["news", "mail", "news"], ["maps"], []])).tolist()
@@ -56,6 +56,8 @@ class Sets(Inputs):
     def __post_init__(self) -> None:
         check_integer("most", self.most, 1, min(self.domain.size, MOST_ITEMS))
         check_choice("on_more", self.on_more, get_args(OnMore))
+        if self.domain.kind == "date":
+            raise DomainError("there are no sets of dates: declare the cells' names as labels, and send lists of these")
         if self.places > MOST_PLACES:
             raise DomainError(f"there may be {MOST_PLACES - self.most} items in sets of {self.most}, declare fewer")
 

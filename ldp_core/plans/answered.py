@@ -14,12 +14,14 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
+from ldp_core.estimates.association import Association, of_cells
 from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.joint import Pair, TableEstimate
 from ldp_core.estimates.registry import Ask, question_of, questions_of
 from ldp_core.estimates.several import Several
+from ldp_core.estimates.tails import COUNTS_ALONE
 from ldp_core.estimates.weights import ratios
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -70,10 +72,6 @@ class _Axis(NamedTuple):
     """A column of a pair in the place of its mechanism: it has none of its own."""
 
     domain: Domain
-    exhaustive: bool = False
-
-    def covariance(self, shares: F64) -> F64:
-        raise ParameterError("the shares of two columns of one pair are not independent")
 
 
 class _OfPairs(Several):
@@ -155,15 +153,29 @@ class AnsweredPair(_OfPairs, Pair):
         noise = _Cells.of(self.mechanism.inner)
         inside, row, out = noise.with_row(self.shape[1])
         yes, no = noise.of_row(self.shape[1])
+        of_row = f * (yes + part) + (m - f) * no
         squares = (
             c * (noise.yes + part) + (m - c) * noise.no,
             c * (inside + part) + (f - c) * row + (m - f) * out,
-            f * (yes + part) + (m - f) * no,
+            of_row,
         )
-        return [
-            *cells,
-            *ratios(np.stack([u, w, *(asked.times**2 * one for one in squares)], axis=-1), asked.confidence),
-        ], margins
+        # The same if the rate is r, and so c = r f: of powers of r.
+        more, shared = f * (noise.yes - noise.no + part), f * (inside + part - row)
+        score = m * noise.no + 0 * c, f * row + (m - f) * out - more / 2, of_row - 2 * shared
+        sums, of_score = (np.stack(arrays, axis=-1) for arrays in ((u, w, *squares), score))
+        few = m, self.mechanism.inner.step
+        return [*cells, *ratios(sums, asked.confidence, of_score, asked.times, few)], margins
+
+    @override
+    def association(
+        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
+    ) -> Association:
+        """Of those who answer, who are a sample of the population too."""
+        m = counters[:, 0]
+        scale = (m / np.maximum(n, 1))[:, None, None]
+        cells = np.where(scale > 0, counts * scale, 0)  # (without answers counts are nan)
+        of_answers = cells.sum(axis=2), cells.sum(axis=1)
+        return of_cells(self.mechanism.inner, m, cells, of_answers, asked.times, asked.confidence)
 
 
 def _unsampled(n: Any, m: Any) -> Any:
@@ -228,13 +240,18 @@ class Margin(_OfPairs):
         found, answers = [], []
         for (_, m), part in zip(self.pairs, self._by_pair(counters), strict=True):
             people = part[..., :1].astype(float)
-            cells = m.inner.debias(np.maximum(people, 1), part[..., 1:])[0] / np.maximum(people, 1)
+            some = np.maximum(people, 1)
+            cells = m.inner.debias(some, part[..., 1:], confidence=COUNTS_ALONE)[0] / some
             found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - self._axis(m)))
             answers.append(people)
         a, h, b, sampled = self._weighted(n, answers)
         with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
-        return Side(np.asarray(n, float), f, a + np.zeros_like(f), b, sampled)
+        n = np.asarray(n, float)
+        each = [
+            np.nan_to_num(w / people) * m.inner.step for (_, m), w, people in zip(self.pairs, h, answers, strict=True)
+        ]
+        return Side(n, f, a + np.zeros_like(f), b, sampled, n * np.max(each, axis=0))
 
     def _axis(self, m: SampledPair) -> int:
         return [name for name, _ in m.of].index(self.column)
@@ -302,8 +319,7 @@ class MarginEstimate(HistogramEstimate):
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
         part = 1 - sampled_part(self.population, people)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
-        times = self.repeats or 1
-        side = side._replace(a=side.a * times, b=side.b * times, sampled=sampled * times)
+        side = side._replace(sampled=sampled).of_clusters(self.repeats or 1)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         low, high = side.ends(z)
         made = [side.estimates, np.sqrt(side.variance(side.inside)), low, high]
@@ -316,8 +332,9 @@ class MarginEstimate(HistogramEstimate):
 
 
 NO_PERSONS = (
-    "of one column of pairs persons are not told apart: in place of person= say repeats=k, the most reports of one "
-    'person; a pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
+    "of one column of pairs persons are not told apart: how much a report counts depends on how many answer each pair, "
+    "which is known only when all are summed. In place of person= say repeats=k, the most reports of one person; a "
+    'pair by itself takes person=, as pl.col("os_crashed").ldp.histogram(person=...)'
 )
 
 

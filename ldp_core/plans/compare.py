@@ -82,8 +82,9 @@ class Sharing(Row):
 def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Sharing]:
     r"""The four ways to share an epsilon among columns, the one with the least average variance of a column first.
 
-    If you will ask for tables of two columns, look at the last number, the error of a cell. Of numbers there are no
-    fake data and no pairs: then there are two ways. Pairs are of listed values, without mechanisms of your own.
+    The last number is the error of a cell of a table of two columns. A note says which way to take for which questions.
+    Of numbers there are no fake data and no pairs: then there are two ways. Pairs are of listed values, without
+    mechanisms of your own.
 
     Args:
         columns: name to domain or `Interval`, or to a mechanism with an epsilon of its own; see `PrivacyPlan.split`.
@@ -104,6 +105,8 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
     pairs      1.231 %  1.325 %  crashed    1.001 %
     fake       1.438 %  1.824 %  version    no table
     split      1.452 %  1.841 %  version    6.366 %
+    For questions about one column at a time take sampled, for tables of two columns
+    pairs.
     """
     n = check_integer("n", n, 1)
     plans: dict[Way, PrivacyPlan] = {
@@ -121,7 +124,10 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
             alone = margins(plan.columns)
             errors = {name: math.sqrt(alone[name].variance(1 / alone[name].domain.size) / n) for name in columns}
         ways.append(Sharing(way, plan, n, errors, _tables(plan, n)))
-    return Table(tuple(sorted(ways, key=lambda sharing: sharing.standard_error)))
+    ways.sort(key=lambda sharing: sharing.standard_error)
+    tables = [(sharing.cell_error, sharing.way) for sharing in ways if sharing.cell_error is not None]
+    note = f"For questions about one column at a time take {ways[0].way}"
+    return Table(tuple(ways), note=note + (f", for tables of two columns {min(tables)[1]}." if tables else "."))
 
 
 def _tables(plan: PrivacyPlan, n: int) -> dict[tuple[str, str], float]:

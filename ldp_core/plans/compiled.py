@@ -30,7 +30,7 @@ def compiled(plan: PlanForms) -> dict[str, Any]:
     return {**head, "columns": columns}
 
 
-def read_reports(plan: PlanForms, text: str | bytes, limits: Limits = DEFAULT) -> pa.RecordBatch:
+def read_reports(plan: PlanForms, text: str | bytes, limits: Limits = DEFAULT, keyed: bool = False) -> pa.RecordBatch:
     """What `PrivacyPlan.read_reports` gives."""
     lines: Sequence[str | bytes] = text.split("\n") if isinstance(text, str) else text.split(b"\n")
     lines = lines if lines[-1] else lines[:-1]  # (str.splitlines would cut at U+2028, too, which JSON has in its texts)
@@ -41,7 +41,7 @@ def read_reports(plan: PlanForms, text: str | bytes, limits: Limits = DEFAULT) -
     arrays = [m.reports.from_json([row[name] for row in rows], column=name) for name, m in plan.columns.items()]
     arrays += [_kept([row[name] for row in rows], name) for name in plan.keep]
     schema = pa.schema([(name, array.type) for name, array in zip(names, arrays, strict=True)])
-    return pa.RecordBatch.from_arrays(arrays, schema=plan.with_proof(schema, seeded=False))
+    return pa.RecordBatch.from_arrays(arrays, schema=plan.with_proof(schema, seeded=False, keyed=keyed))
 
 
 def _row(line: str | bytes, number: int, names: Sequence[str], limits: Limits) -> dict[str, Any]:

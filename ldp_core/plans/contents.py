@@ -126,9 +126,9 @@ class PlanContents(Declared, Composing):
 
     def values_of(self, column: str, values: Mapping[str, Any]) -> Any:
         """What the mechanism of a column takes, of values of its `sources`: of a pair they are taken row by row."""
-        m = self[column]
-        if list(values) == [column] or not isinstance(m, DrawnColumn):
+        if list(values) == [column]:
             return values[column]
+        m: Any = self[column]
         return m.inputs.arrow_values.take(pa.array(m.codes(values, column)))
 
     @property
@@ -150,7 +150,7 @@ def sources_of(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
     """`PlanContents.inputs`; raise `PlanError` if two columns of reports are made from another kind of values."""
     found: dict[str, Any] = {}
     for column, m in columns.items():
-        for name, inputs in (m.sources(column) if isinstance(m, DrawnColumn) else {column: m.inputs}).items():
+        for name, inputs in m.sources(column).items():
             if found.setdefault(name, inputs) != inputs:
                 raise PlanError(f"column {name!r} has other values in {column!r} than in the columns before it")
     return found

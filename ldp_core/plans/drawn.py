@@ -84,10 +84,6 @@ class DrawnColumn(Wrapping):
     domain = of_inner("domain")
     inputs = of_inner("inputs")
 
-    def sources(self, name: str) -> dict[str, Any]:
-        """What the columns of records may hold that this column, called ``name``, is made from: its own."""
-        return {name: self.inputs}
-
     def codes(self, values: Mapping[str, Any], name: str) -> Codes:
         """The codes of n records, given the values of its sources."""
         codes: Codes = self.inputs.encode(values[name], column=name)

@@ -46,11 +46,11 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle, sample_covariance
 from ldp_core.mechanisms.oracles.unary_encoding import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import parameter, shown
@@ -165,12 +165,24 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
     def fake_support(self) -> list[Fraction]:
         """Phi, exact: Pr[a fake report supports v] for each value v."""
         p, q = self.inner.support_probabilities()
+        return [share * (pv - qv) + qv for share, pv, qv in zip(self.fake_shares, p, q, strict=True)]
+
+    @cached_property
+    def fake_shares(self) -> list[Fraction]:
+        """How likely a fake is to be each value; if they do not add up to 1, it may be none."""
         d = self.domain.size
-        shares = [Fraction(self.fake == "uniform", d)] * d
-        if self.prior is not None:
-            ends = [0, *map(int, self._ends), ONE]
-            shares = [fraction(end - start) for start, end in pairwise(ends)]
-        return [share * (pv - qv) + qv for share, pv, qv in zip(shares, p, q, strict=True)]
+        if self.prior is None:
+            return [Fraction(self.fake == "uniform", d)] * d
+        return [fraction(end - start) for start, end in pairwise([0, *map(int, self._ends), ONE])]
+
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        """The inner mechanism's, over a sample of answers and fakes, less what is the answers' sample."""
+        d, fakes = self.domain.size, np.array(self.fake_shares, float)
+        fakes = np.append(fakes, 1 - fakes.sum())[: shares.shape[1]]
+        mixed = (shares + (self.columns - 1) * fakes) / self.columns
+        of_all = self.inner.noise_covariance(mixed) + sample_covariance(mixed[:, :d])
+        return self.columns**2 * of_all - sample_covariance(shares[:, :d])
 
     @property
     @override

@@ -312,19 +312,21 @@ def about(
     confidence: float | None = None,
     covered: tuple[Any, Any] | None = None,
     population: str | int | None = None,
+    repeats: int | None = None,
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
     ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
-    whom the intervals are about, if it is said of all columns.
+    whom the intervals are about, if it is said of all columns. ``repeats``: how often a person reports, if it is said.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
-    whom = {} if population is None else {"population": population}
-    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **whom}, indent=1) + "\n"
+    said = {"population": population, "repeats": repeats}
+    said = {name: value for name, value in said.items() if value is not None}
+    return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **said}, indent=1) + "\n"
 
 
 def _toml(value: Any) -> str:

@@ -117,9 +117,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.sampled(columns, epsilon), keep=keep, seed=seed)
-        warn_large(epsilon)
-        return made
+        return cls._drawn(sharing.sampled(columns, epsilon), epsilon, keep, seed)
 
     @classmethod
     def pairs(
@@ -149,9 +147,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.pairs(columns, epsilon), keep=keep, seed=seed)
-        warn_large(epsilon)
-        return made
+        return cls._drawn(sharing.pairs(columns, epsilon), epsilon, keep, seed)
 
     @classmethod
     def fake(
@@ -186,7 +182,11 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans import sharing
 
-        made = cls(sharing.fake(columns, epsilon, priors), keep=keep, seed=seed)
+        return cls._drawn(sharing.fake(columns, epsilon, priors), epsilon, keep, seed)
+
+    @classmethod
+    def _drawn(cls, columns: Mapping[str, Any], epsilon: float, keep: Iterable[str], seed: int | None) -> PrivacyPlan:
+        made = cls(columns, keep=keep, seed=seed)
         warn_large(epsilon)
         return made
 
@@ -350,6 +350,7 @@ class PrivacyPlan(PlanForms):
         seed: int | np.random.Generator | None = None,
         confidence: float = 0.95,
         ask: Mapping[str, Ask] | None = None,
+        repeats: int = 1,
     ) -> Simulation:
         """What the estimates would look like for such data, without making reports: see `Mechanism.simulate`.
 
@@ -364,10 +365,13 @@ class PrivacyPlan(PlanForms):
             confidence: of the intervals.
             ask: by column, what to ask other than the usual (`usual_question`). A sketch is asked about the 100 most
                 frequent values of the data.
+            repeats: how many reports each person sends, of a value that stays and with fresh noise; intervals are by
+                that bound, see `HistogramEstimate`.
 
         Raises:
             PlanError: a column is missing.
-            ParameterError: shares without n; numbers that are none.
+            ParameterError: shares without n; numbers that are none; repeats above 1 of a mechanism that remembers, or
+                of a question that takes none.
             DomainError, DtypeError: see `Domain.encode`.
 
         >>> from ldp_core import Hybrid, RandomizedResponse
@@ -382,7 +386,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.simulation import simulate
 
-        return simulate(self, data, n, seed, confidence, ask)
+        return simulate(self, data, n, seed, confidence, ask, repeats)
 
     def sql(
         self,
@@ -425,26 +429,6 @@ class PrivacyPlan(PlanForms):
             return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
 
-    def registry_entry(self) -> str:
-        """An entry for the public registry of deployments of differential privacy, as YAML: what a plan knows of it.
-
-        What only you can write (name, purpose, who is responsible) says so. The registry and its form:
-        https://registry.opendp.org/deployments-registry.
-
-        Raises:
-            PlanError: the plan has a seed, so its reports are not private.
-
-        >>> from ldp_core import RandomizedResponse
-        >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["day"])
-        >>> [line for line in plan.registry_entry().splitlines() if "epsilon" in line][1:]
-        ['      epsilon: 1.0', '    mechanisms: "- crashed: randomized_response, epsilon 1"']
-        """
-        if self.seed is not None:
-            raise PlanError("a plan with a seed is not private: take the plan without it")
-        from ldp_core.plans.registry import entry
-
-        return entry(list(self.columns.items()), self.keep, self.epsilon)
-
     def compile(self) -> dict[str, Any]:
         """The plan for clients in other languages: all probabilities as integers, in a mapping that JSON can hold.
 
@@ -462,11 +446,12 @@ class PrivacyPlan(PlanForms):
 
         return compiled(self)
 
-    def read_reports(self, text: str | bytes, *, limits: Limits = DEFAULT) -> pa.RecordBatch:
+    def read_reports(self, text: str | bytes, *, keyed: bool = False, limits: Limits = DEFAULT) -> pa.RecordBatch:
         r"""Reports in NDJSON, a line each, as clients send them: an Arrow batch with the plan in its metadata.
 
         Args:
             text: of docs/wire.md, from anybody.
+            keyed: whether their media type says ``noise=keyed``: the reports then say so too.
             limits: for the number of lines, and what is in one.
 
         Raises:
@@ -479,7 +464,7 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.compiled import read_reports
 
-        return read_reports(self, text, limits)
+        return read_reports(self, text, limits, keyed)
 
     def __repr__(self) -> str:
         from ldp_core.plans.explanation import contents, seed_warning

@@ -160,6 +160,7 @@ def recommend(
     frequency: float | None = None,
     group: float = 1.0,
     population: Population = "many",
+    repeats: int = 1,
 ) -> Table[Recommendation]:
     r"""The mechanisms for such values, such an epsilon and n people, the best first.
 
@@ -171,7 +172,7 @@ def recommend(
         values: the declared values, or how many, d >= 2; an `Interval`, to estimate a mean; or `Prefixes`, to find the
             most frequent strings.
         epsilon: of a report.
-        n: number of people, each of whom sends one report.
+        n: number of people.
         ask: the question, as ``"median"``, ``"cdf"``, ``"mean"`` or ``"range:low=30,high=45"`` (`question_of`): which
             mechanisms can answer it, in order of the interval of that answer where people are spread evenly over the
             values. Numbers of an `Interval` are in 256 cells for a hierarchical histogram. Default: shares of declared
@@ -183,6 +184,7 @@ def recommend(
             is kept) and each has estimates of its own.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error; or one of N people.
+        repeats: how many reports each of them sends, see `required_n`; one with ``ask``.
 
     Returns:
         A table: a `Recommendation` a row.
@@ -211,10 +213,12 @@ def recommend(
     """
     check_population("population", population)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
-    people = check_integer("n", n, 1)
+    people, repeats = check_integer("n", n, 1), check_integer("repeats", repeats, 1)
     sampled_part(population, people)
     reports = people * check_group(group)
     whom = of_group(population, group)
+    if ask is not None and repeats > 1:
+        raise ParameterError("with ask each person sends one report: leave out repeats")
     if ask is not None:
         question, inputs, kinds = asked_of(ask, domain, population)
         answers = answering(question, inputs, kinds, e, reports, frequency)
@@ -222,19 +226,21 @@ def recommend(
     elif isinstance(domain, int | Domain):
         f = _check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
 
-        def margin(error: Error) -> float:
-            return error.margin(reports, 0.05, None if frequency is None else f, whom)
+        def errors(error: Error) -> tuple[float, float]:
+            each = error.repeated(repeats)
+            margin = each.margin(reports, 0.05, None if frequency is None else f, whom)
+            return math.sqrt(each.n_variance(f) / reports), margin
 
-        made = [_recommendation(choice, domain, e, people, reports, f, margin) for choice in CHOICES.values()]
+        made = [_recommendation(choice, domain, e, people, f, errors) for choice in CHOICES.values()]
     else:
         _refuse_frequency(frequency)
         if isinstance(domain, Cells):
             raise ParameterError('of cells say what is asked: ask="median", or another question')
         made = []
         for m in (make(name, domain, e) for name in KINDS[type(domain)]):
-            known = error_of(m)
-            errors = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, 0.0, whom)
-            made.append(_of_mechanism(m.name, m, domain, e, people, *errors))
+            known = error_of(m).repeated(repeats)
+            alone = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, 0.0, whom)
+            made.append(_of_mechanism(m.name, m, domain, e, people, *alone))
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
         least = min(r.bytes_per_report for r in made)
@@ -248,7 +254,8 @@ def recommend(
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
         _ranked(fitting),
-        note=" ".join([*_notes(kind, frequency, population), _MOVES_SUM if kind == "interval" else _MOVES]),
+        note=" ".join([*_notes(kind, frequency, population), _MOVES_SUM if kind == "interval" else _MOVES])
+        + of_each(repeats),
     )
 
 
@@ -361,16 +368,14 @@ _MOVES_SUM = "moves: by how much a false report moves the sum of the numbers at 
 
 
 def _recommendation(
-    choice: Choice, domain: Domain | int, epsilon: float, n: int, reports: float, f: float, margin: Callable[..., float]
+    choice: Choice, domain: Domain | int, epsilon: float, n: int, f: float, errors: Callable[..., tuple[float, float]]
 ) -> Recommendation:
     d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
-    error = Error.of(p, q, d)
-    errors = math.sqrt(error.n_variance(f) / reports), margin(error)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
-    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors, *costs, lies)
+    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors(Error.of(p, q, d)), *costs, lies)
 
 
 def _of_mechanism(
@@ -412,6 +417,11 @@ def _error(row: Recommendation) -> float:
 
 _NEARLY, _NEAR = 1.01, 1.02
 _FAR = 100  # times the operations: of 5,000 values local hashing takes 24 s where projective geometry takes 3 s
+
+
+def of_each(repeats: int) -> str:
+    """How many reports a person sends, in words, if it is not one."""
+    return "" if repeats == 1 else f" Each of them sends {repeats} reports."
 
 
 def _notes(kind: str, frequency: float | None, population: Population) -> list[str]:

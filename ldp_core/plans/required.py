@@ -29,6 +29,7 @@ from ldp_core.plans.recommend import (
     check_group,
     error_of_answer,
     make,
+    of_each,
     of_group,
     part_of,
     resolve,
@@ -358,8 +359,7 @@ class _Asked(NamedTuple):
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
         group = f" A share of {self.group:g} of the people is in the group that is asked about."
-        each = f" Each of them sends {self.repeats} reports."
-        return f"Asked for: {said}.{'' if self.group == 1 else group}{'' if self.repeats == 1 else each}"
+        return f"Asked for: {said}.{'' if self.group == 1 else group}{of_each(self.repeats)}"
 
 
 def _of_answers(

@@ -29,7 +29,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import ends_together
+from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Randomness
@@ -177,7 +177,7 @@ class SampledColumn(Sampled, FrequencyOracle):
         answers = np.where(none, 1, answers)
         b = self.inner.rates.b
         scale = n / answers
-        of_answers, of_noise, *_ = self.inner.debias(answers, counters[..., 1:], confidence=confidence)
+        of_answers, of_noise, *_ = self.inner.debias(answers, counters[..., 1:], confidence=COUNTS_ALONE)
         counts: F64 = scale * of_answers
         people = _unsampled(n, answers)
         # variance = a + b c + e c^2. In a pure protocol a is n times a constant; where an error depends on more than
@@ -208,7 +208,8 @@ class SampledColumn(Sampled, FrequencyOracle):
         shrink = 1 - z**2 * e
         middle = counts + z**2 * b / 2
         half = np.sqrt(np.maximum(middle**2 - shrink * (counts**2 - z**2 * a), 0))
-        return (middle - half) / shrink, (middle + half) / shrink
+        ends = (middle - half) / shrink, (middle + half) / shrink
+        return reach_of_few(ends, counts, answers, z, n / answers * self.inner.step, variance, n)
 
     @override
     def answers(self, n: I64, counters: I64) -> tuple[FrequencyOracle, I64, I64]:

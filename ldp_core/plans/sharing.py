@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -161,14 +162,20 @@ def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOr
 
     Where sums of counts are asked for, it is one whose reports all support as many values (``alike``).
     """
-    for recommendation in recommend(domain.size, epsilon, 1):
+    for key in _order(domain.size, epsilon):
         try:
-            made = CHOICES[recommendation.key].make(domain, epsilon)
+            made = CHOICES[key].make(domain, epsilon)
         except DomainError:  # it has no report of no value
             continue
         if not alike or made.supported[0] == made.supported[1]:
             return made
     raise ParameterError("no mechanism takes this domain")
+
+
+@lru_cache(maxsize=256)
+def _order(size: int, epsilon: float) -> list[str]:
+    """The keys of `recommend`, remembered: columns of a plan, and their pairs, often have as many values as others."""
+    return [recommendation.key for recommendation in recommend(size, epsilon, 1)]
 
 
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:

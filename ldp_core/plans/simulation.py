@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,7 +40,8 @@ class Simulation(Mapping[str, Any]):
     Attributes:
         estimates: by column.
         tallies: from which they were made.
-        people: how many people had each value, as they were simulated: by column (value, number) pairs.
+        people: how many people had each value, as they were simulated: by column (value, number) pairs. If they send
+            several reports, so many times more.
     """
 
     estimates: Mapping[str, Any]
@@ -91,6 +94,7 @@ def simulate(
     seed: int | np.random.Generator | None,
     confidence: float,
     ask: Mapping[str, Ask] | None = None,
+    repeats: int = 1,
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
     generator, data = generator_of(seed), data if isinstance(data, Mapping) else table_of(data)
@@ -100,7 +104,7 @@ def simulate(
         if len(given) > 1 and any(isinstance(one, Mapping) for one in given.values()):
             raise PlanError(f"columns {list(given)} are perturbed together: give their values row by row, in a table")
         people[name] = _people(name, m, plan.values_of(name, given), n)
-    return simulated(plan.columns, people, generator, confidence, ask)
+    return simulated(plan.columns, people, generator, confidence, ask, repeats)
 
 
 def simulated(
@@ -109,17 +113,26 @@ def simulated(
     generator: np.random.Generator,
     confidence: float,
     ask: Mapping[str, Ask] | None = None,
+    repeats: int = 1,
 ) -> Simulation:
     """Of each column the values, and how many people have each."""
     answering = {name: _answering(m, *people[name]) for name, m in columns.items()}
     questions = questions_of(answering, ask, confidence)
+    if check_integer("repeats", repeats, 1) > 1:
+        if own := [name for name, m in columns.items() if m.memoized]:
+            raise ParameterError(
+                f"columns {own} have permanent answers, which reports of a person share: their errors are what "
+                "required_n(repeats=) and explain(repeats=) say; leave out repeats"
+            )
+        questions = {name: replace(question, repeats=repeats) for name, question in questions.items()}
     estimates, tallies, pairs = {}, {}, {}
     for name, m in columns.items():
         values, numbers = people[name]
-        m.check_total(sum(numbers.tolist()))
-        tallies[name] = m.simulate_values(values, numbers, generator)
+        m.check_total(sum(numbers.tolist()) * repeats)
+        each = (m.simulate_values(values, numbers, generator) for _ in range(repeats))
+        tallies[name] = reduce(add, each)
         estimates[name] = questions[name].result(answering[name], tallies[name])
-        pairs[name] = tuple(zip(values.to_pylist(), numbers.tolist(), strict=True))
+        pairs[name] = tuple(zip(values.to_pylist(), (numbers * repeats).tolist(), strict=True))
     return Simulation(estimates, tallies, pairs)
 
 

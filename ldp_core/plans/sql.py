@@ -21,6 +21,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_open
 from ldp_core.plans.drawn import DrawnColumn
+from ldp_core.plans.pairs import SampledPair
 from ldp_core.reports.bits import Bits
 from ldp_core.reports.numbers import Value
 
@@ -60,6 +61,7 @@ def table_sql(
     confidence: float,
 ) -> str:
     """`PrivacyPlan.sql` of two columns: counts of pairs, as `ldp_core.estimates.joint` has them."""
+    _refuse_pairs(columns)
     pair = Pair(columns, names)
     say = _Writer(dialect, packed, by)
     one, two = (_checked(m, name) for m, name in zip(pair.mechanisms, pair.names, strict=True))
@@ -175,8 +177,18 @@ ORDER BY {say.groups}{", ".join(order)}
 """  # noqa: S608 (names and labels are quoted, and the table is the caller's own SQL)
 
 
+def _refuse_pairs(columns: Mapping[str, Mechanism]) -> None:
+    """Raise `ParameterError` if reports of records answer one of several pairs."""
+    if pairs := [name for name, m in columns.items() if isinstance(m, SampledPair)]:
+        raise ParameterError(
+            f"a record answers one of the pairs {pairs}, and SQL does not count those that do: take frame.ldp.table, "
+            "ldp_beam.Table or ldp estimate --table"
+        )
+
+
 def _checked(mechanism: Mechanism, column: str) -> FrequencyOracle:
     """A mechanism whose support a database can count, with one p and one q."""
+    _refuse_pairs({column: mechanism})
     takes = "SQL can count the reports of randomized response and of bit vectors (unary encoding, subset selection)"
     form, oracle = mechanism.reports, isinstance(mechanism, FrequencyOracle) and not isinstance(mechanism, DrawnColumn)
     bits = oracle and isinstance(form, Bits) and form.d == mechanism.domain.size

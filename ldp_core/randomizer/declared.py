@@ -64,6 +64,10 @@ class DeclaredMechanism(Declared, Tallier):
         made: Inputs = self.domain
         return made
 
+    def sources(self, name: str) -> dict[str, Any]:
+        """What the columns of records may hold that this column, called ``name``, is made from: its own."""
+        return {name: self.inputs}
+
     @abstractmethod
     def worst_ratio(self) -> Fraction:
         """The largest ratio of the probabilities of one report under two inputs; epsilon is its logarithm."""

@@ -31,8 +31,8 @@
     at("tiles").replaceChildren(...[
       tile("reports counted", whole(data.counted)),
       data.windows.length ? tile("windows", whole(data.windows.length)) : null,
-      data.letters ? tile("late", whole(data.late)) : null,
-      data.letters ? tile("dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
+      data.letters && !data.total ? tile("late", whole(data.late)) : null,
+      data.letters ? tile(data.total ? "messages refused" : "dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
     const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
@@ -219,7 +219,7 @@
           section.append(place);
         }
       }
-      if (!column.groups.length) section.append(el("p", {}, live && !ended ? "There are no estimates yet." : column.kind === "histogram" ? "Nothing was found." : "No reports."));
+      if (!column.groups.length) section.append(el("p", {}, live && !ended ? (data.total ? "No report has come yet." : "No window has closed yet.") : column.kind === "histogram" ? "Nothing was found." : "No reports."));
       else section.append(el("p", { class: "nothing" }, "Nothing was estimated for this window."));
       return section;
     }));
@@ -256,9 +256,11 @@
 
   function letters() {
     if (!data.letters) return at("letters-body").replaceChildren(el("p", {}, "Not known for these results: they are of finished files, which do not say what was lost before."));
+    if (data.total) at("letters-head").textContent = "Refused messages";
     const rows = data.letters.map((letter) => [letter.late ? "late" : "dead letter", letter.reason, letter.column || "(whole records or messages)", whole(letter.count)]);
-    at("letters-body").replaceChildren(rows.length
-      ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
+    at("letters-body").replaceChildren(rows.length && data.total
+      ? table("Nothing of a refused message is counted.", ["reason", "messages"], data.letters.map(({ reason, count }) => [reason, whole(count)]), 1)
+      : rows.length ? table("A late record came after its window had closed; a dead letter could not be used.", ["kind", "reason", "column", "records"], rows, 3)
       : el("p", {}, "None."));
   }
 
@@ -310,11 +312,10 @@
           if (label !== undefined) chosen.window = Math.max(data.windows.indexOf(label), 0);
           again();
         }
-        const total = data.columns.some((column) => column.groups.some((group) => group.window === null));
-        say(ended ? "The job has ended. Nothing more will come." : total ? "Live: the numbers are of all reports so far." : "Live: new windows appear as they close.");
+        say(ended ? "The job has ended. These are all its windows." : data.total ? "Live: all reports that have come." : "Live: new windows appear as they close.");
       } catch {
         silent += 1;
-        if (silent > 2 && !ended) say("The job does not answer: it has ended, or was stopped. These are the last numbers.");
+        if (silent > 2 && !ended) say(`The ${data.total ? "server" : "job"} does not answer: it has ended, or was stopped. These are the last numbers.`);
       }
       setTimeout(ask, ended ? 5000 : 1000);
     };

@@ -5,6 +5,7 @@ Sketches and RAPPOR are asked about candidates. RAPPOR and longitudinal mechanis
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import apache_beam as beam
@@ -108,7 +109,7 @@ CANDIDATES = dict.fromkeys(("CMS", "HCMS", "HCMS of integers"), (2, 9999, 1))
 """Of what is asked: the two most frequent values and one that nobody has; of RAPPOR six, and another is not asked."""
 CANDIDATES |= {name: range(6) for name in MECHANISMS if name.startswith("RAPPOR")}
 KEYED_ONLY = [name for name in MECHANISMS if name.startswith("RAPPOR") or name in LONGITUDINAL]
-N = 30_000
+N = 12_000
 each = pytest.mark.parametrize("name", some(MECHANISMS, *FORMATS))
 
 
@@ -117,6 +118,7 @@ def word(name: str, k: int) -> Any:
     return text if MECHANISMS[name].inputs.kind == "str" else number
 
 
+@cache
 def events(name: str, n: int = N) -> pl.DataFrame:
     if name.startswith("sets"):
         return checks.events_of_sets(MECHANISMS[name], n)
@@ -216,7 +218,7 @@ def test_what_is_refused_at_once():
 def test_beam_perturbs_and_tallies(name):
     """Histograms of private values, and reports in both layouts, which Polars tallies too."""
     m, frame, options = MECHANISMS[name], events(name), noise(name)
-    batches = frame.select("x", "k", "id").to_arrow().to_batches(max_chunksize=10_000)
+    batches = frame.select("x", "k", "id").to_arrow().to_batches(max_chunksize=4000)
     plan = PrivacyPlan({"x": m}, keep=["k"])
     transforms = [ldp_beam.PrivateHistogram("x", asked(name), by=["k"], **options, **once(name))]
     some = beam.Map(lambda batch: batch[:2000]).with_output_types(pa.RecordBatch)
@@ -231,7 +233,7 @@ def test_beam_perturbs_and_tallies(name):
     for made in reports:
         table = check_polars_reads(made, m, 6000)
         found = histogram(table, asked(name))
-        codes = np.concatenate([frame["code"][k : k + 2000] for k in range(0, N, 10_000)])
+        codes = np.concatenate([frame["code"][k : k + 2000] for k in range(0, N, 4000)])
         check(name, found["count"], found["standard_error"], codes)
 
 

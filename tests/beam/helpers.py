@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from functools import partial
 from itertools import count
@@ -37,10 +38,11 @@ def _put(
 
 
 class Collector:
-    """A sink that lives in this process, which local in-memory runners do too."""
+    """A sink that lives in this process, which local in-memory runners do too. What it has seen goes with it."""
 
     def __init__(self) -> None:
         self.number = next(_number)
+        weakref.finalize(self, _seen.pop, self.number, None)
 
     def __rrshift__(self, label: str) -> Any:
         return label >> self.sink()

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 from typer.models import OptionInfo
 from typer.testing import CliRunner
@@ -23,6 +24,7 @@ from ldp_beam.telemetry.command import parser
 from ldp_beam.telemetry.options import declarations
 from ldp_cli import _compat
 from ldp_cli.app import app, plans
+from ldp_cli.printing import show
 
 ROOT = Path(__file__).parents[2]
 _GROUP = get_command(app)
@@ -36,7 +38,32 @@ def test_help_has_an_example(ldp):
         text = ldp(f"{name} --help").out
         assert re.search(rf"\bldp {name.split()[0]}", text)
         assert re.search(rf"\bldp {name} ", text[text.index("xample") :])
-        assert max(map(len, text.splitlines())) <= 80 or name in ("run", "live")  # (which have examples of their own)
+
+
+def test_help_fits_and_cuts_nothing(ldp, monkeypatch):
+    """Planted: an example of 80 characters, "privacy plan, TOML" for a help, and boxes, which cut words."""
+    for width in (80, 40):  # (examples are not wrapped)
+        monkeypatch.setenv("COLUMNS", str(width))
+        for name in ("", "plan", *COMMANDS):
+            text = ldp(f"{name} --help").out
+            assert [line for line in text.splitlines() if len(line) > 80] == [], name
+            assert re.findall(r"<bool>|…|\w\.\.\.$|\x1b", text, re.MULTILINE) == [], name
+    assert "ldp-telemetry[gcp]" in "".join(ldp("live --help").out.split())
+    commands = [*_GROUP.commands.values(), *_GROUP.commands["plan"].commands.values()]
+    helps = [option.help for command in commands for option in command.params if option.help]
+    assert [text for text in helps if not re.fullmatch(r"[A-Z].*\.", text)] == []
+
+
+def test_a_narrow_terminal_says_which_columns_it_has_no_room_for(ldp, monkeypatch):
+    console = Console(width=40, highlight=False)
+    monkeypatch.setattr("ldp_cli.printing.out", lambda: console)
+    rows = [{"value": "android", "window": "the first week of January", "estimate": "1,234", "reports": "1,234,567"}]
+    with console.capture() as caught:
+        show(rows, notes=["a note of more than forty characters, which is folded"])
+    said = caught.get().splitlines()
+    assert max(map(len, said)) <= 40
+    assert "android" in said[2]
+    assert "A wider terminal shows more columns: reports." in " ".join(said)
 
 
 def test_version_and_completion(ldp):
@@ -72,7 +99,6 @@ GOOD = {
     "plan new": "plan new -c os=a,b -e 1",
     "plan check": "plan check plan.toml",
     "plan compile": "plan compile plan.toml",
-    "plan registry": "plan registry plan.toml",
     "plan explain": "plan explain plan.toml -n 10",
     "recommend": "recommend 16 -e 1 -n 100",
     "size": "size 16 -m 0.1 -e 1",

@@ -221,12 +221,17 @@ def test_explain_is_the_plan_s(ldp, people):
     assert share < 0.0005  # less than 0.05 %, of which one decimal says nothing
     assert f"± {100 * share:.3g} % of the records" in text
     assert "margin, 95 %" in text
-    assert ldp("plan registry plan.toml").out == plan.registry_entry()
+    keyed = ldp("plan explain plan.toml -n 4000 --keyed --repeats 4").out
+    assert keyed == plan.explain(4000, keyed=True, repeats=4) + "\n"
+    found = ldp("plan explain plan.toml -n 4000 --keyed --repeats 4 --json").data
+    assert found["columns"]["os"]["standard_error"] == plan["os"].explain(1000).error
     assert json.loads(ldp("plan compile plan.toml").out) == plan.compile()
 
 
 def test_recommend_and_size_are_the_core_s(ldp):
     assert ldp("recommend 16 -e 1 -n 100000 --json").data == [row.values() for row in recommend(16, 1.0, 100_000)]
+    often = [row.values() for row in recommend(16, 1.0, 100_000, repeats=7)]
+    assert ldp("recommend 16 -e 1 -n 100000 --repeats 7 --json").data == often
     numbers = recommend(Interval(0, 60), 1.0, 1000)
     assert ldp("recommend 0:60 -e 1 -n 1000 --json").data == [row.values() for row in numbers]
     found = ldp("size 16 -m 0.01 -e 1 --json").data
@@ -288,6 +293,9 @@ def test_simulate_is_the_plan_s(ldp):
     same = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7)
     rows = [{**row, "people": n} for row, n in zip(same["os"].to_arrow().to_pylist(), (3000, 1000), strict=True)]
     assert ldp(f"{line} --json").data == {"os": rows}
+    again = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7, repeats=3)["os"]
+    found = [row["count"] for row in ldp(f"{line} --repeats 3 --json").data["os"]]
+    assert found == again.counts.tolist()
     shown = ldp(line).out
     assert "3,000" in shown
     assert f"{same['os'].counts[0]:,.0f}" in shown

@@ -366,6 +366,10 @@ def test_a_report_has_what_was_estimated(ldp, people):
     assert [column["name"] for column in data["columns"]] == ["os", "minutes", "crashed"]
     assert data["plan"]["fingerprint"] == PrivacyPlan.from_toml(Path("plan.toml")).fingerprint
     assert data["columns"][0]["confidence"] == 0.95
+    assert "changed" in data["columns"][0]["changed"]
+    ldp("estimate reports.parquet --window 7d --event-time day --repeats 1 --column os --output often")
+    ldp("report often -o often.html")  # (who is in both windows, nobody said)
+    assert data_of(Path("often.html").read_text())["columns"][0]["changed"] is None
     said = ldp("estimate reports.parquet --window 7d --event-time day --column os --json").data
     found = said["columns"]["os"]["estimates"]
     rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
@@ -415,6 +419,10 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert ldp("compare reports.parquet again.parquet --anytime --json").data == json.loads(
         json.dumps(same.to_dicts(), default=str)
     )
+    once, again = (
+        ldp(f"compare reports.parquet again.parquet --repeats {k} --json").data[0]["standard_error"] for k in (1, 4)
+    )
+    assert again == pytest.approx(2 * once)
     shown = ldp("compare reports.parquet again.parquet --column os").out
     assert f"{100 * ldp('compare reports.parquet again.parquet --json').data[0]['difference']:.2f} %" in shown
     assert "minutes" not in shown
@@ -452,6 +460,8 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     same = json.loads(json.dumps(ldp_polars.pool(both).to_dicts(), default=str))
     assert ldp("pool reports.parquet other.parquet --json").data == same
     assert [row["value"] for row in same] == ["ios", "web", "false", "true"]
+    again = ldp("pool reports.parquet other.parquet --repeats 4 --json").data[0]
+    assert again["standard_error"] == pytest.approx(2 * same[0]["standard_error"])
     shown = ldp("pool reports.parquet other.parquet --column os").out
     assert f"{100 * same[0]['estimate']:.2f} %" in shown
     assert "crashed" not in shown
@@ -476,7 +486,7 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
     people.write_parquet("people.parquet")
     ldp("perturb people.parquet reports.parquet --plan plan.toml")
     people.select(pl.lit(5).alias(f"day{EVIL}")).write_parquet("others.parquet")
-    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100", "registry plan.toml"]
+    lines = ["check plan.toml", "check plan.toml people.parquet", "explain plan.toml -n 100"]
     runs = [ldp(f"plan {line}") for line in lines]
     runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
     runs.append(ldp("simulate plan.toml people.parquet"))

@@ -22,12 +22,12 @@ PYTHON = re.compile(
 )
 TOML = re.compile(r"```toml\n(.*?)```", re.DOTALL)
 # these are tested with what they are about; and live.md's block needs files
-ELSEWHERE = {"architecture", "consistency", "live", "plots"}
+ELSEWHERE = {"architecture", "live", "plots"}
 # what only the extra `test` brings
 NEEDED = {"sql": ["duckdb"]}
 # what is printed and not shown, because rows of Beam come in any order
-PRINTED = {"numbers": ["True", "True", "fr", "it"] * 2}
-SLOW = {"beam", "several_reports", "heavy_hitters", "numbers"}  # a second or more each
+PRINTED = {"numbers": ["True", "True", "fr", "it"]}
+SLOW = {"beam", "several_reports", "heavy_hitters", "numbers", "tables", "compare"}  # a second or more each
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,19 @@ def test_an_entry_tells_the_folder_and_the_page(entry):
     assert row is None or (row.startswith(f"| {entry.question} |") and f"(docs/{entry.page}.md)" in row)
 
 
+FORM = ["Report", "Probabilities", "Epsilon", "Variance", "Test", "Source", "Good to know"]
+
+
+@each("entry", [entry for entry in CATALOG if entry.page == "mechanisms"])
+def test_a_mechanism_has_its_proof_and_its_test_beside_it(entry):
+    page = (DOCS / "mechanisms.md").read_text(encoding="utf-8")
+    section = page.partition(f"\n### {entry.mechanism.__name__}")[2].partition("\n#")[0]
+    assert re.findall(r"^- \*\*(.+?):\*\*", section, re.MULTILINE) == FORM
+    tests = DOCS.parent / "tests" / "core" / "mechanisms" / "oracles"
+    named = [tests / name for name in re.findall(r"`(test_\w+\.py)`", section)]
+    assert any(entry.mechanism.__name__ in path.read_text(encoding="utf-8") for path in named)
+
+
 @each("package", GROUPS)
 def test_every_public_name_is_there_once(package):
     listed = [name for _, names in GROUPS[package].values() for name in names.split()]

@@ -27,6 +27,10 @@ def charts():
 def test_pages_show_their_pictures(page):
     text = PAGES[page]
     assert SCRIPT["with_pictures"](text) == text, AGAIN
+    told = re.findall(r'<img alt="([^"]*)"', text)
+    assert [alt for alt in told if not re.fullmatch(r"[A-Z][^\[\]]{30,}\.", alt)] == [], (
+        "say what is seen, in a sentence"
+    )
     sources = re.findall(r'(?:src|srcset)="([^"]+)"', text)
     assert sources == [f"pictures/{name}{end}.svg" for name in NAMES[page] for end in ("-dark", "")]
     assert [source for source in sources if not (DOCS / source).is_file()] == []

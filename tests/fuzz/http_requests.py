@@ -23,7 +23,7 @@ BODIES += [b'{"os":' * 3000, b"[" * 3000 + b"\n", json.dumps(nested(700, table=T
 MESSAGES = [encode(PLAN.perturb(_RAW)), encode(PLAN.perturb(_RAW, packed=True), compression="zstd"), encode(_RAW)]
 HEADERS = {
     b"host": [b"testserver", b"testserver:8000", b"[::1]:80", b"evil.example"],
-    b"content-type": [NDJSON.encode(), NDJSON.encode(), ARROW.encode(), b"text/plain;charset=utf-8"],
+    b"content-type": [NDJSON.encode(), NDJSON.encode() + b"; noise=keyed", ARROW.encode(), b"text/plain;charset=utf-8"],
     b"idempotency-key": [b"1f0d4b9a-0a3c-4a7e-9d0f-000000000001", b"k"],
     b"authorization": [b"Bearer token", b"Basic dXNlcjp0b2tlbg==", b"Basic "],
     b"content-length": [b"100", b"99999999999999999999", b"-1"],

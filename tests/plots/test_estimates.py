@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import math
 import re
 import sys
 from importlib.util import find_spec
 from itertools import combinations, product
-from statistics import NormalDist
 
 import altair as alt
 import numpy as np
@@ -345,7 +343,7 @@ def test_a_simulation_is_beside_its_people():
 
 def test_without_altair_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "altair", None)
-    for draw in (HISTOGRAM.plot, lambda: ldp_plots.mechanisms(4, 100), lambda: ldp_plots.estimate(HISTOGRAM)):
+    for draw in (HISTOGRAM.plot, lambda: ldp_plots.estimate(HISTOGRAM)):
         with pytest.raises(MissingExtraError, match=r"altair is not installed: pip install 'ldp-telemetry\[plot\]'"):
             draw()
 
@@ -422,51 +420,3 @@ def test_themes():
     assert light == dark
     with pytest.raises(ParameterError, match="theme must be one of"):
         ldp_plots.themed(chart, "grey")
-
-
-# ---- pictures for planning show the closed forms of the papers
-
-
-Z = NormalDist().inv_cdf(0.975)
-
-
-def oue(epsilon: float, n: int, d: int) -> float:
-    """Standard error of a share 1 / d: Wang et al. (2017), Theorem 2, p = 1/2 and q = 1 / (e^epsilon + 1)."""
-    q, f = 1 / (math.exp(epsilon) + 1), 1 / d
-    return math.sqrt((f / 4 + (1 - f) * q * (1 - q)) / n) / (0.5 - q)
-
-
-def test_errors_are_those_of_the_paper():
-    wide = {"epsilons": [0.5, 4.0], "people": [1000, 50_000]}
-    for against in ("epsilon", "people"):
-        drawn = data(ldp_plots.error("unary_encoding", domain=16, **wide, against=against))
-        with case(against):
-            assert set(product(*wide.values())) <= {(row["epsilon"], row["people"]) for row in drawn}
-            for row in drawn:
-                assert row["margin"] == pytest.approx(Z * oue(row["epsilon"], row["people"], 16))
-            assert len({row[against] for row in drawn}) > 30
-
-
-def test_all_mechanisms():
-    drawn = data(ldp_plots.mechanisms(16, 10_000, epsilons=[0.5, 2.0]))
-    names = {row["mechanism"] for row in drawn}
-    assert {"OUE", "randomized response", "CMS", "RAPPOR", "LOLOHA", "subset selection"} <= names
-    assert len(drawn) == 2 * len(names)
-    for epsilon in ("0.5", "2"):
-        rows = {row["mechanism"]: row for row in drawn if row["epsilon"] == epsilon}
-        assert rows["OUE"]["error"] == pytest.approx(oue(float(epsilon), 10_000, 16))
-        best = min(row["error"] for row in rows.values())
-        for row in rows.values():
-            assert row["times"] == pytest.approx(row["error"] / best)
-            assert float(row["shown"].rstrip("%")) == pytest.approx(100 * row["error"], rel=0.06)
-
-
-def test_bad_arguments_are_refused():
-    for wrong in ({"epsilons": []}, {"epsilons": [-1]}, {"people": [0]}, {"against": "d"}):
-        with case(wrong), pytest.raises(ParameterError):
-            ldp_plots.error("unary_encoding", domain=16, **wrong)
-    with pytest.raises(ParameterError):
-        ldp_plots.error("no_such", domain=16)
-    for domain, n, options in ((1, 100, {}), (4, 0, {}), (4, 100, {"epsilons": []})):
-        with case(domain, n, options), pytest.raises(ParameterError):
-            ldp_plots.mechanisms(domain, n, **options)

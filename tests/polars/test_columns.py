@@ -276,7 +276,7 @@ def test_all_questions_and_weights_of_keyed_noise_ask_how_often_a_person_reports
         "x": RandomizedResponse(epsilon=1.0),
         "age": ages,
         "number": Hybrid((0, 9), epsilon=1.0),
-        "wave": SquareWave((0, 9), epsilon=1.0),
+        "wave": SquareWave((0, 9), epsilon=1.0, buckets=16),
         "word": words,
     }
     numbers = [k % 9 for k in range(300)]

@@ -129,7 +129,7 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
 
 def test_quantiles_are_those_of_the_core():
     """Of columns of ordered numbers alone, between frames, groups and windows."""
-    age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0)
+    age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0, buckets=16)
     plan = PrivacyPlan({"os": PLAN["os"], "age": age, "wave": wave}, keep=["country", "day"])
     generator = np.random.default_rng(3)
     columns = {"age": generator.integers(0, 30, 900), "wave": generator.random(900) * 9, "os": ["ios"] * 900}
@@ -187,7 +187,11 @@ def test_keyed_noise_asks_whether_people_are_on_both_sides():
         with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
             reports.ldp.compare(plan, **how)
         for same_people in (False, True):
-            assert reports.lazy().ldp.compare(plan, same_people=same_people, **how).collect().height == 3
+            with pytest.raises(ParameterError, match="say repeats=1"):
+                reports.ldp.compare(plan, same_people=same_people, **how)
+            said = reports.lazy().ldp.compare(plan, same_people=same_people, repeats=1, **how).collect()
+            again = reports.lazy().ldp.compare(plan, same_people=same_people, repeats=4, **how).collect()
+            np.testing.assert_allclose(again["standard_error"], 2 * said["standard_error"])
     assert fresh.ldp.compare(plan, by="side").height == 3
 
 
@@ -229,7 +233,9 @@ def test_what_is_refused():
     )
     with pytest.raises(ParameterError, match="same_people=False"):
         reports.ldp.compare(kept, by="week")
-    assert len(reports.ldp.compare(kept, by="week", same_people=True)) == 2
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        reports.ldp.compare(kept, by="week", same_people=True)
+    assert len(reports.ldp.compare(kept, by="week", same_people=True, repeats=1)) == 2
     sketch = PrivacyPlan({"word": HadamardCountMeanSketch("str", epsilon=1.0)})
     with pytest.raises(PlanError, match="shares or a mean"):
         ldp_polars.compare(pl.DataFrame({"word": ["a"]}), sketch)

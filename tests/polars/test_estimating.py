@@ -78,9 +78,9 @@ CONTEXTS = {
     "filter": lambda f, *a: f.filter("c").group_by("g").agg(*a),
     "dynamic": lambda f, *a: f.group_by_dynamic("i", every="30i").agg(*a),
     "overlapping": lambda f, *a: f.group_by_dynamic("i", every="60i", period="80i").agg(*a),
-    "rolling": lambda f, *a: f.head(20).rolling("i", period="7i").agg(*a),
+    "rolling": lambda f, *a: f.head(8).rolling("i", period="5i").agg(*a),
     "two keys": lambda f, *a: f.group_by("g", "c").agg(*a),
-    "over": lambda f, *a: f.head(30).select(*(one.over("g") for one in a)),
+    "over": lambda f, *a: f.head(9).select(*(one.over("g") for one in a)),
     "nothing": lambda f, *a: f.filter(pl.col("i") < 0).select(*a),
     "no group": lambda f, *a: f.filter(pl.col("i") < 0).group_by("g").agg(*a),
 }

@@ -151,6 +151,7 @@ def test_histograms_are_the_tidy_form_of_the_expressions(run):
     df = frame()
     reports = df.ldp.perturb(PLAN)
     tidy = run(reports, lambda f: f.ldp.histograms(PLAN, confidence=0.9))
+    assert run(reports, lambda f: f.ldp.histograms(confidence=0.9)).equals(tidy)  # the types say the plan
     assert tidy.columns == ["column_name", *ENTRY]
     assert tidy["column_name"].unique(maintain_order=True).to_list() == list(PLAN.columns)
     for name, mechanism in PLAN.columns.items():
@@ -228,6 +229,8 @@ def test_what_is_not_the_plans_reports_is_refused(tmp_path):
             call()
     assert not (tmp_path / "x.parquet").exists()
     reports = df.ldp.perturb(PLAN)
+    with pytest.raises(PlanError, match="give the plan that made them"):
+        df.ldp.estimates()
     with pytest.raises(ParameterError, match="go together"):
         reports.ldp.histograms(PLAN, window="1d")
     with pytest.raises(PlanError):
@@ -374,6 +377,7 @@ def test_simulate_as_in_the_core():
         assert seen.people == {"os": (("web", 2000), ("ios", 1000)), "n": ((1, 2000), (9, 1000))}
         assert seen.tallies == plan.simulate(df.to_dict(as_series=False), n=3000, seed=1).tallies
     assert df.ldp.simulate(plan)["os"].n == 3
+    assert df.ldp.simulate(plan, repeats=2)["os"].n == 6
     with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
         df.drop("os").ldp.simulate(plan)
 

@@ -24,7 +24,7 @@ RR = RandomizedResponse(LABELS, epsilon=1.0)
 X = pl.col("x")
 PUBLIC = {name: f for name in ldp_polars.__all__ if inspect.isfunction(f := getattr(ldp_polars, name))}
 
-ELSEWHERE = {"navigation_timing", "pool", "read_plan", "scan_csv", "window_start"}  # of files, of times
+ELSEWHERE = {"navigation_timing", "pool", "read_plan", "window_start"}  # of files, of times
 FIRST = {name: next(iter(inspect.signature(f).parameters)) for name, f in PUBLIC.items() if name not in ELSEWHERE}
 ON_EXPRESSIONS = {name: PUBLIC[name] for name, first in FIRST.items() if first == "expr"}
 ON_FRAMES = {name: PUBLIC[name] for name, first in FIRST.items() if first in ("frame", "reports")}
@@ -113,7 +113,14 @@ column.perturb("os")  # wrong: not a mechanism
 column.distribution(wave, method="best")  # wrong: no such method
 column.estimate(m)  # wrong: no question
 column.unary_decode(m)  # wrong: no such function
+right = ldp_polars.ldp("x").unary_encode(m, packed=True)
+right = ldp_polars.ldp(pl.col("x")).heavy_hitters(k=3)
+eager = ldp_polars.ldp(eager).perturb(plan)
+lazy = ldp_polars.ldp(lazy).histograms(plan, by="g")
 lazy = frame.perturb(plan)  # wrong: a DataFrame
+lazy = ldp_polars.ldp(eager).perturb(plan)  # wrong: a DataFrame
+pl.col("x").ldp.perturb(m)  # wrong: which no type checker sees
+ldp_polars.ldp(3)  # wrong: not a column
 query.perturb(m)  # wrong: not a plan
 query.histograms(plan, bye="g")  # wrong: no such argument
 """

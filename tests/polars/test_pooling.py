@@ -16,6 +16,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
     pool,
 )
@@ -99,6 +100,18 @@ def test_by_keys_and_windows():
     for start in (dt.date(2024, 1, 1), dt.date(2024, 1, 8)):
         kept = pl.col("day").dt.truncate("1w") == start
         assert rows(weeks, "minutes", window_start=start) == expected("minutes", kept)
+
+
+def test_keyed_noise_asks_how_often_people_report():
+    plans = [PrivacyPlan({"v": RandomizedResponse(epsilon=e)}) for e in (1.0, 2.0)]
+    people = pl.DataFrame({"id": range(400), "v": [True, False, False, False] * 100})
+    noise = {"key": Secret(bytes(32)), "id": "id"}
+    keyed, fresh = people.ldp.perturb(plans[0], **noise), people.ldp.perturb(plans[1])
+    for both in ([(keyed, plans[0]), (fresh, plans[1])], [(fresh, plans[1]), (keyed.lazy(), plans[0])]):
+        with pytest.raises(ParameterError, match="say repeats=1"):
+            ldp_polars.pool(both)
+        once, again = (ldp_polars.pool(both, repeats=k)["standard_error"] for k in (1, 4))
+        assert again.to_list() == pytest.approx((2 * once).to_list())
 
 
 def test_what_is_refused():

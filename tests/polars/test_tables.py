@@ -90,7 +90,7 @@ def test_what_is_refused():
         (lambda: REPORTS.ldp.table("version", "crashed", "plan"), PlanError, "expected a PrivacyPlan"),
         (lambda: REPORTS.ldp.table("version", "crashed", other), MechanismMismatchError, "'crashed'"),
         (lambda: REPORTS.ldp.table("version", "crashed", by="version"), PlanError, "columns of its own|of its own"),
-        (lambda: PEOPLE.ldp.table("version", "crashed"), ParameterError, "two private columns"),
+        (lambda: PEOPLE.ldp.table("version", "crashed"), PlanError, "give the plan that made them"),
         (lambda: PEOPLE.ldp.perturb(sampled).ldp.table("version", "crashed"), ParameterError, "answers one of 2"),
         (
             lambda: REPORTS.with_columns(pl.col("crashed").shift(1)).ldp.table("version", "crashed"),

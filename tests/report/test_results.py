@@ -212,6 +212,7 @@ def test_the_last_window_is_compared_with_the_one_before():
     means = [{"mean": m, "standard_error": 0.5, "low": 0, "high": 60, "n": 500} for m in (20.0, 30.0)]
     means = [{**row, "window_start": days[k], "window_end": days[k + 1]} for k, row in enumerate(means)]
     assert "changed: 20 to 30 (" in Results({"minutes": means}, plan=plan).to_json()["columns"][0]["changed"]
+    assert Results({"os": rows}, plan=plan, repeats=1).to_json()["columns"][0]["changed"] is None
     alone, overlapping = Results({"os": rows[:2]}, plan=plan), {"window_end": "2024-01-09"}
     rolling = Results({"os": [{**row, **overlapping} for row in rows]}, plan=plan)
     seeded = Results({"os": rows}, plan=plan.seeded(1))

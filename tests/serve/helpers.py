@@ -19,10 +19,21 @@ httpx = pytest.importorskip("httpx", reason=_REASON)
 pytest.importorskip("uvicorn", reason=_REASON)
 TestClient = pytest.importorskip("starlette.testclient", reason=_REASON).TestClient
 
-from ldp_serve import Batch, Options, Reader, Store, make_app, run  # noqa: E402 (which needs these)
+from ldp_serve import Batch, Options, Queue, Reader, Store, make_app, run  # noqa: E402 (which needs these)
+from ldp_serve import queue as queue_module  # noqa: E402
 from ldp_serve import store as store_module  # noqa: E402
 
-__all__ = ["Batch", "Options", "Reader", "Store", "httpx", "run", "store_module"]  # and what is below
+__all__ = [
+    "Batch",
+    "Options",
+    "Queue",
+    "Reader",
+    "Store",
+    "httpx",
+    "queue_module",
+    "run",
+    "store_module",
+]  # and what is below
 ROOT = Path(__file__).parents[2]
 OS = ["ios", "android", "web"]
 PLAN = PrivacyPlan(
@@ -43,10 +54,10 @@ def lines(*rows):
 class Served:
     """The application while the ``with`` block runs."""
 
-    def __init__(self, folder, plan=PLAN, kept=KEPT, address="testclient", **options):
+    def __init__(self, folder, plan=PLAN, kept=KEPT, address="testclient", sink=None, **options):
         self.folder = folder
-        self.reader = Reader(plan, kept, LIMITS)
-        self.store = Store(folder, plan, self.reader.schema)
+        self.reader = Reader(plan, kept, LIMITS, keyed=options.get("repeats") is not None)
+        self.store = sink or Store(folder, plan, self.reader.schema)
         options = Options(**{"hosts": ("testserver",), "rate": 1e6, **options})
         self.app = make_app(self.reader, self.store, options)
         self.client = TestClient(self.app, client=(address, 1))
@@ -87,11 +98,11 @@ ldp_serve.store._sync = lambda file: None
 def server(folder, plan_file, *more, planted=False):
     """`ldp serve` in a process of its own; gives the process and its address, and ends it by SIGTERM.
 
-    With ``planted`` it acknowledges what is in its own memory only.
+    Without a folder ``more`` says where reports go. With ``planted`` it acknowledges what is in its own memory only.
     """
     fault = PLANTED if planted else ""
     command = [sys.executable, "-c", f"{fault}from ldp_cli import main; main()", "serve", "--plan", plan_file]
-    command += ["--output", folder, "--port", "0", "--rate", "1e6", *more]
+    command += [*(("--output", folder) if folder else ()), "--port", "0", "--rate", "1e6", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen(map(str, command), stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

@@ -8,12 +8,15 @@ import json
 import socket
 from collections import Counter
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import ldp_polars  # noqa: F401 (the namespace)
 from ldp_beam.io.messages import encode
 from ldp_core import (
+    InputError,
     LdpError,
     ParameterError,
     PlanError,
@@ -80,14 +83,35 @@ def test_ndjson_and_arrow_become_the_same_files(served):
     )
 
 
-def test_reports_with_keyed_noise_do_not_lose_that_mark(served):
+def test_reports_with_keyed_noise_do_not_lose_that_mark(served, tmp_path):
     fresh = PLAN.perturb(pa.record_batch({"os": ["ios"], "level": ["low"], "day": [dt.date(2026, 11, 24)]}))
     keyed = fresh.cast(PLAN.with_proof(fresh.schema, seeded=False, keyed=True))
+    told = f"{NDJSON}; noise=keyed"
     with served() as app:
         assert app.post(write_batch(fresh), kind=ARROW).json() == {"taken": 1}
-        answer = app.post(write_batch(keyed), key="k2", kind=ARROW)
-        assert (answer.status_code, app.n) == (400, 1)
-        assert "keyed" in answer.json()["error"]
+        again = [(lines(ROW), kind, 415) for kind in (told, f'{NDJSON};Noise="keyed"', f"{NDJSON}; noise=other")]
+        for body, kind, status in ((write_batch(keyed), ARROW, 400), *again):
+            answer = app.post(body, key=kind, kind=kind)
+            assert (answer.status_code, app.n) == (status, 1)
+            assert "--repeats" in answer.json()["error"]
+    with pytest.raises(InputError, match="another plan or kind"):
+        served(repeats=4)  # files of both kinds would lose it
+    app = Served(tmp_path / "of persons", repeats=4)
+    with app:
+        bodies = (write_batch(fresh), ARROW), (write_batch(keyed), ARROW), (lines(ROW), told), (lines(ROW), NDJSON)
+        for number, (body, kind) in enumerate(bodies):
+            assert app.post(body, key=str(number), kind=kind).json() == {"taken": 1}
+        [shown] = app.get("/data.json").json()["data"]["columns"][1]["groups"]
+    level = pl.read_parquet(f"{app.folder}/*.parquet").select("level")
+    found = pl.col("level").ldp.histogram
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        level.select(found())
+    alone, apart = (level.select(found(repeats=k)).explode("level").unnest("level") for k in (1, 4))
+    assert shown["rows"] == [list(row) for row in apart.select("value", "count", "low", "high").rows()]
+    assert apart["standard_error"].to_list() == pytest.approx((2 * alone["standard_error"]).to_list())
+    assert PLAN.read_reports(lines(ROW), keyed=True).schema.field("level").metadata != (
+        PLAN.read_reports(lines(ROW)).schema.field("level").metadata
+    )
 
 
 def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):

@@ -78,6 +78,7 @@ def test_from_a_page_to_intervals(browser, client, tmp_path):  # noqa: F811
     with server(folder, plan_file, *options) as (_, url):
         wait_for(url)
         live = browser.page(url)
+        live.wait("document.body.innerText.includes('No report has come yet')")
         page = browser.page(client + "/index.html")
         page.wait("window.go !== undefined")
         assert page.run(f"go({json.dumps(url)}, {json.dumps(PEOPLE)}, {json.dumps(DAYS)})") == 0  # none waits
@@ -89,6 +90,11 @@ def test_from_a_page_to_intervals(browser, client, tmp_path):  # noqa: F811
         for value, *_, interval in rows:  # as people read them
             low, high = (float(end.replace(",", "")) for end in interval.split(" \N{EN DASH} "))
             assert low <= PEOPLE[value] <= high
+        httpx.post(url + "reports", content=b"{}", headers={"content-type": "text/plain"})
+        live.wait("document.getElementById('letters').innerText.includes('another type')")
+        words = live.run("document.body.innerText")
+        assert ("Refused messages" in words, "all reports that have come" in words) == (True, True)
+        assert [word for word in ("window", "late", "job") if word in words.lower().split()] == []  # there is one total
         assert live.complaints == []
         shown = httpx.get(url + "data.json").json()["data"]
         for column, truth in zip(shown["columns"], (PEOPLE, {"low": 8000, "high": 2000}), strict=True):

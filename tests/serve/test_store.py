@@ -244,9 +244,3 @@ def test_kill(tmp_path, planted):
     assert lost == 0
     assert 0 <= extra <= 4 * 7  # one request of each client may be there that was not answered
     assert in_files(folder) == n(store)
-    with server(folder, plan_file, "--kept", "day=date") as (_, url):
-        wait_for(url)
-        for key in acknowledged[-20:]:
-            headers = {"content-type": KIND, "idempotency-key": key}
-            assert httpx.post(url + "reports", content=body, headers=headers).json() == {"repeated": 7}
-    assert in_files(folder) == n(store)

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ldp_core import (
     Cells,
+    Dates,
     Domain,
     HadamardResponse,
     HierarchicalHistogram,
@@ -42,6 +43,7 @@ SECRET = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 COLUMN = "os"
 TEXTS = ["ann", "bob", "", "é", "a-long-identifier-of-more-than-16-bytes", "exactly 16 bytes", "語", "x" * 33]
 INTEGERS = [17, 18, -1, 2**63 - 1, -(2**63), 0, 1 << 40, 255]
+DAYS = "2024-02-28T00:00:00", "2024-03-02T00:00:00"
 THREE = ["ios", "android", "web"]
 
 
@@ -85,12 +87,24 @@ def mechanisms() -> list[Mechanism]:
         PrivSet(words, epsilon=3.0, most=9, k=20, unmatched="other"),
         SquareWave(WholeNumbers(0, 120), epsilon=1.0),
         NOutput(WholeNumbers(-3, 3, unmatched="clip", missing=1.5), epsilon=1.0),
+        RandomizedResponse(Dates("2023-11-01", "2024-11-01", every="1mo", unmatched="other"), epsilon=2.0),
+        UnaryEncoding(Dates(*DAYS, every="6h", unmatched="clip", missing="2024-02-29 12:00:00"), epsilon=1.0),
+        SubsetSelection(Dates("1999-12-27", "2000-03-06", every="1w"), epsilon=1.0),
     ]
 
 
 def values_of(m: Mechanism, n: int) -> list[Any]:
     """Ends, values between them, and what is not declared where that is taken."""
     inputs = m.inputs
+    if isinstance(inputs, Dates):
+        if inputs.every == "7d":
+            return ["1999-12-27", "2000-01-02", "2000-01-03", "2000-02-29", "2000-03-05", *["2000-02-01"] * (n - 5)]
+        if inputs.days:
+            odd = ["2023-10-31", "2024-11-01", "2024-02-30", "2023-02-29", None, "never", "2024-06-15 12:00:00"]
+            return ["2023-11-01", "2024-10-31", "2024-02-29", "2024-03-01", "2023-11-30", *odd]
+        outside = ["2024-02-27 23:59:59", "2024-03-02 00:00:00", "0001-01-01 00:00:00", "2024-02-30 00:00:00", None]
+        inside = ["2024-02-28", "2024-02-28T05:59:59.999999Z", "2024-02-28T06:00:00", "2024-02-29 17:59:59.9"]
+        return [*inside, "2024-03-01T23:59:59Z", *outside, "2024-02-29 24:00:00", "9999-12-31T23:59:59Z"]
     if isinstance(inputs, Sets):
         items = inputs.domain.labels
         lists = [[items[(i * i + 3 * j * i + j) % len(items)] for j in range(i % (inputs.most + 1))] for i in range(n)]
@@ -124,7 +138,7 @@ def as_text(value: Any) -> Any:
 def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
     """One vector, reports as they stand in NDJSON."""
     plan, values = PrivacyPlan({COLUMN: m}), values_of(m, len(ids))
-    kind = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64()}[
+    kind = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64(), "date": pa.string()}[
         m.inputs.kind.removeprefix("list of ")
     ]
     kind = pa.list_(kind) if isinstance(m.inputs, Sets) else kind
@@ -145,7 +159,7 @@ def vector(m: Mechanism, ids: list[Any], tag: str | None) -> dict[str, Any]:
 def bad() -> list[dict[str, Any]]:
     """What must fail: a plan, a value or a report; and the kind of error."""
     bits, subset = (PrivacyPlan({COLUMN: m}).compile() for m in (UnaryEncoding(THREE, epsilon=1.0), mechanisms()[10]))
-    items, whole = (PrivacyPlan({COLUMN: mechanisms()[number]}).compile() for number in (31, 34))
+    items, whole, days = (PrivacyPlan({COLUMN: mechanisms()[number]}).compile() for number in (31, 34, 38))
     word, flag, coins, symbol = (
         PrivacyPlan({COLUMN: m}).compile()
         for m in (LocalHashing(THREE, epsilon=1.0), OneBitMean((0, 1), epsilon=1.0), mechanisms()[1], mechanisms()[23])
@@ -170,6 +184,11 @@ def bad() -> list[dict[str, Any]]:
         "another length": changed(bits, report={"layout": "bits", "length": 4}),
         "a set of places of another number": changed(items, report={"layout": "bits", "length": 3}),
         "more ones than other items": changed(items, ones=4),
+        "no end of dates": changed(days, input={**days["columns"][COLUMN]["input"], "end": None}),
+        "an end before the last label": changed(days, input={**days["columns"][COLUMN]["input"], "end": "1999-12-31"}),
+        "an unknown kind": changed(bits, input={**bits["columns"][COLUMN]["input"], "kind": "text"}),
+        "no levels": changed(bits, draw="tree"),
+        "no parameters": changed(bits, draw="hash"),
         "no most": changed(items, input={**items["columns"][COLUMN]["input"], "most": 0}),
     }
     values = [(coins, "maybe"), (coins, None), (coins, 1), (flag, 1.5), (flag, None), (flag, "x"), (bits, True)]
@@ -177,6 +196,7 @@ def bad() -> list[dict[str, Any]]:
         (items, value) for value in (None, "ios", [None], ["ios", "maybe"], ["ios", "web"], [True], [["ios"]], {})
     ]
     values += [(whole, value) for value in (0.5, -0.5, 121, "1", [1])]
+    values += [(days, value) for value in ("1999-12-26", "2000-03-06", "2000-02-30", "2000-1-3", "", None, 1, True)]
     base = {
         name: base64.b64encode(data).decode()
         for name, data in {"two": b"\0\0", "stray": b"\x08", "none": b"\0"}.items()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import base64
 import hmac
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from itertools import accumulate, count
 from typing import Any
 
@@ -25,6 +28,7 @@ NEEDS = {
     "hadamard": ("agree",), "one_bit": ("flip",), "window": ("keep",), "tree": (),
     "set": ("p",),
 }  # fmt: skip
+ALSO = {"hash": ("buckets",), "tree": ("levels", "shares")}
 
 
 def threshold(text: Any) -> int:
@@ -40,8 +44,10 @@ def values_in(given: Mapping[str, Any]) -> int:
         return len(given.get("edges", (0, 1))) - 1
     labels = given["labels"]
     d = len(labels) + (given["unmatched"] == "other")
-    if len({*labels}) < len(labels) or d < 2:
-        raise RefusedError("labels")
+    if len({*labels}) < len(labels) or d < 2 or given["kind"] not in ("bool", "int", "str", "date"):
+        raise RefusedError("labels or kind")
+    if given["kind"] == "date" and not labels[-1] < (given.get("end") or ""):
+        raise RefusedError("end")
     return d
 
 
@@ -52,6 +58,8 @@ def column_of(plan: Mapping[str, Any]) -> tuple[str, Any]:
     [(name, column)] = plan["columns"].items()
     if column["draw"] not in NEEDS or len(column["digest"]) != 64:
         raise RefusedError("draw or digest")
+    if any(key not in column for key in (*NEEDS[column["draw"]], *ALSO.get(column["draw"], ()))):
+        raise RefusedError("missing")
     t = {key: threshold(column[key]) for key in NEEDS[column["draw"]]}
     d = values_in(column["input"])
     if column["draw"] == "bits" and (t["p"] <= t["q"] or column["report"]["length"] != d):
@@ -79,13 +87,14 @@ def code_of(given: Mapping[str, Any], value: Any) -> Code:
 def single(given: Mapping[str, Any], value: Any) -> int:
     """A value that is no list."""
     if given["kind"] != "number":
-        kind = {"bool": bool, "int": str, "str": str}[given["kind"]]  # (integers are text in vectors)
+        kind = {"bool": bool, "int": str, "str": str, "date": str}[given["kind"]]  # (integers are text in vectors)
         if value is not None and type(value) is not kind:
             raise RefusedError("kind")
         text = {True: "true", False: "false"}[value] if isinstance(value, bool) else value
+        text = begun(given, value) if given["kind"] == "date" else text
         if text in given["labels"]:
             return int(given["labels"].index(text))
-        if given["unmatched"] == "error":
+        if given["unmatched"] in ("error", "clip"):
             raise RefusedError("not declared")
         return len(given["labels"])
     edges = given.get("edges", (given.get("low"), given.get("high")))
@@ -103,6 +112,17 @@ def single(given: Mapping[str, Any], value: Any) -> int:
     if "edges" in given:
         return sum(edge <= x for edge in edges[1:-1])
     return round((x - edges[0]) * (2**24 / (edges[1] - edges[0])))
+
+
+def begun(given: Mapping[str, Any], value: Any) -> str | None:
+    """The label of the cell of a date."""
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.\d+)?Z?)?", value or "")
+    text = given.get("missing")
+    with suppress(ValueError, AttributeError, TypeError):
+        text = str(datetime.fromisoformat(f"{found[1]} {found[2] or '00:00:00'}"))[: len(given["end"])]  # type: ignore[index]
+    if text is None or (given["unmatched"] != "clip" and not given["labels"][0] <= text < given["end"]):
+        return None
+    return [given["labels"][0], *(label for label in given["labels"] if label <= text)][-1]
 
 
 def keyed(secret: bytes, digest: str, column: str, tag: str | None, given: Any) -> Noise:

@@ -1,14 +1,15 @@
+import { aes, little, type Words } from "./aes.js";
 import { NoiseError } from "./errors.js";
 
 /** What noise depends on: a code below 2^32, or the places of a set, each below 2^16. */
 export type Code = number | number[];
-/** A block of 128 bits for a code and a place, a number below 2^32: see docs/wire.md. */
-export type Noise = (code: Code, place: number) => Uint8Array | Promise<Uint8Array>;
+/** A block of four words of 32 bits for a code and a place, a number below 2^32: see docs/wire.md. */
+export type Noise = (code: Code, place: number) => Uint32Array;
 /** Whose report it is. */
 export type Id = number | bigint | string | Uint8Array;
 
 const { crypto } = globalThis;
-const pool = new Uint8Array(8192);
+const pool = new Uint32Array(2048);
 let used = pool.length;
 
 /** Fresh noise: blocks from the operating system, each given out once. */
@@ -17,13 +18,12 @@ export const fresh: Noise = () => {
     crypto.getRandomValues(pool);
     used = 0;
   }
-  const block = pool.slice(used, used + 16);
-  pool.fill(0, used, (used += 16));
+  const block = pool.slice(used, used + 4);
+  pool.fill(0, used, (used += 4));
   return block;
 };
 
 const utf8 = new TextEncoder();
-const ZERO = new Uint8Array(16);
 
 /** A device's own secret, from which keyed noise is made: never one for several devices. */
 export class Secret {
@@ -43,9 +43,8 @@ export class Secret {
 
   async derive(...context: string[]): Promise<Uint8Array> {
     const all = context.flatMap((part) => {
-      const bytes = [...utf8.encode(part)], length = new Uint8Array(8);
-      new DataView(length.buffer).setUint32(4, bytes.length);
-      return [...length, ...bytes];
+      const bytes = utf8.encode(part), length = [24, 16, 8, 0].map((bits) => bytes.length >>> bits);
+      return [0, 0, 0, 0, ...length, ...bytes];
     });
     return new Uint8Array(await crypto.subtle.sign("HMAC", this.mac, new Uint8Array(all)));
   }
@@ -55,43 +54,32 @@ export class Secret {
     return Array.from((await this.derive("fingerprint")).slice(0, 8), (x) => x.toString(16).padStart(2, "0")).join("");
   }
 
-  private async aes(...context: string[]) {
-    const key = await crypto.subtle.importKey("raw", (await this.derive(...context)) as BufferSource, "AES-CBC", false, ["encrypt"]);
-    return async (blocks: Uint8Array) => {
-      const out = await crypto.subtle.encrypt({ name: "AES-CBC", iv: ZERO }, key, blocks as BufferSource);
-      return new Uint8Array(out, blocks.length - 16, 16); // of whole blocks the last one; then comes padding
-    };
-  }
-
   /** The noise of one person, or device, for one column. */
   async noise(digest: string, column: string, id: Id, tag?: string | null): Promise<Noise> {
-    const words = new Uint8Array(16);
+    let words: Words, seed: Words, last: Code | undefined;
     if (typeof id === "bigint" || Number.isSafeInteger(id)) {
-      const n = BigInt(id as number);
-      if (BigInt.asIntN(64, n) !== n) throw new NoiseError("an id has at most 64 bits: take its text");
-      new DataView(words.buffer).setBigInt64(0, n, true);
+      const n = BigInt.asUintN(64, BigInt(id as number));
+      if (BigInt.asIntN(64, n) !== BigInt(id as number)) throw new NoiseError("an id has at most 64 bits: take its text");
+      words = [Number(BigInt.asUintN(32, n)), Number(n >> 32n), 0, 0];
     } else {
       const data = typeof id === "string" ? utf8.encode(id) : id;
       if (!(data instanceof Uint8Array)) throw new NoiseError("an id is an integer, text or bytes");
-      const blocks = new Uint8Array(16 + Math.ceil(data.length / 16) * 16);
-      new DataView(blocks.buffer).setUint32(0, data.length, true);
-      blocks.set(data, 16);
-      words.set(await (await this.aes("id"))(blocks));
+      const ofId = aes(await this.derive("id"));
+      words = ofId([data.length, 0, 0, 0]);
+      for (let at = 0; at < data.length; at += 16) words = ofId(words.map((x, i) => x ^ little(data, at + 4 * i)));
     }
     const name = [digest, ...(tag == null ? [] : [tag]), column];
-    const encrypt = await this.aes("noise", ...name), ofValue = await this.aes("value", ...name);
-    let last: Code | undefined, seed: Uint8Array;
-    return async (code, place) => {
+    const ofPlace = aes(await this.derive("noise", ...name)), ofValue = aes(await this.derive("value", ...name));
+    const also = (block: Words, low: number, high: number) => [block[0], block[1], block[2] ^ low, block[3] ^ high];
+    return (code, place) => {
       if (code !== last) {
-        const parts = typeof code === "number" ? [0, 0, code & 0xffff, code >>> 16] : code;
-        const blocks = new Uint8Array(16 * Math.ceil(parts.length / 4)), view = new DataView(blocks.buffer);
-        parts.forEach((part, i) => view.setUint16(16 * (i >> 2) + 8 + 2 * (i & 3), part, true));
-        words.forEach((byte, i) => (blocks[i] ^= byte));
-        [seed, last] = [parts === code ? await ofValue(blocks) : blocks, code];
+        seed = typeof code === "number" ? also(words, 0, code) : words;
+        for (let at = 0; typeof code !== "number" && at < code.length; at += 4) {
+          seed = ofValue(also(seed, code[at] | (code[at + 1] << 16), code[at + 2] | (code[at + 3] << 16)));
+        }
+        last = code;
       }
-      const block = seed.slice(), view = new DataView(block.buffer);
-      view.setUint32(8, view.getUint32(8, true) ^ place, true);
-      return encrypt(block);
+      return ofPlace(also(seed, place, 0));
     };
   }
 }

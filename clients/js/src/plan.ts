@@ -6,13 +6,14 @@ export type Item = boolean | number | bigint | string | null | undefined;
 export type Value = Item | Item[];
 
 export interface Input {
-  kind: "bool" | "int" | "str" | "number";
+  kind: "bool" | "int" | "str" | "date" | "number";
   unmatched: "error" | "other" | "none" | "clip";
   labels?: string[];
+  end?: string;
   low?: number;
   high?: number;
   edges?: number[];
-  missing?: number;
+  missing?: number | string;
   whole?: boolean;
   most?: number;
   on_more?: "error" | "first";
@@ -20,8 +21,6 @@ export interface Input {
 
 /** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
 export interface Column {
-  mechanism: string;
-  epsilon: number;
   digest: string;
   draw: string;
   input: Input;
@@ -46,16 +45,16 @@ export interface Ready {
   d: number;
 }
 
-const ONE = 1n << 64n;
-/** A threshold: decimal text of an integer above 0 and below 2^64. */
-export function threshold(text: unknown): bigint {
-  const made = typeof text === "string" && /^[1-9][0-9]{0,19}$/.test(text) ? BigInt(text) : ONE;
-  return made < ONE ? made : wrong("thresholds must be decimal text, above 0 and below 2^64");
-}
-
 const wrong = (message: string): never => {
   throw new PlanError(`no compiled plan: ${message}`);
 };
+
+/** A threshold: decimal text of an integer above 0 and below 2^64. */
+export function threshold(text: unknown): bigint {
+  if (typeof text === "string" && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
+  return wrong("thresholds must be decimal text, above 0 and below 2^64");
+}
+const THRESHOLDS = ["no", "yes", "keep", "p", "q", "agree", "flip"];
 
 /** Check a compiled plan before anything is drawn with it; throws `PlanError`. */
 export function read(plan: Plan): Ready[] {
@@ -66,24 +65,30 @@ export function read(plan: Plan): Ready[] {
   return names.map((name) => ready(name, plan.columns[name]));
 }
 
+const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int", string: "str" };
+
 function ready(name: string, column: Column): Ready {
   const { input, report, draw, digest } = column ?? {}, bad = (what: string) => wrong(`column ${name} has ${what}`);
   if (!input || !report || !Object.hasOwn(DRAWS, draw)) bad("an unknown draw");
   if (!/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
-  const { thresholds = [], numbers = [], good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
-  for (const key of thresholds) t[key] = threshold(column[key]);
+  const { needs = [], good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
+  for (const key of THRESHOLDS) if (needs.includes(key) || key in column) t[key] = threshold(column[key]);
   let d = 0;
   if (input.kind === "number") {
     const ends = input.edges ?? [input.low, input.high];
     if (!ends.every((x, i) => Number.isFinite(x) && (!i || x! > ends[i - 1]!))) bad("no interval");
     d = ends.length - 1;
   } else {
-    input.labels?.forEach((label, code) => codes.set(label, code));
+    const { labels = [], kind, end } = input, last = labels[labels.length - 1];
+    labels.forEach((label, code) => codes.set(label, code));
     d = codes.size + (input.unmatched === "other" ? 1 : 0);
-    if (codes.size !== input.labels?.length || d < 2) bad("no two different labels");
+    if (codes.size !== labels.length || d < 2) bad("no two different labels");
+    if (kind === "date" ? !(end! > last && end!.length === last.length) : !Object.values(KINDS).includes(kind)) bad("an unknown kind");
   }
   const made = { name, column, t, codes, d };
-  if (!numbers.every((key) => Number.isSafeInteger(column[key]) && column[key] > 0) || (good && !good(made))) bad("wrong numbers");
+  if (!needs.every((key) => key in t || (Number.isSafeInteger(column[key]) && column[key] > 0))) bad("wrong numbers");
+  if (report.layout === "bits" && report.length !== d + (input.most ?? 0)) bad("another length");
+  if (good && !good(made)) bad("wrong parameters");
   return made;
 }
 
@@ -91,29 +96,36 @@ export const refused = (name: string): never => {
   throw new ValueError(`column ${name}: the value is not one that the plan declares`);
 };
 
-const GRID = 2 ** 24;
-
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
-export function encode({ name, column: { input }, codes }: Ready, value: Value): number {
-  const refuse = () => refused(name);
-  const none = value === null || value === undefined;
-  if (input.kind !== "number") {
-    const kind = { boolean: "bool", bigint: "int", number: "int", string: "str" }[typeof value as string];
-    if (!none && (kind !== input.kind || (typeof value === "number" && !Number.isSafeInteger(value)))) refuse();
-    const code = none ? undefined : codes.get(String(value));
-    return code ?? (input.unmatched === "error" ? refuse() : codes.size);
-  }
-  if (!none && typeof value !== "number") refuse();
-  let x = none || Number.isNaN(value) ? (input.missing ?? refuse()) : (value as number);
-  const { edges } = input, low = edges ? edges[0] : input.low!, high = edges ? edges[edges.length - 1] : input.high!;
-  if (input.unmatched === "clip") x = Math.min(Math.max(x, low), high);
-  if (!(x >= low && x <= high)) refuse();
-  if (input.whole) {
-    if (x === value && input.unmatched === "error" && !Number.isInteger(x)) refuse();
-    x = Math.min(Math.max(rint(x), low + 0.5), high - 0.5);
-  }
+export function encode(ready: Ready, value: Value): number {
+  const { name, column: { input }, codes } = ready;
+  if (input.kind === "number") return gridded(value, input) ?? refused(name);
+  const kind = KINDS[typeof value], none = value === null || value === undefined;
+  if (!none && (input.kind === "date" ? "str" : input.kind) !== kind) refused(name);
+  if (typeof value === "number" && !Number.isSafeInteger(value)) refused(name);
+  const label = input.kind === "date" ? begun(value as string | null, input) : none ? undefined : String(value);
+  return codes.get(label!) ?? (["other", "none"].includes(input.unmatched) ? codes.size : refused(name));
+}
+
+/** The label of the cell that a date is in, if it is in one: the last that has begun. */
+function begun(value: string | null | undefined, { labels, end, missing, unmatched }: Input): string | undefined {
+  const [, day, time = "00:00:00"] = /^(.{10})(?:[T ](.{8})(?:\.\d+)?Z?)?$/.exec(value ?? "") ?? [];
+  const real = new Date(`${day}T${time}Z`).toJSON()?.startsWith(`${day}T${time}`); // else a day too late in its month
+  const text = real ? `${day} ${time}`.slice(0, end!.length) : (missing as string | undefined);
+  if (!text || (unmatched !== "clip" && (text < labels![0] || text >= end!))) return undefined;
+  return labels!.filter((label) => label <= text).pop() ?? labels![0];
+}
+
+/** A number as a code, if it has one. */
+function gridded(value: Value, { low, high, edges, missing, unmatched, whole }: Input): number | undefined {
+  const none = value === null || value === undefined || Number.isNaN(value), given = none ? missing : value;
+  if (typeof given !== "number") return undefined;
+  const [from, to] = edges ? [edges[0], edges[edges.length - 1]] : [low!, high!];
+  let x = unmatched === "clip" ? Math.min(Math.max(given, from), to) : given;
+  if (!(x >= from && x <= to) || (whole && !none && unmatched === "error" && !Number.isInteger(x))) return undefined;
+  if (whole) x = Math.min(Math.max(rint(x), from + 0.5), to - 0.5);
   if (edges) return edges.slice(1, -1).filter((edge) => edge <= x).length;
-  return rint((x - low) * (GRID / (high - low)));
+  return rint((x - from) * (2 ** 24 / (to - from)));
 }
 
 /** To the nearest integer, halves to the even one. */

@@ -1,5 +1,6 @@
-import type { Row, Storage } from "./client.js";
-import { RefusedError, StorageError } from "./errors.js";
+import type { Row } from "./client.js";
+import { RefusedError } from "./errors.js";
+import { type Storage, stored, turns } from "./storage.js";
 
 export interface SendOptions {
   url: string;
@@ -7,6 +8,8 @@ export interface SendOptions {
   fingerprint: string;
   /** Where reports wait until a server has taken them. */
   storage: Storage;
+  /** Whether noise is keyed, or a person may send a stored report again: whoever counts must know it. */
+  keyed?: boolean;
   headers?: Record<string, string>;
   /** How often a request is tried before its reports wait for the next `flush`. */
   tries?: number;
@@ -21,21 +24,15 @@ type Batch = { id: string; rows: Row[] };
 
 /** Sends reports as NDJSON, and keeps those in a queue that no server has taken yet. */
 export class Sender {
-  private last: Promise<unknown> = Promise.resolve();
-  private readonly key: string;
+  private readonly inTurn = turns();
 
-  constructor(private readonly options: SendOptions) {
-    this.key = `ldp/queue/${options.fingerprint}`;
-  }
+  constructor(private readonly options: SendOptions) {}
 
   /** Queue reports, and try to send all that wait. Resolves to how many still wait; throws as `flush`. */
   async send(rows: Row[]): Promise<number> {
-    const most = this.options.most ?? 500;
-    await this.inTurn(async () => {
-      const queue = await this.queue();
-      for (let at = 0; at < rows.length; at += most) queue.push({ id: crypto.randomUUID(), rows: rows.slice(at, at + most) });
-      await this.keep(queue);
-    });
+    const { most = 500 } = this.options, batches: Batch[] = [];
+    for (let at = 0; at < rows.length; at += most) batches.push({ id: crypto.randomUUID(), rows: rows.slice(at, at + most) });
+    await this.inTurn(() => this.queue((old = []) => [...old, ...batches]));
     return this.flush();
   }
 
@@ -45,21 +42,21 @@ export class Sender {
    */
   flush(): Promise<number> {
     return this.inTurn(async () => {
-      for (let queue = await this.queue(); ; ) {
-        if (!queue.length) return 0;
+      for (let queue = await this.queue(); queue?.length; queue = await this.queue()) {
         const status = await this.post(queue[0]);
-        if (!status) return queue.reduce((sum, batch) => sum + batch.rows.length, 0);
-        await this.keep((queue = queue.slice(1)));
+        if (!status) return queue.reduce((sum, { rows }) => sum + rows.length, 0);
+        await this.queue((old) => old?.slice(1));
         if (status >= 300) throw new RefusedError(`the server refuses the reports: status ${status}`, status);
       }
+      return 0;
     });
   }
 
   /** The status that settles a batch, or 0 if none came. */
   private async post({ id, rows }: Batch): Promise<number> {
-    const { url, fingerprint, headers, tries = 4, wait = 500, fetch = globalThis.fetch } = this.options;
+    const { url, fingerprint, keyed, headers, tries = 4, wait = 500, fetch = globalThis.fetch } = this.options;
     const body = rows.map((row) => JSON.stringify(row) + "\n").join("");
-    const type = `application/vnd.ldp.reports+ndjson; version=1; plan=${fingerprint}`;
+    const type = `application/vnd.ldp.reports+ndjson; version=1; plan=${fingerprint}${keyed ? "; noise=keyed" : ""}`;
     for (let k = 0; k < tries; k++) {
       if (k) await new Promise((done) => setTimeout(done, wait * 2 ** (k - 1) * (0.5 + Math.random() / 2)));
       try {
@@ -73,17 +70,8 @@ export class Sender {
     return 0;
   }
 
-  private queue = () => stored<Batch[]>(async () => JSON.parse((await this.options.storage.getItem(this.key)) ?? "[]"));
-  private keep = (queue: Batch[]) => stored(async () => this.options.storage.setItem(this.key, JSON.stringify(queue)));
-
-  private inTurn<T>(job: () => Promise<T>): Promise<T> {
-    const turn = this.last.then(job, job);
-    this.last = turn.catch(() => undefined);
-    return turn;
+  private queue(change = (old?: Batch[]) => old): Promise<Batch[] | undefined> {
+    const { storage, fingerprint } = this.options;
+    return stored<Batch[] | undefined>(storage, `ldp/queue/${fingerprint}`, change);
   }
 }
-
-const stored = <T>(job: () => Promise<T>) =>
-  job().catch((): never => {
-    throw new StorageError("the queue cannot be read or stored");
-  });

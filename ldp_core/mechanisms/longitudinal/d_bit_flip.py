@@ -7,8 +7,10 @@ with p = e^(eps/2) / (e^(eps/2) + 1), q = 1 - p. With n reports, of which S[v] a
     estimate[v] = (b / d) (O[v] - q S[v]) / (p - q)                                    (ibid., section 3.2)
     variance[v] = (b / d) n q (1 - q) / (p - q)^2 + (b / d - 1) c
 
-where c is the true count. The bits are permanent: a function of the person and of which of the d buckets the value is
-in, if any. So a person has at most min(d + 1, b) answers, however often the value changes.
+where c is the true count. Estimates of different buckets are uncorrelated: given which d they are bits are independent,
+and what one adds to a bucket that is not the value's has mean 0. The bits are permanent: a function of the person and
+of which of the d buckets the value is in, if any. So a person has at most min(d + 1, b) answers, however often the
+value changes.
 
 There is no second round: all reports of one value are equal, and spend what one does. Two reports that differ show
 that the value did, which no epsilon bounds. Values that are in none of the person's buckets share an answer, so that
@@ -36,7 +38,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.longitudinal.two_rounds import Longitudinal
-from ldp_core.mechanisms.oracles.base import n_codes
+from ldp_core.mechanisms.oracles.base import Uncorrelated, n_codes
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.poisoning import CountsOnes, chances_of_ones
@@ -46,7 +48,7 @@ from ldp_core.simulated_counts import Generator, by_code, subset_sums
 
 
 @dataclass(frozen=True, init=False)
-class DBitFlip(CountsOnes, Longitudinal):
+class DBitFlip(CountsOnes, Longitudinal, Uncorrelated):
     """Report d permanent bits of the value's one-hot vector, at places that are the person's own for ever.
 
     Args:

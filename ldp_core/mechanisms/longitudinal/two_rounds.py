@@ -29,13 +29,13 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import History, SharedAnswer, SharedBits, SharedSymbol, Spent, memoized
 from ldp_core.exact.probability import SURE, exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
-from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse, variance_of_one
 from ldp_core.mechanisms.oracles.unary_encoding import BitVectors, UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
@@ -372,6 +372,10 @@ class LongitudinalRandomizedResponse(Chain):
     @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         return self.instantaneous.perturb_codes(self.permanent.perturb_codes(codes, noise), noise.instantaneous())
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        return variance_of_one(self.rates, weights)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -186,7 +186,7 @@ class BlockReports(CountedCells):
         in_block = counters[..., d:][..., self.block_of]
         counts = (self.debiased(counters) - n * self.q) / self.rates.difference
         near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
-        near = np.clip(near, 0, n)
+        near = np.clip(near + _MISSED, 0, n)
         a = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2
         return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
 
@@ -206,3 +206,6 @@ class BlockReports(CountedCells):
         """A point has the probability of one of s, or that of one of the h b - s others."""
         s = self.block.support
         return self.own * (self.cells - s) / ((1 - self.own) * s)
+
+
+_MISSED = 2.0  # people in a block, of whom few reports say nothing: half of z^2, as in the middle of a score interval

@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +31,7 @@ from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import ends_together, two_point_score
+from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few, two_point_score
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.exact import bits
 from ldp_core.exact.transforms import cell_counts
@@ -118,6 +118,12 @@ class FrequencyOracle(Mechanism):
         return 0.0, 1.0
 
     @property
+    def step(self) -> float:
+        """What a report that supports a value adds to its estimated count; 0 where sums of few are normal."""
+        least, greatest = self.parts
+        return (greatest - least) / self.rates.difference if math.isfinite(greatest) else 0.0
+
+    @property
     def is_pure(self) -> bool:
         """Whether a report supports each value or does not, and how many support it says all of its count."""
         return self.parts == (0.0, 1.0) and type(self).debias is FrequencyOracle.debias
@@ -192,8 +198,7 @@ class FrequencyOracle(Mechanism):
         missing = 1 - shares.sum(axis=1, keepdims=True)
         shares = shares + missing / d if self.exhaustive else np.concatenate([shares, missing], axis=1)
         covariances = self.noise_covariance(shares)
-        known = shares[:, :d]
-        covariances += np.reshape(sampled, (-1, 1, 1)) * known[:, :, None] * (np.eye(d) - known[:, None, :])
+        covariances += np.reshape(sampled, (-1, 1, 1)) * sample_covariance(shares[:, :d])
         return covariances
 
     def noise_covariance(self, shares: F64) -> F64:
@@ -207,6 +212,11 @@ class FrequencyOracle(Mechanism):
             out[:, a, a:] = out[:, a:, a] = (together - alone[a:] - alone[a]).T / 2
         out /= self.rates.difference**2
         return out
+
+    def variances(self, shares: F64) -> F64:
+        """float64[k, d]: the diagonal of `noise_covariance`."""
+        found: F64 = self.rates.a + self.rates.b * shares[:, : self.domain.size]
+        return found
 
     def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
         """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
@@ -244,7 +254,7 @@ class FrequencyOracle(Mechanism):
         """
         oracle, answers, counted = self.answers(n, counters)
         d, m = oracle.domain.size, answers[:, None].astype(float)
-        counts: F64 = oracle.debias(answers[:, None], counted)[0]
+        counts, errors, *_ = oracle.debias(answers[:, None], counted, confidence=COUNTS_ALONE)
         if oracle.exhaustive:
             middle = weights.mean(axis=1)
             weights = weights - middle[:, None]
@@ -254,6 +264,9 @@ class FrequencyOracle(Mechanism):
             sums = counts @ weights.T
             people = np.concatenate([counts, m - counts.sum(axis=1, keepdims=True)], axis=1)
         variances = oracle.noise_of_sums(m, people, weights)
+        if type(oracle).sum_variance is FrequencyOracle.sum_variance:
+            # At the estimates of few people it may be nearly 0: then as of values that are supported independently.
+            variances = np.where(m < _MANY, np.maximum(variances, errors**2 @ (weights**2).T), variances)
         if oracle is not self:  # those who answer are a sample of those who report, without replacement
             with np.errstate(divide="ignore", invalid="ignore"):
                 scale = n[:, None] / m
@@ -291,22 +304,48 @@ class FrequencyOracle(Mechanism):
     def noise_slopes(self, weights: Bools) -> F64:
         """By how much the noise of one report in sums, bool[r, d], is more if its value is in the sum: float64[r].
 
-        The mean over the values in a sum less that over all others; 0 where it is not known, or nothing is beside it.
+        The mean over the values in a sum less that over all others; 0 where nothing is beside it. Where it is not known
+        it is that of values that are supported independently.
         """
         slopes = np.zeros(len(weights))
-        if type(self).sum_variance is FrequencyOracle.sum_variance:
-            return slopes
         step = max(_PRODUCTS // self.domain.size, 1)
         for start in range(0, len(weights), step):
             some = weights[start : start + step]
-            given = self.sum_variance(some.astype(float)) / self.rates.difference**2
+            asked = self._in_sums(some)
+            if type(self).sum_variance is FrequencyOracle.sum_variance:
+                given = self.rates.b * asked**2
+            else:
+                given = self.sum_variance(asked) / self.rates.difference**2
             inside = np.zeros(given.shape, bool)
             inside[:, : some.shape[1]] = some
-            sums = np.stack([np.where(of, given, 0).sum(axis=1) for of in (inside, ~inside)])
-            inner, outer = sums / np.maximum([inside.sum(axis=1), (~inside).sum(axis=1)], 1)
-            mixed = inside.any(axis=1) & ~inside.all(axis=1)
-            slopes[start : start + step] = np.where(mixed, inner - outer, 0.0)
+            inner, size, of_all = (given * inside).sum(axis=1), inside.sum(axis=1), given.shape[1]
+            outer = (given.sum(axis=1) - inner) / np.maximum(of_all - size, 1)
+            mixed = (size > 0) & (size < of_all)
+            slopes[start : start + step] = np.where(mixed, inner / np.maximum(size, 1) - outer, 0.0)
         return slopes
+
+    def _in_sums(self, weights: Bools) -> F64:
+        """The weights of the estimated counts in `sums`."""
+        return weights - weights.mean(axis=1, keepdims=True) if self.exhaustive else weights.astype(float)
+
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """See `Ordered`."""
+        codes = np.arange(self.domain.size)
+        return self.sum_terms(n, counters, (codes >= low[:, None]) & (codes < high[:, None]))
+
+    def sum_terms(self, n: I64, counters: I64, weights: Bools) -> tuple[Any, Any, Any]:
+        """`range_terms` of sums, bool[r, d]."""
+        oracle, *_ = self.answers(n, counters)
+        return oracle.noise_slopes(weights), 0.0, oracle.sum_steps(weights)
+
+    def sum_steps(self, weights: Bools) -> F64:
+        """`step`, of sums, bool[r, d]: float64[r].
+
+        If reports support as many values each, one that supports a value of the sum does not support another one.
+        """
+        least, most = self.supported
+        size = 1.0 if least == most else np.abs(self._in_sums(weights)).max(axis=1)
+        return self.step * size * np.ones(len(weights))
 
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of records with low <= code < high, int64[r] each, and their variances: see `sums`.
@@ -400,7 +439,8 @@ class FrequencyOracle(Mechanism):
     @override
     def weights_of(self, reports: Native, code: int) -> F64:
         """By counting each report by itself: a subclass may know a shorter way."""
-        return one_by_one(self, reports, lambda counters: self.debias(1, counters)[0][:, code])
+        debias = partial(self.debias, confidence=COUNTS_ALONE)
+        return one_by_one(self, reports, lambda counters: debias(1, counters)[0][:, code])
 
     def weights_by(self, supports: Any, code: int) -> F64:
         """Weights, given what each report adds to the number that is debiased."""
@@ -431,8 +471,9 @@ class FrequencyOracle(Mechanism):
 
         The variance of an estimate depends on the true count c, as a + b c. The interval holds all c that lie
         within z standard errors *of their own* from the estimate, the roots of (estimate - c)^2 = z^2 (a + b c): a
-        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count. Intervals that hold together need
-        the tails as they are: `ldp_core.estimates.tails`.
+        score interval (E. B. Wilson, JASA 22(158), 1927), here of the debiased count. It reaches farther where the
+        noise makes few reports support a value, and intervals that hold together need the tails as they are:
+        `ldp_core.estimates.tails`.
 
         Args:
             n: number of reports, broadcast against ``counters`` (int64[k, 1] for k tallies at once).
@@ -464,7 +505,8 @@ class FrequencyOracle(Mechanism):
         shift = np.where(np.equal(n, 0), 0, z * b / 2)  # without reports there is nothing to be uncertain about
         middle = counts + z * shift
         half = z * np.sqrt(np.maximum(a + b * counts + shift**2, 0))
-        return counts, errors, middle - half, middle + half
+        ends = middle - half, middle + half
+        return counts, errors, *reach_of_few(ends, counts, n, z, self.step, (a, b, 0.0))
 
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
         """How improbable errors of estimated counts are, as the z with Pr[as far or farther] <= Pr[N > z]."""
@@ -482,6 +524,22 @@ class BitReports(FrequencyOracle):
     @override
     def weights_of(self, reports: Native, code: int) -> F64:
         return self.weights_by(bit_of(reports, code), code)
+
+
+class Uncorrelated(FrequencyOracle):
+    """A mechanism of which the S_v of one report are uncorrelated, given the person's value, with one p and one q."""
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        squares = self.rates.difference**2 * weights**2
+        none = self.rates.a[0] * squares.sum(axis=1, keepdims=True)
+        variances: F64 = none + self.rates.b[0] * squares
+        return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
+
+    @override
+    def noise_covariance(self, shares: F64) -> F64:
+        covariances: F64 = np.eye(self.domain.size) * self.variances(shares)[:, None]
+        return covariances
 
 
 class CountedCells(FrequencyOracle):
@@ -518,6 +576,13 @@ MOST_COVARIANCES = 256
 MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
 _PRODUCTS = 1 << 20  # of them at a time
+_MANY = 10_000  # people, from whom on their number does not matter
+
+
+def sample_covariance(shares: F64) -> F64:
+    """float64[k, d, d], of the values of one person of k populations: diag(f) - f f^T."""
+    covariances: F64 = shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :])
+    return covariances
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

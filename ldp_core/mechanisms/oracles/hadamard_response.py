@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
@@ -155,6 +155,13 @@ class HadamardResponse(CountedCells):
     def sum_bounds(self, weights: F64) -> tuple[float, float]:
         sums = self._supports @ weights
         return float(sums.min()), float(sums.max())
+
+    @override
+    def sum_steps(self, weights: Bools) -> F64:
+        """Columns may support nearly all values of a sum, or nearly none."""
+        sums = self._in_sums(weights) @ self._supports.T
+        steps: F64 = (sums.max(axis=1) - sums.min(axis=1)) * self.step
+        return steps
 
     @override
     def sum_variance(self, weights: F64) -> F64:

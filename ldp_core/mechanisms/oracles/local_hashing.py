@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -334,6 +334,25 @@ class HashedWord(Word):
             )
 
 
+@lru_cache(maxsize=8)
+def triples(g: int, n: int) -> F64:
+    """Pr[0, s and t have one hash of an `AffineFamily`], for s and t from 1 - n to n - 1: float64[2 n - 1, 2 n - 1].
+
+    1 / g^2 - g / (3 u v w) (B(u / g) + B(v / g) + B(w / g)), B(x) = x^3 - 3/2 x^2 + x / 2 of the fractional part,
+    and (u, v, w) = (s, -t, t - s) over the common divisor of s and t; up to about n g / P. Proof: a and b, over P,
+    are nearly uniform in [0, 1), and the three hashes are buckets of b, b + a s and b + a t. Of the Fourier series
+    of three indicators of [0, 1 / g) their mean leaves the terms with frequencies j (w, v, u), of
+    sin(pi m / g) / (pi m) each; and 4 sin x sin y sin z = -(sin 2x + sin 2y + sin 2z) where x + y + z = 0, sum over
+    j of sin(2 pi j x) / j^3 = 2 pi^3 B(x) / 3 (Abramowitz, Stegun 1972, 23.1.17).
+    """
+    s, t = np.meshgrid(np.arange(1 - n, n), np.arange(1 - n, n), indexing="ij")
+    apart = (s != 0) & (t != 0) & (s != t)
+    u = np.where(apart, [s, -t, t - s], 1) // np.where(apart, np.gcd(s, t), 1)
+    x = u % g / g
+    sums = (x * (x - 0.5) * (x - 1)).sum(axis=0)
+    return np.where(apart, 1 / g**2 - g * sums / (3 * u.prod(axis=0)), 1 / g)
+
+
 class HashedReports(FrequencyOracle):
     """Reports of a hash function, which does not depend on the value, and of a bucket by randomized response.
 
@@ -385,13 +404,22 @@ class HashedReports(FrequencyOracle):
 
     @override
     def noise_covariance(self, shares: F64) -> F64:
-        """Over all functions and buckets, if they are few; how three values collide no family but these says."""
+        """Over all functions and buckets, if they are few; else from how three values collide.
+
+        Pr[a and b are supported | x] = (own - other) Pr[h(a) = h(b) = h(x)] + other Pr[h(a) = h(b)]
+        """
         family = self.family
-        if not isinstance(family, LinearFamily):
-            raise ParameterError(
-                "how the estimated shares of one report hang together is not known for these hash functions: "
-                'take variant="fast"'
-            )
+        if isinstance(family, AffineFamily):
+            d, n, three = self.domain.size, shares.shape[1], triples(family.g, shares.shape[1])
+            own, other = map(float, self.bucket_probabilities)
+            q, difference = self.rates.q[0], self.rates.difference
+            means, base = q * difference * shares, other * float(family.collision) - q**2
+            out: F64 = np.eye(d) * self.variances(shares)[:, None]
+            for a in range(d):
+                among = three[n : n + d - 1 - a, n - 1 - a : 2 * n - 1 - a]
+                both = (own - other) * shares @ among.T + base - means[:, a : a + 1] - means[:, a + 1 : d]
+                out[:, a, a + 1 :] = out[:, a + 1 :, a] = both / difference**2
+            return out
         functions, buckets = np.divmod(np.arange(family.size * family.g, dtype=np.uint64), np.uint64(family.g))
         return self.covariance_of_cells(buckets << BUCKET_SHIFT | functions, shares)
 

@@ -20,6 +20,7 @@ from typing_extensions import override
 from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Codes, select
 from ldp_core.errors import DomainError, ParameterError
+from ldp_core.estimates.consistency import Rates
 from ldp_core.exact.probability import (
     agreement,
     ceil_threshold,
@@ -220,11 +221,14 @@ class RandomizedResponse(FrequencyOracle):
 
     @override
     def sum_variance(self, weights: F64) -> F64:
-        """One S_v is 1: w of a value that is x with p, any other given one with q."""
-        q, difference = self.rates.q, self.rates.difference
-        first, second = ((a @ q)[:, None] + difference * a for a in (weights, weights**2))
-        variances: F64 = second - first**2
-        return variances
+        return variance_of_one(self.rates, weights)
+
+
+def variance_of_one(rates: Rates, weights: F64) -> F64:
+    """`FrequencyOracle.sum_variance` where one S_v is 1: w of x with p, of any other given value with q."""
+    first, second = ((a @ rates.q)[:, None] + rates.difference * a for a in (weights, weights**2))
+    variances: F64 = second - first**2
+    return variances
 
 
 _FIRST, _SECOND = 0, 1  # lanes of noise

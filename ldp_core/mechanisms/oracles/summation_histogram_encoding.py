@@ -42,7 +42,7 @@ from ldp_core.estimates.plausibility import Term
 from ldp_core.exact.probability import exp_below
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.oracles.base import Uncorrelated
 from ldp_core.mechanisms.oracles.unary_encoding import total_of_bits
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
@@ -53,7 +53,7 @@ from ldp_core.tally import Tally
 
 
 @dataclass(frozen=True, init=False)
-class SummationHistogramEncoding(FrequencyOracle):
+class SummationHistogramEncoding(Uncorrelated):
     """Report the one-hot vector with discrete Laplace noise on each of its d entries.
 
     It is no pure protocol, but the same estimator serves: ``p`` and ``q`` are the *expected entries* of the true value
@@ -169,11 +169,6 @@ class SummationHistogramEncoding(FrequencyOracle):
         variance = float(self._moments[1]) / difference**2
         return Rates(np.full(d, float(q[0])), np.full(d, variance), np.zeros(d), difference)
 
-    @override
-    def noise_covariance(self, shares: F64) -> F64:
-        """The entries' noise is independent, and the same whatever is true."""
-        return np.tile(np.diag(self.rates.a), (len(shares), 1, 1))
-
     @cached_property
     @override
     def count_term(self) -> Term:
@@ -183,6 +178,12 @@ class SummationHistogramEncoding(FrequencyOracle):
     @override
     def total_term(self) -> Term:
         return replace(total_of_bits(self), variance=float(self.rates.a[0]))
+
+    @property
+    @override
+    def step(self) -> float:
+        """Each report has noise, which is nearly normal in sums of few."""
+        return 0.0
 
     @override
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:

@@ -51,7 +51,7 @@ from ldp_core.exact.probability import (
 )
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label, Unmatched
-from ldp_core.mechanisms.oracles.base import BitReports, FrequencyOracle
+from ldp_core.mechanisms.oracles.base import BitReports, FrequencyOracle, Uncorrelated
 from ldp_core.noise.base import Noise
 from ldp_core.noise.fresh import Keystream
 from ldp_core.noise.keyed import KeyedRows
@@ -62,7 +62,7 @@ from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator, by_code
 
 
-class BitVectors(CountsOnes, BitReports):
+class BitVectors(CountsOnes, BitReports, Uncorrelated):
     """Reports of d independent bits: the true value's is 1 with probability p, any other with q."""
 
     @cached_property
@@ -75,15 +75,6 @@ class BitVectors(CountsOnes, BitReports):
         have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
         counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
         return counters
-
-    @override
-    def sum_variance(self, weights: F64) -> F64:
-        """The S_v are independent."""
-        p, q = self.p, self.q
-        squares = weights**2
-        none = q * (1 - q) * squares.sum(axis=1, keepdims=True)
-        variances = none + (p * (1 - p) - q * (1 - q)) * squares
-        return variances if self.exhaustive else np.concatenate([variances, none], axis=1)
 
     @override
     def ones(self, reports: Native) -> I64:

@@ -27,7 +27,7 @@ About these people it is less by f (1 - f) / n, the variance of the range's true
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -41,6 +41,7 @@ from ldp_core.errors import DomainError, ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
+from ldp_core.estimates.ordered import Reader
 from ldp_core.exact.probability import check_resolved
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -112,6 +113,7 @@ class HierarchicalHistogram(Mechanism):
 
     exhaustive: ClassVar[bool] = True
     parts: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    step: ClassVar[float] = 0.0
 
     def __init__(
         self,
@@ -303,7 +305,7 @@ class HierarchicalHistogram(Mechanism):
             masses.append(_halves(masses[-1], np.clip(known, -masses[-1], masses[-1])))
         before = _cumulated(shares)
         counts = n[:, None] * (before[:, high] - before[:, low])
-        variances = self._variances(reports, masses, low, high)
+        variances, _ = self._variances(reports, lambda level, nodes: masses[level][:, nodes], low, high)
         inside = _cumulated(masses[-1])
         share = np.clip(inside[:, high] - inside[:, low], 0, 1)
         people = n[:, None].astype(float)
@@ -311,8 +313,43 @@ class HierarchicalHistogram(Mechanism):
             noise = people * people * variances - people * share * (1 - share)
         return counts, np.where(people > 0, np.maximum(noise, 0), 0.0)  # (of no records there are none anywhere)
 
-    def _variances(self, reports: F64, masses: list[F64], low: I64, high: I64) -> F64:
+    def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
+        """How the variance in `range_counts` depends on the share f, and what one report adds to the count.
+
+        n times the variance of the share is a + B f + K f (1 - f), for people who are spread evenly over the values of
+        the range, and over the others: B, K and the greatest part of a report, float64[k, r] each. Of tallies of many
+        people it does not matter, and they are 0.
+        """
+        few = n < _MANY
+        if not few.any():
+            return 0.0, 0.0, 0.0
+        found = np.zeros((3, len(n), len(low)))
+        low, high, d = self._ends(low), self._ends(high), self.domain.size
+        first, beyond = np.minimum(low, d), np.minimum(high, d)
+        size, (_, reports) = beyond - first, self._tree(counters[few])
+
+        def variances(inside: float) -> tuple[F64, F64]:
+            def mass(level: int, nodes: I64) -> F64:
+                begin, end = (np.minimum((nodes + i) << len(self.levels) - level, d) for i in (0, 1))
+                own = np.maximum(np.minimum(end, beyond) - np.maximum(begin, first), 0)
+                spread = own / np.maximum(size, 1), (end - begin - own) / np.maximum(d - size, 1)
+                made: F64 = (inside * spread[0] + (1 - inside) * spread[1])[None]
+                return made
+
+            return self._variances(reports, mass, low, high)
+
+        people = n[few, None].astype(float)
+        (none, steps), (half, _), (whole, _) = (variances(inside) for inside in (0.0, 0.5, 1.0))
+        with np.errstate(invalid="ignore"):
+            terms = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1, people * steps
+        found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
+        return found[0], found[1], found[2]
+
+    def _variances(self, reports: F64, masses: Callable[[int, I64], F64], low: I64, high: I64) -> tuple[F64, F64]:
         """float64[k, r]: of the shares of ranges in a population with (non-negative) shares ``masses``, given n_l.
+
+        Shares are those of nodes, int64[r], of a level, float64[k, r]. And by how much two reports of a level differ at
+        most.
 
         Down the tree with the two nodes that the ends of a range cut; as long as it is one node, with one. The weight
         of a node of level l, in W_l, is the sum over the cut nodes above it of +-c / L_j, + in the left half, c being
@@ -322,7 +359,7 @@ class HierarchicalHistogram(Mechanism):
         h, people = len(self.levels), reports.shape[1]
         information = np.cumsum((self._gains[:, None] * reports)[::-1], axis=0)[::-1]
         shape = people, len(low)
-        firsts, seconds, squares, total = (np.zeros(shape) for _ in range(4))
+        firsts, seconds, squares, total, most, top, bottom = (np.zeros(shape) for _ in range(7))
         paths = [(np.zeros(shape), low, -1.0), (np.zeros(shape), high, 1.0)]
         lost = np.zeros(shape, bool)
         for j, level in enumerate(self.levels):
@@ -335,7 +372,7 @@ class HierarchicalHistogram(Mechanism):
             known = information[j] > 0
             lost |= ~known[:, None] & ((cuts[0] != 0) | (cuts[1] != 0))
             scale = np.divide(1.0, information[j], where=known, out=np.zeros(people))[:, None]
-            mass, first, second = masses[j + 1], 0.0, 0.0
+            gain, first, second = float(self._gains[j] / (level.pair[0] - level.pair[1])), 0.0, 0.0
             squares = 2 * squares
             for i, (before, end, sign) in enumerate(paths):
                 step = scale * cuts[i]
@@ -343,18 +380,23 @@ class HierarchicalHistogram(Mechanism):
                 squares += 2 * counted * step * step
                 step = np.where(below[i] & 1, -step, step)
                 aside, weight = before - step, before + step
-                beside = counted * np.where(one & ~still, 0.0, mass[:, below[i] ^ 1])
+                beside = counted * np.where(one & ~still, 0.0, masses(j + 1, below[i] ^ 1))
                 firsts += beside * aside
                 seconds += beside * aside * aside
-                own = mass[:, below[i]] * (1.0 if i == 0 else np.where(still, 0.0, 1.0))
+                own = masses(j + 1, below[i]) * (1.0 if i == 0 else np.where(still, 0.0, 1.0))
                 first, second = first + own * weight, second + own * weight * weight
                 paths[i] = weight, end, sign
+                np.maximum(top, aside, out=top)
+                np.minimum(bottom, aside, out=bottom)
+            ends = top, *(weight for weight, *_ in paths), bottom
+            apart = np.maximum.reduce(ends[:3]) - np.minimum.reduce(ends[1:])
+            np.maximum(most, gain * apart * (reports[j] > 0)[:, None], out=most)
             a, f, _ = level.variances
             total += (reports[j] * self._gains[j] ** 2)[:, None] * (
                 a * squares + f * (seconds + second) - (firsts + first) ** 2
             )
         total[lost] = np.inf
-        return total
+        return total, most
 
     def range_variances(self, low: I64, high: I64) -> F64:
         """n times the variances of the estimated shares of ranges, if people are spread evenly over the leaves.
@@ -363,9 +405,9 @@ class HierarchicalHistogram(Mechanism):
         """
         low, high = self._ends(low), self._ends(high)
         reports = np.array(self.shares, float)[:, None] / PARTS
-        masses = [np.full((1, 1 << j), 0.5**j) for j in range(len(self.levels) + 1)]
         share = (high - low) / self.leaves
-        made: F64 = self._variances(reports, masses, low, high)[0] - share * (1 - share)
+        variances, _ = self._variances(reports, lambda level, _: np.array([[0.5**level]]), low, high)
+        made: F64 = variances[0] - share * (1 - share)
         return made
 
     def _ends(self, codes: I64) -> I64:
@@ -387,17 +429,15 @@ class HierarchicalHistogram(Mechanism):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """As `FrequencyOracle.debias`, with normal intervals."""
+        """As `FrequencyOracle.debias`, of ranges of one value each."""
         check_open("confidence", confidence)
         d = self.domain.size
         rows = counters.reshape(-1, self.counters)
         of_each = np.broadcast_to(np.asarray(n, np.int64).reshape(-1), len(rows))
-        counts, variances = self.range_counts(of_each, rows, np.arange(d), np.arange(1, d + 1))
-        errors = np.sqrt(variances)
-        z = z_score(confidence, d if simultaneous else 1)
-        shape = (*counters.shape[:-1], d)
-        counts, errors = counts.reshape(shape), errors.reshape(shape)
-        return counts, errors, counts - z * errors, counts + z * errors
+        z, codes = z_score(confidence, d if simultaneous else 1), np.arange(d)
+        found = Reader(self, None).ranges(of_each, rows, np.stack([codes, codes + 1], axis=1), z)
+        counts, errors, low, high = (array.reshape(*counters.shape[:-1], d) for array in found)
+        return counts, errors, low, high
 
     def estimate(
         self,
@@ -417,6 +457,9 @@ class HierarchicalHistogram(Mechanism):
         variance = float(self.range_variances(np.zeros(1, np.int64), middle)[0])
         share = float(np.sqrt(variance / n)) if n else np.inf
         return ExpectedError(share * n if n else np.inf, "records", share)
+
+
+_MANY = 10_000  # people, from whom on their number does not matter
 
 
 def _halves(masses: F64, differences: F64) -> F64:

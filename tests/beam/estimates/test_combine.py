@@ -202,6 +202,17 @@ def test_every_split_and_merge_pools_the_same():
     assert expected.values.to_pylist() == ["a", "c"]
 
 
+def test_people_who_report_again_have_wider_intervals():
+    inputs = [(0, "a"), (1, [1, 0, 0]), (0, "b")] * 50
+    once, again = (
+        run(beam.CombineGlobally(ldp_beam.PoolCombineFn([RR, BITS], repeats=k)).without_defaults(), inputs)[0]
+        for k in (1, 4)
+    )
+    assert again.standard_errors.tolist() == pytest.approx((2 * once.standard_errors).tolist())
+    with pytest.raises(ParameterError, match="repeats"):
+        ldp_beam.PoolCombineFn([RR, BITS], repeats=0)
+
+
 def test_a_key_that_one_mechanism_alone_has_is_estimated():
     fn = ldp_beam.PoolCombineFn([RR, BITS], confidence=0.9)
     found = dict(run(beam.CombinePerKey(fn), [("x", (0, "a")), ("x", (1, [1, 0, 0])), ("y", (0, "b"))]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pytest
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
@@ -130,11 +131,54 @@ def test_live_panes_and_late_records():
 def test_keyed_noise_asks_whether_people_are_in_both_windows():
     plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
     events = [{"v": k % 3 == 0, "t": float(k), "id": k} for k in range(20)]
-    for how, noise in (({}, {}), ({"same_people": True}, {"key": Secret(bytes(32)), "id": "id"})):
+    said = {"same_people": True, "repeats": 1}
+    for how, noise in (({}, {}), (said, {"key": Secret(bytes(32)), "id": "id"})):
         transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how)
         assert len(run(ldp_beam.Perturb(plan, **noise) | transform, events)) == 2
     with pytest.raises(ParameterError, match=r"noise of these reports is a person's own.*same_people=False"):
         run(ldp_beam.Perturb(plan, **noise) | ldp_beam.Compare("v", plan["v"], window=10, event_time="t"), events)
+    transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True)
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        run(ldp_beam.Perturb(plan, **noise) | transform, events)
+
+
+def test_a_limit_of_reports_says_how_often_people_report():
+    """For each window of the limit, which may be the one that is compared, but not for windows of another length."""
+    plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+    events = [{"v": k % 3 == 0, "t": float(k % 20), "id": k % 10} for k in range(200)]
+    noise = {"key": Secret(bytes(32)), "id": "id"}
+    errors = []
+    for records, how in ((1, {}), (4, {}), (4, {"repeats": 1})):
+        limit = ldp_beam.BoundContributions("id", records, window=10, event_time="t", drop_id=False)
+        transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True, **how)
+        rows = run(limit | ldp_beam.Perturb(plan, **noise) | transform, events)
+        errors.append(rows[0].standard_error * math.sqrt(rows[0].n_before))
+    assert errors[1] == pytest.approx(2 * errors[2])
+    limit = ldp_beam.BoundContributions("id", 1, window=20, event_time="t", drop_id=False)
+    transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True)
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        run(limit | ldp_beam.Perturb(plan, **noise) | transform, events)
+
+
+def test_batches_say_that_their_noise_is_keyed():
+    """Reports that were stored: nothing before them perturbs."""
+    plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+    people = pl.DataFrame({"v": [True, False] * 40, "t": np.arange(80) % 20.0, "id": range(80)})
+    for noise, asks in (({}, False), ({"key": Secret(bytes(32)), "id": "id"}, True)):
+        stored = people.ldp.perturb(plan, **noise).to_arrow().to_batches()
+        for how, text in (
+            ({}, "same_people=False"),
+            ({"repeats": 1}, "same_people=False"),
+            ({"same_people": False}, "say repeats=1"),
+        ):
+            transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how)
+            if asks:
+                with pytest.raises(ParameterError, match=text):
+                    run(transform, stored)
+            else:
+                assert len(run(transform, stored)) == 2
+        transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=False, repeats=1)
+        assert len(run(transform, stored)) == 2
 
 
 def test_what_is_refused():

@@ -35,6 +35,7 @@ from ldp_core.parameters import check_open, parameter
 from ldp_core.tables import View
 
 from ..helpers import run
+from ..streams import All
 
 LABELS = ["a", "b", "c"]
 BITS = UnaryEncoding(LABELS, epsilon=100.0, variant="symmetric")  # so large that the reports are the truth
@@ -216,12 +217,13 @@ def found(rows):
 
 def test_rows_from_reports_and_from_values():
     """As batches and as single records; behind a shuffle, where rows have gone through their coder."""
-    for name, question in QUESTIONS.items():
-        for private, asked in ((True, question), (False, name)):
-            elements = PEOPLE if private else PLAN.perturb(PEOPLE)
-            for records in ([elements], elements.to_pylist()):
-                estimate = ldp_beam.Estimate("v", BITS, asked, private=private, **OPTIONS)
-                rows = found(run(estimate | beam.Reshuffle(), records))
+    for private in (True, False):
+        elements = PEOPLE if private else PLAN.perturb(PEOPLE)
+        asked = [question if private else name for name, question in QUESTIONS.items()]
+        estimates = [ldp_beam.Estimate("v", BITS, question, private=private, **OPTIONS) for question in asked]
+        for records in ([elements], elements.to_pylist()):
+            answers = run(All([estimate | beam.Reshuffle() for estimate in estimates]), records)
+            for name, rows in zip(QUESTIONS, map(found, answers), strict=True):
                 for place, (value, count, n) in PLACES.items():
                     if name == "mode":
                         [row] = rows[place]
@@ -270,12 +272,11 @@ def test_the_type_of_the_rows():
 def test_sinks(tmp_path):
     for name, question in QUESTIONS.items():
         estimate = ldp_beam.Estimate("v", BITS, question, private=True, by=["k"])
-        rows, columns = run(estimate, [PEOPLE]), [c for c in question.schema(BITS).names if c != "n"]
-        [batch] = run(estimate | EstimateBatches(), [PEOPLE])
+        columns = [c for c in question.schema(BITS).names if c != "n"]
+        sinks = [estimate | WriteEstimates(str(tmp_path / name / form), form) for form in ("parquet", "ndjson")]
+        rows, [batch], *paths = run(All([estimate, estimate | EstimateBatches(), *sinks]), [PEOPLE])
         assert batch.schema.equals(estimate_schema(row_type(question.schema(BITS))))
-        for form in ("parquet", "ndjson"):
-            folder = tmp_path / name / form
-            [path] = run(estimate | WriteEstimates(str(folder), form), [PEOPLE])
+        for form, [path] in zip(("parquet", "ndjson"), paths, strict=True):
             if form == "parquet":
                 written = pq.read_table(path).to_pylist()
             else:

@@ -56,6 +56,28 @@ def test_what_the_core_says():
     assert "rate_low" in estimate_line(rows[0])
 
 
+def test_one_column_of_pairs():
+    """What Polars makes of all pairs that hold it, by the name of the column."""
+    plan = PrivacyPlan.pairs({"os": ["ios", "web"], "crashed": [False, True], "k": ["x", "y"]}, epsilon=2.0)
+    frame = pl.DataFrame(PEOPLE).ldp.perturb(plan)
+    for made in (plan, plan.columns):
+        rows = run(ldp_beam.Histogram("os", made), [frame.to_arrow()])
+        names = ["value", "count", "standard_error", "n"]
+        wanted = frame.ldp.histograms(plan).filter(column_name="os").select(names).rows()
+        assert [tuple(getattr(row, name) for name in names) for row in rows] == wanted
+        assert {row.column_name for row in rows} == {"os"}
+    [one] = {row.n for row in run(ldp_beam.Histogram("os_k", plan), [frame.to_arrow()])}
+    assert one == N
+    for make, error, message in (
+        (lambda: ldp_beam.Histogram("zip", plan), ParameterError, "no reports of column 'zip', but of"),
+        (lambda: ldp_beam.Histogram("os", plan, person="t"), ParameterError, "say repeats=k"),
+        (lambda: ldp_beam.Histogram("os", plan, by=["crashed"]), PlanError, r"\['crashed'\] are private"),
+        (lambda: ldp_beam.Histogram("os", plan, consistency="mle-apx"), ParameterError, "several have a part"),
+    ):
+        with case(message), pytest.raises(error, match=message):
+            make()
+
+
 def test_keyed_noise_asks_how_often_a_person_is_there():
     """Of a `Perturb` before, and of batches that say so."""
     noise = {"key": Secret(bytes(32)), "id": "t"}

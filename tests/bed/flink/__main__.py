@@ -41,28 +41,35 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    where: dict[str, Any] = {"metavar": "DIR", "help": "for logs and process ids (default: in the user's cache)"}
+    where: dict[str, Any] = {
+        "metavar": "DIR",
+        "help": "The folder for logs and process ids. (Default: in the user's cache.)",
+    }
     made.add_argument("--dir", **where)
     commands = made.add_subparsers(
         dest="command", required=True, metavar="up | submit | status | jobs | restart | down"
     )
-    up = commands.add_parser("up", help="start a cluster, and print how to run a pipeline on it")
-    up.add_argument("--task-managers", type=int, default=2, metavar="N", help="of one slot each (default 2)")
-    up.add_argument("--checkpoints", metavar="DIR", help="for checkpoints; kept (default: within --dir, not kept)")
-    up.add_argument("--high-availability", action="store_true", help="jobs outlive a JobManager that is restarted")
+    up = commands.add_parser("up", help="Start a cluster, and print how to run a pipeline on it.")
+    up.add_argument("--task-managers", type=int, default=2, metavar="N", help="How many, of one slot each (default 2).")
+    up.add_argument(
+        "--checkpoints",
+        metavar="DIR",
+        help="The folder for checkpoints, which is kept. (Default: within --dir, not kept.)",
+    )
+    up.add_argument("--high-availability", action="store_true", help="Jobs outlive a JobManager that is restarted.")
     submit = commands.add_parser(
         "submit",
-        help="run a pipeline there",
+        help="Run a pipeline there.",
         usage="%(prog)s (-m MODULE | SCRIPT) [ARGUMENT ...]",
         prefix_chars="+",  # all that follows is the pipeline's
         add_help=False,
     )
     submit.add_argument("python", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
-    status = commands.add_parser("status", help="say what runs; exit code 1 unless everything does")
-    jobs = commands.add_parser("jobs", help="list the jobs, and what they failed with")
-    restart = commands.add_parser("restart", help="start a process again, with the environment variables of now")
-    restart.add_argument("name", metavar="NAME", help="as `status` lists them, for example taskmanager-1")
-    down = commands.add_parser("down", help="stop it")
+    status = commands.add_parser("status", help="Say what runs. The exit code is 1 unless everything does.")
+    jobs = commands.add_parser("jobs", help="List the jobs, and what they failed with.")
+    restart = commands.add_parser("restart", help="Start a process again, with the environment variables of now.")
+    restart.add_argument("name", metavar="NAME", help="A name that `status` lists, for example taskmanager-1.")
+    down = commands.add_parser("down", help="Stop it.")
     # also behind the command; of `submit` all that follows is the pipeline's
     for command in (up, status, jobs, restart, down):
         command.add_argument("--dir", default=argparse.SUPPRESS, **where)

@@ -20,7 +20,7 @@ from ldp_core import (
     SummationHistogramEncoding,
 )
 from ldp_core.compute import compiled, kernels
-from ldp_core.exact.bits import grouped_column_sums
+from ldp_core.exact.bits import counts_of_pairs, grouped_column_sums
 from ldp_core.exact.sampling import ONE, bernoulli_bits, kept_or_drawn, one_hot_rows
 from ldp_core.exact.transforms import count_numbers
 from ldp_core.mechanisms.oracles.local_hashing import AffineFamily
@@ -139,6 +139,18 @@ def test_kept_or_drawn(runs, sizes, d):
         codes = (np.arange(n) * 11 % d).astype(kind)
         for keep in (1, ONE // 3, ONE - 1):
             runs.same(kernels.kept_or_drawn, lambda: with_the_rest(lambda s: kept_or_drawn(keep, codes, d, s)))
+
+
+@each(("n", "d1", "d2"), [(1, 3, 16), (130, 16, 9), (1000, 20, 2)])
+def test_counts_of_pairs(runs, n, d1, d2):
+    """(The last words are not full; a plane of all ones has the most.)"""
+    first, second = (keystream().bytes(n * w).reshape(n, w).copy() for w in (-(-d1 // 8), -(-d2 // 8)))
+    first[:, 0] |= 1
+    runs.same(kernels.ones_of_pairs, lambda: counts_of_pairs(first, second, d1, d2))
+    x, y = (np.unpackbits(rows, axis=1, bitorder="little").astype(int) for rows in (first, second))
+    both, *_ = runs.by("numpy", lambda: counts_of_pairs(first, second, d1, d2))
+    np.testing.assert_array_equal(both, x[:, :d1].T @ y[:, :d2])
+    assert counts_of_pairs(first[:0], second[:0], d1, d2)[0].tolist() == [[0] * d2] * d1
 
 
 @each("width", [2, 8, 13])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -16,9 +16,12 @@ from ldp_core import (
     Hybrid,
     HybridProjectiveGeometryResponse,
     LocalHashing,
+    Loloha,
+    LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
     MechanismMismatchError,
     ParameterError,
+    PrivSet,
     ProjectiveGeometryResponse,
     RandomizedResponse,
     ReportError,
@@ -27,13 +30,18 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
     compare,
+    compare_quantiles,
 )
 from ldp_core.estimates.change import changes, threshold
 from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
+from ldp_core.mechanisms.oracles import local_hashing
+from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.sampled import SampledColumn
 
 from ...cases import each
+from ..checks import fails
 from ..enumeration import Every, n_codes
+from ..examples import keyed
 
 FOUR = ["a", "b", "c", "d"]
 SHARES = np.array([0.4, 0.3, 0.2, 0.1])
@@ -44,18 +52,41 @@ SHARES = np.array([0.4, 0.3, 0.2, 0.1])
 
 def laws(m):
     """Of each code, all estimates of the shares that one report can give, and their probabilities."""
+    for counters, chances in counted(m):
+        yield m.debias(np.ones((len(counters), 1)), counters)[0], chances
+
+
+def counted(m):
+    """Of each code, all counters that one report can give, and their probabilities."""
+    if isinstance(m, FakeDataColumn):  # an answer, or a fake
+        inner = m.inner if m.fake != "none" else UnaryEncoding(FOUR, epsilon=1.0, unmatched="none")
+        each, fakes = list(counted(inner)), np.array(m.fake_shares, float)
+        fakes = np.append(fakes, 1 - fakes.sum())[: len(each)] * (m.columns - 1) / m.columns
+        for code in n_codes(m):
+            parts = [(counters, share * chances) for (counters, chances), share in zip(each, fakes, strict=True)]
+            parts.append((each[code][0], each[code][1] / m.columns))
+            yield tuple(map(np.concatenate, zip(*parts, strict=True)))
+        return
     for code in n_codes(m):
         if isinstance(m, SubsetSelection):  # its decisions are many: all k-subsets, by the paper's formula
             sets = list(combinations(range(m.domain.size), m.k))
             counters = np.array([[v in s for v in range(m.domain.size)] for s in sets], np.int64)
             own = counters[:, code] == 1
             chances = np.where(own, m.p / own.sum(), (1 - m.p) / (~own).sum())
+        elif isinstance(m, DBitFlip):  # of all d buckets all bits
+            sets = list(product(combinations(range(m.domain.size), m.bits), product((0, 1), repeat=m.bits)))
+            counters = np.zeros((len(sets), m.counters), np.int64)
+            for row, (buckets, said) in enumerate(sets):
+                counters[row, 2 * np.array(buckets) + np.array(said)] = 1
+            yes = [np.array(said) == (np.array(buckets) == code) for buckets, said in sets]
+            keep = 1 / (1 + math.exp(-m.epsilon_infinity / 2))
+            chances = np.prod(np.where(yes, keep, 1 - keep), axis=1) / math.comb(m.domain.size, m.bits)
         else:
             every = Every(m.perturb_codes, code, dtype=m.domain.code_dtype, seen=m.domain.size)
             counters = m.count_reports(every.reports, np.arange(every.n), every.n)
             weights, whole = every._weights()
             chances = (weights / whole).astype(float)
-        yield m.debias(np.ones((len(counters), 1)), counters)[0], chances
+        yield counters, chances
 
 
 ORACLES = [
@@ -71,6 +102,13 @@ ORACLES = [
     ProjectiveGeometryResponse(FOUR, epsilon=1.5),
     BlockHadamardResponse(FOUR, epsilon=2.0),
     HybridProjectiveGeometryResponse(FOUR, epsilon=2.0),
+    LongitudinalRandomizedResponse(FOUR, epsilon_infinity=2.0, epsilon_1=1.0),
+    DBitFlip(range(5), epsilon_infinity=1.0, bits=2),
+    DBitFlip(range(4), epsilon_infinity=1.0, bits=3, unmatched="none"),
+    FakeDataColumn(RandomizedResponse(FOUR, epsilon=1.0), columns=3),
+    FakeDataColumn(RandomizedResponse(FOUR, epsilon=1.0), columns=2, prior=[4, 2, 1, 1]),
+    FakeDataColumn(UnaryEncoding(FOUR, epsilon=1.0), columns=3),
+    FakeDataColumn(UnaryEncoding(FOUR, epsilon=1.0), columns=3, fake="uniform"),
 ]
 
 
@@ -99,8 +137,39 @@ def test_covariances_by_closed_forms():
     np.testing.assert_allclose(two.covariance(SHARES[None])[0], expected, rtol=1e-12)
 
 
-@each("m", [LocalHashing(FOUR, epsilon=1.0), DBitFlip(range(8), epsilon_infinity=1.0, bits=2)])
-def test_covariances_that_are_not_known_are_refused(m):
+HASHED = [
+    LocalHashing(range(7), epsilon=1.0),
+    LocalHashing(range(6), epsilon=2.0, variant="binary", unmatched="none"),
+    Loloha(range(7), epsilon_infinity=3.0, epsilon_1=1.0, g=4),
+]
+
+
+@each("m", HASHED)
+def test_covariances_of_reports_of_hash_functions(m):
+    """Of 100,000 reports of each value, to 5 standard errors."""
+    n, codes, d = 100_000, len(n_codes(m)), m.domain.size
+    people = np.arange(codes, 0, -1.0) / (codes * (codes + 1) / 2)
+    expected, error = np.zeros((d, d)), 0.0
+    for code, share in enumerate(people.tolist()):
+        label = m.domain.labels[code] if code < d else 99
+        reports = np.asarray(m.perturb([label] * n, randomness=keyed(n)))
+        numbers = np.stack([m.weights(reports, v) for v in m.domain.labels])
+        expected += share * np.cov(numbers)
+        error += share**2 * (np.std(numbers[0] * numbers[1]) ** 2 / n)
+    found = m.covariance(people[None, :d], sampled=0)[0]
+    np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(error))
+
+
+def test_hash_functions_are_not_independent(monkeypatch):
+    """The planted fault: three values as if they collided independently, as those of two buckets do."""
+    monkeypatch.setattr(local_hashing, "triples", lambda g, n: np.full((2 * n - 1,) * 2, 1 / g**2))
+    fails(test_covariances_of_reports_of_hash_functions, HASHED[0])
+    fails(test_covariances_of_reports_of_hash_functions, HASHED[2])
+
+
+def test_covariances_that_are_not_known_are_refused():
+    """A person of a set has several values, and how these hang together no tally tells."""
+    m = PrivSet(FOUR, most=2, epsilon=1.0)
     with pytest.raises(ParameterError, match="not known"):
         m.covariance(np.full((1, m.domain.size), 1 / m.domain.size))
 
@@ -153,8 +222,8 @@ def test_the_statistic_of_unary_encodings():
 
 
 def test_unknown_covariances_leave_the_differences():
-    m = LocalHashing(FOUR, epsilon=1.0)
-    found = compare(m, reports_of(m, [400, 300, 200, 100], 1), reports_of(m, [100, 300, 200, 400], 2))
+    m = PrivSet(FOUR, most=1, epsilon=1.0)
+    found = compare(m, *(m.tally(m.perturb([[v] for v in values])) for values in ("aaab" * 400, "abbb" * 400)))
     assert (found.degrees_of_freedom, np.isnan(found.statistic)) == (0, True)
     assert "no test" in repr(found)
     assert found.to_arrow()["statistic"].null_count == 4
@@ -193,6 +262,33 @@ def test_holm_and_the_tail():
     np.testing.assert_allclose(
         chi_square_tail(t.ravel(), k.ravel()), stats.chi2.sf(t, k).ravel(), rtol=1e-9, atol=1e-300
     )
+
+
+def test_reports_that_are_there_four_times_say_what_they_say_once():
+    """As keyed noise makes them of constant values: the bound is then what is true."""
+    two, m = LongitudinalUnaryEncoding(FOUR, epsilon_infinity=2.0, epsilon_1=1.0), UnaryEncoding(range(8), epsilon=1.0)
+    for oracle in (UnaryEncoding(FOUR, epsilon=1.0), SubsetSelection(FOUR, epsilon=0.5), two):
+        once = [reports_of(oracle, counts, 1) for counts in ([400, 300, 200, 100], [700, 600, 500, 400])]
+        again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+        for option in ({}, {"simultaneous": True}, {"same_people": True}, {"population": None}):
+            how = {"same_people": False, **option}
+            found, alone = compare(oracle, *again, repeats=4, **how), compare(oracle, *once, **how)
+            for name in ("differences", "standard_errors", "low", "high", "p_values", "statistic", "p_value"):
+                np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-6, err_msg=name)
+            assert found.repeats == 4
+            assert "up to 4 reports of a person" in repr(found)
+    once = [reports_of(m, np.roll([500, 400, 300, 200, 100, 100, 100, 100], k), k) for k in (0, 2)]
+    again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+    found, alone = compare_quantiles(m, *again, [0.5], repeats=4), compare_quantiles(m, *once, [0.5])
+    assert (found.low[0], found.high[0]) == (alone.low[0], alone.high[0])
+    numbers = Hybrid((0, 10), epsilon=1.0)
+    once = [numbers.tally(numbers.perturb([x] * 4000)) for x in (3.0, 7.0)]
+    found, alone = compare(numbers, *once, repeats=9), compare(numbers, *once)
+    np.testing.assert_allclose(found.standard_errors, 3 * alone.standard_errors)
+    for how in ({"repeats": 2, "anytime": True}, {"repeats": 0}):
+        with pytest.raises(ParameterError, match=r"repeats"):
+            compare(numbers, *once, **how)
+    assert compare(numbers, *once, repeats=1, anytime=True).p_value < 1e-6
 
 
 def test_many_pairs_at_once_are_each_as_one():
@@ -378,6 +474,9 @@ def test_run_lengths_of_the_cusum():
     found = changes(m, windows(np.repeat([0, 1], 30)), run_length=1000)
     assert {(a.value, a.direction) for a in found} == {(True, "up"), (False, "down")}
     assert all(25 <= a.since <= 32 and 30 < a.window < 40 for a in found)
+    once = windows(np.repeat([0, 1], 30))
+    again = [Tally(4 * t.n, 4 * t.counters, t.fingerprint) for t in once]
+    assert changes(m, again, repeats=4) == changes(m, once) != changes(m, again)
     assert changes(m, iter(windows(np.zeros(3, int)))) == changes(m, [])
     lengths = [{"run_length": wrong} for wrong in (5, None, "100", math.nan, 10**400)]
     for wrong in (*lengths, {"shift": 0}, {"shift": None}, {"same_people": True}):

@@ -79,6 +79,18 @@ def test_two_populations_have_a_large_q():
     np.testing.assert_allclose(found.p_values[0], stats.chi2.sf(found.q[0], 1), rtol=1e-6)
 
 
+def test_reports_that_are_there_four_times_say_what_they_say_once():
+    """As keyed noise makes them of constant values; Q is of the people, too."""
+    once = tallies(0.1, 1)
+    again = [(m, Tally(4 * t.n, 4 * t.counters, t.fingerprint)) for m, t in once]
+    found, alone = pool(again, repeats=4), pool(once)
+    for name in ("estimates", "standard_errors", "low", "high", "q", "p_values"):
+        np.testing.assert_allclose(getattr(found, name), getattr(alone, name), rtol=1e-6, err_msg=name)
+    assert (found.standard_errors > 1.9 * pool(again).standard_errors).all()
+    with pytest.raises(ParameterError, match="repeats"):
+        pool(once, repeats=0)
+
+
 def test_what_is_known_to_all_is_pooled():
     old, new = BlockHadamardResponse(["a", "b", "c"], epsilon=4.0), RandomizedResponse(["d", "c", "a"], epsilon=4.0)
     made = [(old, old.simulate([500, 0, 500], seed=1)), (new, new.simulate([0, 500, 500], seed=2))]

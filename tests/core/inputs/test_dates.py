@@ -274,8 +274,11 @@ def test_a_domain_is_declared_once_whatever_its_spelling():
     )
     assert plan["at"].domain == HOURS
     assert plan["born"].domain == Dates("2024-01-01", "2025-01-01", "1mo", missing="2024-03-03")
-    with pytest.raises(PlanError, match="clients of other languages take no dates"):
-        plan.compile()
+    born, at = (column["input"] for column in plan.compile()["columns"].values())
+    assert (born["labels"][2], born["end"], born["missing"]) == ("2024-03-01", "2025-01-01", "2024-03-03")
+    assert (at["labels"][1], at["end"], "missing" in at) == ("2024-03-30 01:00:00", "2024-04-02 00:00:00", False)
+    with pytest.raises(PlanError, match="whole seconds"):
+        PrivacyPlan({"at": RandomizedResponse(Dates(*seconds, "1500ms"), epsilon=1.0)}).compile()
 
 
 def test_reports_are_cells_as_text_and_nothing_else_is_one():

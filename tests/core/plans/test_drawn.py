@@ -32,6 +32,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.plans import sampled
 
 from ...cases import each
 from ..checks import check_binomial, check_uniform, exact_ln, slow
@@ -270,8 +271,9 @@ def test_columns_that_differ_differ():
 # ---- one column of several, sampled: over everything that can happen, and reports of nothing
 
 
-def test_sampled_variance_by_counting_all_samples_and_reports():
+def test_sampled_variance_by_counting_all_samples_and_reports(monkeypatch):
     """n = 4 records, m of them answer: mean and variance of the estimate over everything that can happen, exactly."""
+    monkeypatch.setattr(sampled, "reach_of_few", lambda ends, *_: ends)  # (so few reports reach farther)
     p, q, n, truth = Fraction(3, 4), Fraction(1, 4), 4, (1, 1, 1, 0)
     m = SampledColumn(UnaryEncoding.from_probabilities(AB, p=0.75, q=0.25), columns=2)
     assert m.support_probabilities() == ([p, p], [q, q])

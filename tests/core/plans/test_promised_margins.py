@@ -1,11 +1,14 @@
 """Planned numbers of people keep their promise: by exact distributions, of any share."""
 
+import math
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_core import (
     Domain,
+    Interval,
     LongitudinalUnaryEncoding,
     ParameterError,
     PrivacyPlan,
@@ -90,6 +93,17 @@ def test_people_who_send_several_reports_each():
     assert required_n(plan, 0.05, repeats=7).n == required_n(m, 0.05, repeats=7).n < required_n(plan, 0.05).n
     with pytest.raises(ParameterError, match="repeats must be an integer"):
         required_n(m, 0.05, repeats=0)
+    for values, name, margin in ((16, "unary_encoding", 0.01), (Interval(0, 60), "n_output", 1.0)):
+        n = required_n(name, margin, domain=values, epsilon=1.0, repeats=7).n
+        found = recommend(values, 1.0, n, repeats=7)
+        [row] = [row for row in found if row.key == name]
+        assert row.margin == pytest.approx(margin, rel=1e-3)
+        [once] = [row for row in recommend(values, 1.0, n) if row.key == name]
+        assert once.standard_error == pytest.approx(math.sqrt(7) * row.standard_error)
+        assert "sends 7 reports" in found.note
+    for how in ({"repeats": 0}, {"repeats": 2, "ask": "median"}):
+        with pytest.raises(ParameterError, match="repeats"):
+            recommend(16, 1.0, 1000, **how)
 
 
 @each("frequency", [None, 0.3])

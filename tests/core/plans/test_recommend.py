@@ -387,7 +387,10 @@ def test_the_comparison_agrees_with_the_reports():
     ways = {s.way: s for s in compare({"x": AB, "y": AB}, 5.0, 1000)}
     assert list(ways) == ["pairs", "split", "sampled", "fake"]
     assert ways["split"].values()["table_cell"] > ways["pairs"].values()["table_cell"]
-    assert "no table" in repr(compare({"x": AB, "y": AB}, 5.0, 1000))
+    found = compare({"x": AB, "y": AB}, 5.0, 1000)
+    assert "no table" in repr(found)
+    assert found.note.endswith(f"take {found[0].way}, for tables of two columns pairs.")
+    assert compare({"x": Interval(0, 1), "y": Interval(0, 1)}, 5.0, 1000).note.endswith(" at a time take split.")
 
 
 # ---- changes

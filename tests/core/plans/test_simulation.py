@@ -14,6 +14,7 @@ from ldp_core import (
     HeavyHitters,
     Histogram,
     Hybrid,
+    LongitudinalRandomizedResponse,
     Mean,
     ParameterError,
     PlanError,
@@ -75,6 +76,29 @@ def test_the_same_from_lists_shares_and_counts():
     assert tally == plan["crashed"].simulate(counts["crashed"], seed=2)
     assert tally == plan.simulate({"crashed": {True: 0.25, False: 0.75}}, n=1000, seed=2).tallies["crashed"]
     assert tally == plan.simulate({"crashed": [True] * 250 + [False] * 750}, seed=2).tallies["crashed"]
+
+
+def test_people_who_send_several_reports_each():
+    """Noise averages out, and intervals are those of the bound; permanent answers do not, and are refused."""
+    plan = PrivacyPlan({name: PLAN[name] for name in ("crashed", "minutes")})
+    data = {"crashed": {True: 250, False: 750}, "minutes": [0, 60, 60, 60]}
+    seen, once = (plan.simulate(data, n=1000, seed=3, repeats=k) for k in (9, 1))
+    errors = []
+    for k in range(200):
+        found = plan.simulate(data, n=1000, seed=k, repeats=9)
+        errors.append(found["crashed"].frequencies[1] - 0.25)
+    alone = plan["crashed"].variance(1, 0.25) ** 0.5
+    assert np.std(errors) == pytest.approx(alone / np.sqrt(9000), rel=0.15)
+    assert (seen["crashed"].n, seen.people["crashed"]) == (9000, ((True, 2250), (False, 6750)))
+    widths = [(one["crashed"].frequency_high - one["crashed"].frequency_low)[0] for one in (seen, once)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.02)
+    assert seen["minutes"].standard_error == pytest.approx(once["minutes"].standard_error, rel=0.1)
+    kept = PrivacyPlan({"v": LongitudinalRandomizedResponse(["a", "b"], epsilon_infinity=2.0, epsilon_1=1.0)})
+    for one, words in ((kept, "permanent answers"), (PrivacyPlan({"v": PLAN["age"]}), "no sum over reports")):
+        with pytest.raises(ParameterError, match=words):
+            one.simulate({"v": ["a", "b"] if one is kept else [20.0]}, repeats=2)
+    with pytest.raises(ParameterError, match="repeats"):
+        plan.simulate(data, repeats=0)
 
 
 def test_columns_of_which_a_record_answers_one():

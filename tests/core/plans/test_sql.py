@@ -158,3 +158,7 @@ def test_other_arguments_are_refused():
     drawn = PrivacyPlan.sampled({"x": range(4), "y": range(3)}, epsilon=1.0)
     with pytest.raises(ParameterError, match="tally it in Python"):
         drawn.sql("x", "reports")
+    pairs = PrivacyPlan.pairs({"x": range(4), "y": range(3)}, epsilon=1.0)
+    for asked in ("x_y", ("x", "y")):
+        with pytest.raises(ParameterError, match=r"one of the pairs \['x_y'\], and SQL does not .* frame.ldp.table"):
+            pairs.sql(asked, "reports")

@@ -143,7 +143,7 @@ def test_means_are_unbiased(name, population):
 @each("n", [50, 1000])
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
-        assert 0.93 <= coverage(SYMBOLS[name], numbers, 4000, n) <= 0.985
+        assert 0.93 <= coverage(SYMBOLS[name], numbers, 2000, n) <= 0.985
 
 
 # ---- value objects and errors

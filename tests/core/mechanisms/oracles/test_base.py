@@ -29,6 +29,8 @@ from ldp_core import (
     ThresholdHistogramEncoding,
     UnaryEncoding,
 )
+from ldp_core.mechanisms.oracles import base
+from ldp_core.plans import sampled
 
 from ....cases import each
 from ...acceptance import ACCEPTANCE, exactly
@@ -190,7 +192,7 @@ def worst_end(m, n, true):
 
 @each("m", PURE)
 def test_no_end_fails_more_often_than_it_may(m):
-    for n in (1, 2, 20, 100):
+    for n in (1, 2, 20, 60):
         for true in sorted({0, 1, 2, n // 20, n // 2, n - 1, n} & set(range(n + 1))):
             assert worst_end(m, n, true) <= 1, (n, true)
 
@@ -235,7 +237,9 @@ def test_all_intervals_of_a_survey_hold_together(m, n):
 
 
 @each(("m", "n"), [SURVEYS[1], SURVEYS[8], SURVEYS[10]])
-def test_surveys_tell_normal_intervals_from_these(m, n):
+def test_surveys_tell_normal_intervals_from_these(monkeypatch, m, n):
+    for module in (base, sampled):
+        monkeypatch.setattr(module, "reach_of_few", lambda ends, *_: ends)
     alone = [m.estimate(m.simulate({0: n}, seed=seed), confidence=1 - 0.05 / m.domain.size) for seed in range(100)]
     true = np.eye(1, m.domain.size)[0] * n
     assert sum(bool(((h.low <= true) & (true <= h.high)).all()) for h in alone) < 88

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from ldp_core import Domain, DomainError, DtypeError, ParameterError, PrivacyPlan, PrivSet, SubsetSelection
+from ldp_core import Dates, Domain, DomainError, DtypeError, ParameterError, PrivacyPlan, PrivSet, SubsetSelection
 from ldp_core.inputs.sets import Sets
 
 from ....cases import case, each
@@ -162,6 +162,8 @@ def test_what_is_too_long_or_unknown_or_null():
             PrivSet(domain, epsilon=1.0, **bad)
     with pytest.raises(DomainError, match='no "none"'):
         PrivSet(Domain(["a", "b"], unmatched="none"), epsilon=1.0, most=1)
+    with pytest.raises(DomainError, match="no sets of dates"):
+        PrivSet(Dates("2024-01-01", "2024-01-05"), epsilon=1.0, most=2)
     with pytest.raises(DomainError, match="declare fewer"):
         PrivSet(range(1 << 16), epsilon=1.0, most=2)
 

@@ -1,0 +1,111 @@
+"""``ldp estimate --by-private``: groups by the values of a private column, by the weights of its reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from ldp_cli import files
+from ldp_cli.printing import number, percent
+from ldp_core import Domain, Numeric, PlanError, PrivacyPlan
+from ldp_core.engine import check_open
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+@dataclass(frozen=True)
+class ByPrivate:
+    """What is asked, as the options of the command say it."""
+
+    plan: PrivacyPlan
+    column: str
+    of: str | None
+    quantiles: list[float]
+    among: list[str]
+    weights: str | None
+    confidence: float
+    repeats: int | None
+
+    def __post_init__(self) -> None:
+        check_open("--confidence", self.confidence)
+        asked = (self.of is not None) + (self.weights is not None)
+        if asked == 2 or (not asked and len(self.among) < 2):
+            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among VALUE several times")
+        if self.quantiles and (self.of is None or self.of in self.plan.columns):
+            raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
+
+    def rows(
+        self, reports: pl.LazyFrame, places: Mapping[str, pl.Expr], *, assume_reports: bool
+    ) -> list[dict[str, Any]]:
+        """A row for each place, value and answer.
+
+        ``column_name``, the places, ``value``, ``answer`` (mean, total, a quantile or share), ``estimate``,
+        ``standard_error`` (not of quantiles), ``low``, ``high``, ``n``. Too few people have the value if ends are
+        infinite.
+        """
+        asked = list(self._asked(reports.collect_schema().names(), assume_reports=assume_reports))
+        exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
+        keys = [expr.alias(name) for name, expr in places.items()]
+        found = reports.group_by(keys).agg(exprs).sort(list(places), nulls_last=True) if keys else reports.select(exprs)
+        rows = []
+        for made in found.collect().to_dicts():
+            head = {"column_name": self.column, **{name: made[name] for name in places}}
+            for k, (value, name, _) in enumerate(asked):
+                answers = made[f"answer {k}"]
+                for one in answers if isinstance(answers, list) else [answers]:
+                    answer = f"{100 * one['probability']:g} %" if "probability" in one else name
+                    estimate = next(one[field] for field in ("ratio", "total", "mean", "quantile") if field in one)
+                    numbers = {field: one.get(field) for field in ("standard_error", "low", "high", "n")}
+                    rows.append({**head, "value": value, "answer": answer, "estimate": estimate, **numbers})
+        return rows
+
+    def _asked(self, there: list[str], *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
+        """Values, what is asked of each, and its expression."""
+        from polars import selectors  # noqa: PLC0415 (only here)
+
+        ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
+        how = {"confidence": self.confidence, "repeats": self.repeats or 1}
+        if unknown := [name for name in (self.of, self.weights) if name is not None and name not in there]:
+            raise PlanError(f"the reports have no columns {unknown}; they have {there}")
+
+        def weight(name: str, value: Any = None) -> pl.Expr:
+            made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)
+            return made
+
+        each = {text: weight(self.column, value) for text, value in self._values().items()}
+        for text, w in each.items():
+            if self.weights is not None:
+                yield text, "share", ldp_polars.weighted_mean(w, weights=selectors.by_name(self.weights), **how)
+            elif self.of is None:
+                yield text, "share", ldp_polars.ratio(w, sum(each.values()), **how)
+            else:
+                y = weight(self.of) if self.of in self.plan.columns else selectors.by_name(self.of)
+                yield text, "mean", ldp_polars.ratio(w * y, w, **how)
+                yield text, "total", ldp_polars.total(w * y, **how)
+                if self.quantiles:
+                    yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)
+
+    def _values(self) -> dict[str, Any]:
+        """Those of the groups, by how they are written."""
+        domain = getattr(self.plan.columns.get(self.column), "domain", None)
+        if not isinstance(domain, Domain):
+            raise PlanError(f"no column {self.column!r} of the plan has a list of values to make groups of")
+        if self.of is not None and self.of in self.plan.columns and not isinstance(self.plan[self.of], Numeric):
+            raise PlanError(f"--of {self.of} is a private column without numbers: --table has the rates of its values")
+        there = dict(zip(domain.texts, domain.values, strict=True))
+        if unknown := sorted({*self.among} - there.keys()):
+            raise typer.BadParameter(f"--among {unknown[0]}: the values are {', '.join(there)}")
+        return {text: there[text] for text in self.among or there}
+
+    def cells(self, row: dict[str, Any], _: Callable[[Any], str]) -> dict[str, str]:
+        """Of a row for people."""
+        text = percent if self.of is None else number
+        return {"": row["answer"], "estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}
+
+    def words(self) -> str:
+        """What the numbers mean."""
+        return f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"

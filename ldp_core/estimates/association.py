@@ -1,0 +1,188 @@
+"""Whether two columns are independent, and how far from it they are: the chi-square test, and Cramer's V.
+
+R = J / n - f g^T, of the estimated shares of pairs and of the columns, is 0 but for noise if the columns are
+independent. S / n are its covariances then. Of columns that are perturbed by themselves S is the Kronecker product of
+those of the columns (`FrequencyOracle.covariance`), since their weights are independent too; of pairs that are answered
+it follows from those of the cells, as R changes by dJ / n - f dg^T - df g^T.
+
+**The test.** Whitened, R is (d1 - 1) (d2 - 1) standard normal numbers, whose squares add up to a chi-square variable:
+Pearson's test if there were no noise.
+
+**Cramer's V** is sqrt(phi2 / (min(d1, d2) - 1)), with phi2 = sum of R^2 / (f g) = R^T W R. Noise makes this sum larger
+by tr(W S) / n on average, which is taken off. The sum is a quadratic form in normal numbers. If phi2 is v, its first
+three cumulants are
+
+    t1 + v,   2 t2 + 4 s v,   8 t3 + 24 s^2 v,        tk = tr((W S)^k) / n^k
+
+where 4 s v is the variance of phi2 by the delta method, at the estimated shares. A chi-square variable, moved and
+scaled, has these cumulants (J. P. Imhof, Biometrika 48, 1961, Section 4). The interval is all v for which the sum is
+between its quantiles, as in J. H. Steiger, "Beyond the F Test", Psychological Methods 9, 2004, for V without noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
+from ldp_core.estimates.base import z_score
+from ldp_core.estimates.comparison import adding_up, chi_square_tail, whitening
+
+RARE = 2.0
+"""Standard errors that each share must be above: V divides by it."""
+MOST_VALUES = 64
+"""Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
+_NOTHING = 1e-12
+
+
+class Association(NamedTuple):
+    """Of k tables: float64[k] each, but for the degrees of freedom. nan (and 0) where it is not known."""
+
+    statistic: F64
+    degrees_of_freedom: I64
+    p_value: F64
+    cramers_v: F64
+    cramers_v_low: F64
+    cramers_v_high: F64
+
+
+def unknown(k: int) -> Association:
+    """What is said of k tables of which nothing is known."""
+    nan = np.full(k, np.nan)
+    return Association(nan, np.zeros(k, np.int64), nan, nan, nan, nan)
+
+
+def of_columns(
+    mechanisms: Sequence[Any], n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0, confidence: float = 0.95
+) -> Association:
+    """Of columns that are perturbed by themselves.
+
+    Args:
+        mechanisms: of both columns.
+        n, counts, margins: int64[k], float64[k, d1, d2], float64[k, d1] and float64[k, d2].
+        times: what standard errors are multiplied by.
+        confidence: of the interval of V.
+    """
+    people = np.maximum(n, 1).astype(float)
+    found, shares = _apart(people, counts, margins)
+    try:
+        covariances = [m.covariance(share) for m, share in zip(mechanisms, shares, strict=True)]
+    except ParameterError:  # it is not known
+        return unknown(len(n))
+    scale = times**2 / people
+    errors = [np.sqrt(np.einsum("kaa->ka", one) * scale[:, None]) for one in covariances]
+    before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
+    found = before[0] @ found @ before[1].transpose(0, 2, 1)
+    (one, rank), (two, of_two) = map(whitening, covariances)
+    white = one @ found @ two.transpose(0, 2, 1) / np.sqrt(scale)[:, None, None]
+    tested = _tested(white, np.where(n > 0, rank * of_two, 0))
+    # (where not all are exhaustive some people are in no row, or in several)
+    if max(counts.shape[1:]) > MOST_VALUES or not all(m.exhaustive for m in mechanisms):
+        return Association(*tested, *unknown(len(n))[3:])
+    joint, moves, of_f, of_g = _moves(found, *shares)
+    moves = before[0].transpose(0, 2, 1) @ moves @ before[1]
+    of_f, of_g = (np.einsum("kab,ka->kb", *one) for one in zip(before, (of_f, of_g), strict=True))
+    noise = [m.noise_covariance(np.eye(m.domain.size)) for m in mechanisms]
+    by_g, by_f = moves - of_g[:, None, :], moves - of_f[:, :, None]
+    means = by_g - of_f[:, :, None]
+    spread = (joint * means**2).sum(axis=(1, 2)) - (joint * means).sum(axis=(1, 2)) ** 2
+    first, second = (np.tensordot(joint, one, axes=(side, 0)) for side, one in ((1, noise[0]), (2, noise[1])))
+    spread += np.einsum("kxi,kxij,kxj->k", by_g, second, by_g, optimize=True)
+    spread += np.einsum("kiy,kyij,kjy->k", by_f, first, by_f, optimize=True)
+    spread += np.einsum("kyab,kyab->k", first, moves[:, None] @ noise[1] @ moves.transpose(0, 2, 1)[:, None])
+    traces = np.prod([_traces(one, share) for one, share in zip(covariances, shares, strict=True)], axis=0)
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
+
+
+def of_cells(
+    mechanism: Any, n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0, confidence: float = 0.95
+) -> Association:
+    """Of columns whose pairs of values are one column, in any order: ``mechanism`` treats all values alike."""
+    people = np.maximum(n, 1).astype(float)
+    found, shares = _apart(people, counts, margins)
+    (f, g), (k, d1, d2) = shares, counts.shape
+    independent = (f[:, :, None] * g[:, None, :]).reshape(k, -1)
+    try:
+        covariances = mechanism.covariance(independent)
+    except ParameterError:
+        return unknown(k)
+    by_axis = covariances.reshape(k, d1, d2, d1, d2)
+    scale = times**2 / people
+    errors = [np.sqrt(np.einsum(word, by_axis) * scale[:, None]) for word in ("kabac->ka", "kabcb->kb")]
+    change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
+        f[:, :, None, None, None] * np.eye(d2)[:, None, :] + g[:, None, :, None, None] * np.eye(d1)[:, None, :, None]
+    )
+    change = change.reshape(k, d1 * d2, d1 * d2)
+    covariances = change @ covariances @ change.transpose(0, 2, 1)
+    white, rank = whitening(covariances)
+    white = white @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
+    tested = _tested(white, np.where(n > 0, rank, 0))
+    joint, moves, of_f, of_g = _moves(found, f, g)
+    moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
+    spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
+    traces = _traces(covariances, independent)
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
+
+
+def _apart(people: F64, counts: F64, margins: Sequence[F64]) -> tuple[F64, list[F64]]:
+    """R, float64[k, d1, d2]; and the shares of the columns, none of them below 0."""
+    f, g = (margin / people[:, None] for margin in margins)
+    shares = [np.maximum(one, _NOTHING) for one in (f, g)]
+    shares = [one / np.maximum(one.sum(axis=1, keepdims=True), 1) for one in shares]
+    return counts / people[:, None, None] - f[:, :, None] * g[:, None, :], shares
+
+
+def _projected(mechanism: Any, covariances: F64) -> tuple[F64, F64]:
+    return adding_up(covariances) if mechanism.exhaustive else (np.eye(covariances.shape[1])[None], covariances)
+
+
+def _tested(white: F64, degrees: I64) -> tuple[F64, I64, F64]:
+    statistic, known = (white**2).sum(axis=(1, 2)), degrees > 0
+    tail = chi_square_tail(np.where(known, statistic, 0), degrees)
+    return np.where(known, statistic, np.nan), degrees, np.where(known, tail, np.nan)
+
+
+def _traces(covariances: F64, shares: F64) -> F64:
+    """float64[3, k]: tr((W S)^j), W having one over the shares on its diagonal."""
+    root = np.sqrt(shares)
+    values = np.linalg.eigvalsh(covariances / root[:, :, None] / root[:, None, :])
+    return np.array([(values**power).sum(axis=1) for power in (1, 2, 3)])
+
+
+def _moves(found: F64, f: F64, g: F64) -> tuple[F64, F64, F64, F64]:
+    """Shares of pairs; how phi2 moves with the share of a pair; and how much less with those of the two columns."""
+    joint = np.clip(f[:, :, None] * g[:, None, :] + found, 0, None)
+    joint /= np.maximum(joint.sum(axis=(1, 2), keepdims=True), _NOTHING)
+    moves = 2 * found / f[:, :, None] / g[:, None, :]
+    both = moves * found / 2
+    return joint, moves, both.sum(axis=2) / f, both.sum(axis=1) / g
+
+
+def _cramers_v(
+    found: F64, shares: Sequence[F64], errors: Sequence[F64], traces: F64, spread: F64, scale: F64, confidence: float
+) -> tuple[F64, F64, F64]:
+    """V and the ends of its interval; nan where a share is not above `RARE` times its standard error."""
+    f, g = shares
+    phi2 = (found**2 / f[:, :, None] / g[:, None, :]).sum(axis=(1, 2))
+    t1, t2, t3 = (traces[j] * scale ** (j + 1) for j in range(3))
+    s, most = scale * spread / (4 * np.maximum(phi2, _NOTHING)), float(min(found.shape[1:]) - 1)
+
+    def end(z: float) -> F64:
+        low, high = np.zeros(len(phi2)), np.full(len(phi2), most)
+        for _ in range(50):
+            v = (low + high) / 2
+            variance, third = 2 * t2 + 4 * s * v, 8 * t3 + 24 * s**2 * v
+            degrees = 8 * variance**3 / third**2
+            part = 2 / (9 * degrees)  # (E. B. Wilson, M. M. Hilferty, 1931)
+            quantile = t1 + v + np.sqrt(variance * degrees / 2) * ((1 - part + z * np.sqrt(part)) ** 3 - 1)
+            low, high = np.where(quantile <= phi2, v, low), np.where(quantile <= phi2, high, v)
+        return low
+
+    known = np.logical_and.reduce([(one > RARE * error).all(axis=1) for one, error in zip(shares, errors, strict=True)])
+    z = z_score(confidence)
+    ends = (np.clip(phi2 - t1, 0, most), end(z), end(-z))
+    v, low, high = (np.where(known, np.sqrt(one / most), np.nan) for one in ends)
+    return v, low, high

@@ -1,0 +1,126 @@
+"""``ldp estimate --by-private``: the numbers are those that Polars gives for the expressions of docs/weights.md."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import polars as pl
+import pytest
+
+import ldp_polars  # noqa: F401 (it registers the .ldp methods)
+from ldp_core import Hybrid, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+
+N = 2000
+PLAN = PrivacyPlan(
+    {
+        "os": UnaryEncoding(["ios", "android", "web"], epsilon=2.0),
+        "crashed": RandomizedResponse(epsilon=2.0),
+        "age": Hybrid((0, 80), epsilon=2.0),
+    },
+    keep=["minutes", "stands", "country", "day"],
+)
+PEOPLE = pl.DataFrame(
+    {
+        "os": ["ios", "android", "android", "web"] * (N // 4),
+        "crashed": [k % 3 == 0 for k in range(N)],
+        "age": [20.0 + k % 50 for k in range(N)],
+        "minutes": [k % 60 for k in range(N)],
+        "stands": [1 + k % 2 for k in range(N)],
+        "country": ["de"] * (N // 2) + ["fr"] * (N // 2),
+        "day": [dt.date(2024, 1, 1 + k % 14) for k in range(N)],
+        "id": range(N),
+    }
+)
+
+
+@pytest.fixture
+def reports():
+    made = PEOPLE.ldp.perturb(PLAN)
+    made.ldp.sink_parquet("reports.parquet", PLAN)
+    return made
+
+
+def numbers(row):
+    """Without what says where it is."""
+    return [row[name] for name in ("estimate", "standard_error", "low", "high", "n")]
+
+
+def test_the_answers_are_those_of_weights(ldp, reports):
+    os = {value: pl.col("os").ldp.weight(value) for value in PLAN["os"].domain.values}
+    minutes, age = pl.col("minutes"), pl.col("age").ldp.weight()
+    for options, answers in (
+        ("--of minutes", {"mean": lambda w: (w * minutes).ldp.ratio(w), "total": lambda w: (w * minutes).ldp.total()}),
+        ("--of age", {"mean": lambda w: (w * age).ldp.ratio(w), "total": lambda w: (w * age).ldp.total()}),
+        ("--among ios --among web", {"share": lambda w: w.ldp.ratio(os["ios"] + os["web"])}),
+        ("--weights stands", {"share": lambda w: w.ldp.weighted_mean(weights="stands")}),
+    ):
+        values = ["ios", "web"] if "among" in options else list(os)
+        found = ldp(f"estimate reports.parquet --by-private os {options} --json").data
+        assert [(row["value"], row["answer"]) for row in found] == [(v, a) for v in values for a in answers]
+        for row in found:
+            one = reports.select(answers[row["answer"]](os[row["value"]])).item()
+            assert numbers(row) == pytest.approx(list(one.values())[:5]), options
+            wide = [answer for answer in one if answer not in ("n", "effective")]
+            assert len(wide) == 4
+    asked = "--of minutes --quantile 0.5 --quantile 0.9 --among ios --by country"
+    found = ldp(f"estimate reports.parquet --by-private os {asked} --json").data
+    assert [(row["country"], row["answer"]) for row in found] == [
+        (country, answer) for country in ("de", "fr") for answer in ("mean", "total", "50 %", "90 %")
+    ]
+    expected = reports.group_by("country").agg(minutes.ldp.weighted_quantiles([0.5, 0.9], os["ios"])).sort("country")
+    medians = [row["estimate"] for row in found if row["answer"] == "50 %"]
+    assert medians == [row[0]["quantile"] for row in expected["minutes"].to_list()]
+    weeks = ldp("estimate reports.parquet --by-private crashed --of minutes --window 7d --event-time day --json").data
+    assert len({row["window_start"] for row in weeks}) == len(weeks) / 4 > 1
+    assert {row["value"] for row in weeks} == {"true", "false"}
+
+
+def test_what_people_read(ldp, reports):
+    shown = ldp("estimate reports.parquet --by-private os --of minutes --confidence 90%").out
+    mean = ldp("estimate reports.parquet --by-private os --of minutes --json").data[0]["estimate"]
+    assert f"{mean:,.1f}" in shown
+    assert "90 %, of noise and sampling together" in " ".join(shown.split())
+    shares = ldp("estimate reports.parquet --by-private os --among ios --among web").out
+    assert shares.count(" %") >= 6
+    again = [
+        ldp(f"estimate reports.parquet --by-private os --of minutes --repeats {k} --json").data[1]["standard_error"]
+        for k in (1, 4)
+    ]
+    assert again[1] == pytest.approx(2 * again[0])
+    few = PEOPLE.head(40).ldp.perturb(PLAN)
+    few.ldp.sink_parquet("few.parquet", PLAN)
+    ends = {row["low"] for row in ldp("estimate few.parquet --by-private os --of minutes --json").data}
+    assert None in ends  # (unbounded: JSON has no infinity)
+    assert "inf" in ldp("estimate few.parquet --by-private os --of minutes").out
+    seeded = PLAN.seeded(1)
+    PEOPLE.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
+    assert "NOT private" in ldp("estimate seeded.parquet --by-private os --of minutes").out
+
+
+def test_what_is_refused(ldp, reports):
+    for options, text in (
+        ("--by-private os", "--of NUMBER"),
+        ("--by-private os --among ios", "--of NUMBER"),
+        ("--by-private os --of minutes --weights stands", "--of NUMBER"),
+        ("--by-private os --of age --quantile 0.5", "public number"),
+        ("--by-private os --weights stands --quantile 0.5", "public number"),
+        ("--by-private os --of minutes --among solaris", "the values are ios"),
+        ("--by-private os --of minutes --column os", "asked alone"),
+        ("--by-private os --of minutes --population many", "asked alone"),
+        ("--of minutes", "--by-private COLUMN"),
+        ("--by-private os --of minutes --quantile 2", "probabilities"),
+        ("--by-private os --of minutes --confidence 2", "confidence"),
+    ):
+        assert text in " ".join(ldp(f"estimate reports.parquet {options}", code=2).err.replace("│", "").split()), (
+            options
+        )
+    for options, text in (
+        ("--by-private os --of nothing", "no columns ['nothing']"),
+        ("--by-private nothing --of minutes", "list of values"),
+        ("--by-private age --of minutes", "list of values"),
+        ("--by-private os --of crashed", "without numbers"),
+    ):
+        assert text in ldp(f"estimate reports.parquet {options}", code=1).err.replace("\n", " "), options
+    PEOPLE.ldp.perturb(PLAN, key=Secret(bytes(32)), id="id").ldp.sink_parquet("keyed.parquet", PLAN)
+    assert "say repeats=1" in ldp("estimate keyed.parquet --by-private os --of minutes", code=2).err.replace("\n", " ")
+    ldp("estimate keyed.parquet --by-private os --of minutes --repeats 1")

@@ -1,0 +1,237 @@
+"""Reports that are handed to Kafka or Pub/Sub: 200 says that the queue has them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import ExitStack
+
+import pytest
+from typer.testing import CliRunner
+
+from ldp_beam.io.messages import decode
+from ldp_cli.app import app as command
+from ldp_core import InputError, ParameterError, PrivacyPlan
+from ldp_core.engine import check_made_by
+
+from ..beam.io.mock_broker import MockBroker
+from ..bed.kafka import KafkaBroker
+from ..bed.pubsub import PubSub, PubSubServer, google_types
+from .helpers import NDJSON, PLAN, ROW, SECRET, Queue, Served, httpx, lines, server, wait_for
+from .helpers import queue_module as module
+
+SECONDS = 60.0
+
+
+@pytest.fixture
+def served(monkeypatch, tmp_path):
+    """``with served(send) as app``: a queue that sends by ``send``."""
+
+    def made(send, **options):
+        monkeypatch.setattr(module, "_kafka", lambda *_: send)
+        return Served(tmp_path, sink=Queue("kafka://host:9092/reports", PLAN), **options)
+
+    return made
+
+
+@pytest.mark.parametrize("planted", [False, True])
+def test_nothing_is_acknowledged_before_the_queue_has_it(served, monkeypatch, planted):
+    begun, go, answers = threading.Event(), threading.Event(), []
+
+    def send(messages):
+        begun.set()
+        assert go.wait(SECONDS)
+        return {}
+
+    if planted:
+        monkeypatch.setattr(Queue, "_keep", lambda self, batches: begun.set() or batches)
+    with served(send) as app:
+        client = threading.Thread(target=lambda: answers.append(app.post(lines(ROW))))
+        client.start()
+        assert begun.wait(SECONDS)
+        client.join(SECONDS if planted else 0.3)
+        early = list(answers)
+        go.set()
+        client.join()
+        assert [answer.status_code for answer in answers] == [200]
+        assert bool(early) == planted  # the test can fail
+        assert app.n == 1
+
+
+def test_what_did_not_arrive_is_refused_and_may_come_again(served, caplog):
+    fails, sent = [True], []
+
+    def send(messages):
+        sent.extend(messages)
+        return {name: "timed out" for name, _ in messages} if fails[0] else {}
+
+    with served(send) as app, caplog.at_level(logging.ERROR):
+        answer = app.post(lines(ROW), key="a")
+        assert (answer.status_code, answer.headers["retry-after"], app.n) == (503, "60", 0)
+        assert caplog.messages == ["1 messages did not reach the queue: timed out"]
+        fails[0] = False
+        assert app.post(lines(ROW), key="a").json() == {"taken": 1}
+        assert app.post(lines(ROW), key="a").json() == {"repeated": 1}
+        assert app.post(lines({**ROW, "level": SECRET}), key="b").status_code == 400
+        assert (app.get("/health").status_code, app.n, len(sent)) == (200, 1, 2)
+    assert sent[0] == sent[1]  # the same key both times
+
+
+def test_large_messages_are_cut(served, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 4000)
+    sent = []
+    with served(lambda messages: sent.extend(messages) or {}) as app:
+        assert app.post(lines(*[ROW] * 500)).json() == {"taken": 500}
+    assert len(sent) > 2
+    assert max(len(message) for _, message in sent) <= 4000
+    assert sum(decode(message).num_rows for _, message in sent) == 500
+    assert len({name for name, _ in sent}) == 1
+
+
+def test_addresses():
+    for address in ("kafka://host:9092", "kafka://host:9092/a/b", "http://host/topic", "kafka:///topic", SECRET):
+        with pytest.raises(ParameterError, match="kafka://HOST:PORT/TOPIC") as found:
+            Queue(address, PLAN)
+        assert SECRET not in str(found.value)
+    with pytest.raises(ParameterError, match="without"):
+        Queue("pubsub://project/topic", PLAN, {"sasl.password": "s3cret"})
+
+
+def test_the_command_has_one_place_for_reports(tmp_path):
+    plan, options = tmp_path / "plan.toml", tmp_path / "client.properties"
+    plan.write_text(PLAN.to_toml())
+    options.write_text(f"# ours\nsasl.username=me\n{SECRET}\n")
+    to = ["--to", "kafka://127.0.0.1:9/reports"]
+    for more, words in (
+        ([], "say where reports go"),
+        ([*to, "--output", str(tmp_path / "out")], "say where reports go"),
+        ([*to, "--queue-options", str(options)], "no KEY=VALUE"),
+    ):
+        done = CliRunner().invoke(command, ["serve", "--plan", str(plan), "--port", "0", *more])
+        assert done.exit_code
+        assert words in " ".join(done.output.split())
+        assert SECRET not in done.output
+
+
+def checked(message, n, *, keyed=False):
+    """The batch of a message, which says all that a file would."""
+    batch = decode(message)
+    PLAN.check_reports(batch.schema)
+    assert PrivacyPlan.from_metadata(batch.schema.metadata) == PLAN
+    assert {check_made_by(batch.schema.field(name), m).keyed for name, m in PLAN.columns.items()} == {keyed}
+    assert PLAN["os"].tally(batch["os"]).n == batch.num_rows == n
+
+
+def test_pubsub(tmp_path, monkeypatch):
+    types, service = google_types(), PubSub()
+    topic, subscription = "projects/p/topics/t", "projects/p/subscriptions/s"
+    service.create_topic(types["Topic"](name=topic))
+    service.create_subscription(types["Subscription"](name=subscription, topic=topic, ack_deadline_seconds=60))
+    monkeypatch.setattr(module, "SECONDS", 20.0)
+    with PubSubServer(service):
+        with Served(tmp_path, sink=Queue("pubsub://p/t", PLAN)) as app:
+            assert app.post(lines(*[ROW] * 3)).json() == {"taken": 3}
+        pulled = service.pull(types["PullRequest"](subscription=subscription, max_messages=10))
+        [message] = [received.message for received in pulled.received_messages]
+        checked(message.data, 3)
+        assert len(message.attributes["key"]) == 32
+        with Served(tmp_path, sink=Queue("pubsub://p/nobody", PLAN)) as app:
+            assert app.post(lines(ROW)).status_code == 503
+
+
+@pytest.fixture(params=["mock", pytest.param("real", marks=pytest.mark.kafka)])
+def broker(request):
+    pytest.importorskip("confluent_kafka", reason="needs the extra kafka")
+    with ExitStack() as stack:
+        try:
+            yield MockBroker() if request.param == "mock" else stack.enter_context(KafkaBroker())
+        except InputError as reason:
+            pytest.skip(str(reason))
+
+
+def consumed(broker, topic):
+    """Keys and values of all messages of a topic."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "g", "enable.auto.commit": False})
+    found = []
+    for number in consumer.list_topics(topic, SECONDS).topics[topic].partitions:
+        place = TopicPartition(topic, number, 0)
+        wanted = len(found) + consumer.get_watermark_offsets(place, SECONDS)[1]
+        consumer.assign([place])
+        while len(found) < wanted:
+            found += [(message.key().decode(), message.value()) for message in consumer.consume(100, 1.0)]
+    consumer.close()
+    return found
+
+
+def test_kafka(broker, tmp_path, monkeypatch):
+    if isinstance(broker, KafkaBroker):
+        broker.create_topic("reports", 2)
+        with pytest.raises(InputError, match="'nobody'"):
+            Queue(f"kafka://{broker.servers}/nobody", PLAN)
+    sink = Queue(f"kafka://{broker.servers}/reports", PLAN, {"client.id": "ldp"})
+    with Served(tmp_path, sink=sink, repeats=2) as app:
+        for n, kind in ((3, NDJSON), (4, f"{NDJSON}; noise=keyed")):
+            assert app.post(lines(*[ROW] * n), key=str(n), kind=kind).json() == {"taken": n}
+    found = sorted(consumed(broker, "reports"), key=lambda one: len(one[1]))
+    assert len({key for key, _ in found}) == 2
+    for n, (_, message) in zip((3, 4), sorted(found, key=lambda one: decode(one[1]).num_rows), strict=True):
+        checked(message, n, keyed=True)
+    monkeypatch.setattr(module, "SECONDS", 1.0)
+    with pytest.raises(InputError, match="Kafka"):
+        Queue("kafka://127.0.0.1:9/reports", PLAN, {"log_level": "0"})
+    with pytest.raises(InputError, match="Kafka") as refused:
+        Queue("kafka://127.0.0.1:9/reports", PLAN, {"sasl.pass": SECRET})
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.kafka
+def test_what_was_acknowledged_is_in_the_topic_after_kill(tmp_path):
+    """SIGKILL of the server while clients send; and without a broker there is no 200."""
+    plan_file, acknowledged, body = tmp_path / "plan.toml", [], lines(*[ROW] * 7)
+    plan_file.write_text(PLAN.to_toml())
+
+    def send(url, name):
+        with httpx.Client(timeout=SECONDS) as client:
+            for k in range(10_000):
+                try:
+                    headers = {"content-type": NDJSON, "idempotency-key": f"{name}-{k}"}
+                    answer = client.post(url + "reports", content=body, headers=headers)
+                except httpx.HTTPError:
+                    return
+                assert answer.status_code == 200
+                acknowledged.append(f"{name}-{k}")
+
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(KafkaBroker())
+        except InputError as reason:
+            pytest.skip(str(reason))
+        broker.create_topic("reports", 1)
+        options = ["--to", f"kafka://{broker.servers}/reports", "--kept", "day=date"]
+        with server(None, plan_file, *options) as (process, url):
+            wait_for(url)
+            threads = [threading.Thread(target=send, args=(url, name)) for name in range(4)]
+            for thread in threads:
+                thread.start()
+            while len(acknowledged) < 100:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+            process.wait()
+            for thread in threads:
+                thread.join()
+        found = consumed(broker, "reports")
+        keys = [key for key, _ in found]
+        assert {module.Batch.sent(None, key.encode(), body).name.hex() for key in acknowledged} <= set(keys)
+        assert 0 <= len(keys) - len(acknowledged) <= 4  # one request of each client may be there without an answer
+        for _, message in found[:5]:
+            checked(message, 7)
+        with server(None, plan_file, *options) as (_, url):
+            wait_for(url)
+            stack.close()  # the broker's end
+            headers = {"content-type": NDJSON, "idempotency-key": "late"}
+            late = httpx.post(url + "reports", content=body, headers=headers, timeout=SECONDS)
+            assert late.status_code == 503
