@@ -127,10 +127,8 @@ class HierarchicalHistogram(Mechanism):
         if isinstance(domain, Cells) and unmatched != "error":
             raise ParameterError("pass Cells, which have their own unmatched, or unmatched=, not both")
         made = domain if isinstance(domain, Cells) else Domain.of(domain, unmatched)
-        self._declare(domain=made, epsilon=epsilon, workload=workload)
+        self._declare(domain=made, epsilon=epsilon, workload=workload, shares=shares)
         check_resolved(self.epsilon, lambda: self.levels[0].pair)  # where it is tiny, those of all levels are the same
-        if shares is not None:
-            self._declare(shares=shares)
 
     # ---- sizes
 
