@@ -60,9 +60,9 @@ def table(
     >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
     [('1', 0.5), ('2', 1.0)]
     """
-    made: Mapping[str, Any] = makers_of(reports) if plan is None else plan
-    if not isinstance(made, Mapping):
-        made = checked_plan(made).columns
+    if plan is None:
+        plan = makers_of(reports)
+    made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = {name: made[name] for name in pair.by_column("")}
