@@ -13,16 +13,8 @@ from typing import Any
 
 import numpy as np
 
+import ldp_core as ldp
 from benchmarks.simulation import Table, cases, ends, percent, print_tables, simulated
-from ldp_core import (
-    CdfEstimate,
-    HierarchicalHistogram,
-    QuantilesEstimate,
-    RandomizedResponse,
-    RangeEstimate,
-    SubsetSelection,
-    UnaryEncoding,
-)
 from ldp_core.engine import F64, apportioned
 
 RUNS = 2000
@@ -53,9 +45,9 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
         quantiles = np.array([np.searchsorted(sums, p * n - 1e-9) for p in PROBABILITIES])
         held = []
         for question, true, slack in (
-            (RangeEstimate(ranges=[(int(low), int(high)) for low, high in ranges]), truths, 1e-6 * n),
-            (QuantilesEstimate(PROBABILITIES), quantiles, 0.0),
-            (CdfEstimate(), sums / n, 1e-9),
+            (ldp.RangeEstimate(ranges=[(int(low), int(high)) for low, high in ranges]), truths, 1e-6 * n),
+            (ldp.QuantilesEstimate(PROBABILITIES), quantiles, 0.0),
+            (ldp.CdfEstimate(), sums / n, 1e-9),
         ):
             low, high = ends(question, m, n, counters)
             held.append((low - slack <= true) & (true <= high + slack))
@@ -64,18 +56,20 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
 
 
 def subset_selection(runs: int) -> Table:
-    return coverage(SubsetSelection, 64, runs)
+    return coverage(ldp.SubsetSelection, 64, runs)
 
 
 def unary_encoding(runs: int) -> Table:
-    return coverage(UnaryEncoding, 64, runs)
+    return coverage(ldp.UnaryEncoding, 64, runs)
 
 
 def few_people(runs: int) -> Table:
     """The worst of 20 cases: k people at one of 64 values, and the others spread over the first half."""
     yield "mechanism", "epsilon", "50 people", "200 people", "1,000 people"
     d = 64
-    for kind, epsilon in product((RandomizedResponse, UnaryEncoding, SubsetSelection, HierarchicalHistogram), FEW):
+    for kind, epsilon in product(
+        (ldp.RandomizedResponse, ldp.UnaryEncoding, ldp.SubsetSelection, ldp.HierarchicalHistogram), FEW
+    ):
         m, worst = kind(range(d), epsilon=epsilon), []
         for n in (50, 200, 1000):
             held = []
@@ -83,7 +77,7 @@ def few_people(runs: int) -> Table:
                 people = np.bincount(np.arange(n - k) % (d // 2), minlength=d)
                 people[d - 1] += k
                 ranges = [(d - 1, d - 1), (0, d - 2), (0, d // 2 - 1), (d - 4, d - 1)]
-                low, high = ends(RangeEstimate(ranges=ranges), m, n, simulated(m, range(d), people, runs, seed=1))
+                low, high = ends(ldp.RangeEstimate(ranges=ranges), m, n, simulated(m, range(d), people, runs, seed=1))
                 truths = np.array([people[first : last + 1].sum() for first, last in ranges])
                 held += ((low - 1e-6 * n <= truths) & (truths <= high + 1e-6 * n)).mean(axis=0).tolist()
             worst.append(min(held))
@@ -91,7 +85,7 @@ def few_people(runs: int) -> Table:
 
 
 def hierarchical(runs: int) -> Table:
-    return coverage(HierarchicalHistogram, 128, runs)
+    return coverage(ldp.HierarchicalHistogram, 128, runs)
 
 
 if __name__ == "__main__":

@@ -120,10 +120,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
         ),
     },
-    "ldp_plots": {
-        "Estimates": ("plots", "estimate windows"),
-        "Light and dark": ("plots", "themed"),
-    },
+    "ldp_plots": {"Estimates": ("plots", "estimate windows"), "Light and dark": ("plots", "themed")},
     "ldp_report": {
         "A report of estimates": ("report", "Results read_results report_page about RESULTS"),
         "While a job runs": ("report live", "LivePage"),

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
+import ldp_core as core
 from ldp_cli import files
 from ldp_cli.printing import (
     Json,
@@ -30,22 +31,6 @@ from ldp_cli.printing import (
     working,
 )
 from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
-from ldp_core import (
-    Domain,
-    DtypeError,
-    InputError,
-    Interval,
-    Mechanism,
-    Numeric,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    Result,
-    question_of,
-    recommend,
-    required_epsilon,
-    required_n,
-)
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import plan_contents, seed_warning
 
@@ -96,25 +81,25 @@ def new(
 ) -> None:
     """Write a plan: what one record reveals."""
     if clients and way != "split":
-        raise ParameterError(f"--clients goes with --way split, got {way}: browsers report every column")
+        raise core.ParameterError(f"--clients goes with --way split, got {way}: browsers report every column")
     columns: dict[str, Any] = {}
     others = set(other or ())
     for pair in column:
         name, text = named(pair, example="os=ios,android")
         if name in columns:
-            raise ParameterError(f"column {name!r} is there twice")
+            raise core.ParameterError(f"column {name!r} is there twice")
         inputs = declared(text, other=name in others)
-        columns[name] = inputs if isinstance(inputs, Domain) else mechanism_of(inputs, epsilon / len(column))
+        columns[name] = inputs if isinstance(inputs, core.Domain) else mechanism_of(inputs, epsilon / len(column))
     unknown = sorted(others - columns.keys())
     if unknown:
-        raise ParameterError(f"--other names columns {unknown}, which are not in the plan")
+        raise core.ParameterError(f"--other names columns {unknown}, which are not in the plan")
     try:
-        made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+        made = getattr(core.PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
         if clients:
-            made = PrivacyPlan({name: _for_clients(m) for name, m in made.columns.items()}, keep=made.keep)
+            made = core.PrivacyPlan({name: _for_clients(m) for name, m in made.columns.items()}, keep=made.keep)
             made.compile()
-    except PlanError as error:
-        raise ParameterError(str(error)) from None
+    except core.PlanError as error:
+        raise core.ParameterError(str(error)) from None
     if file is None:
         say(made.to_toml())
         return
@@ -122,15 +107,15 @@ def new(
     try:
         file.write_text(made.to_toml(), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
+        raise core.InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
     show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
 
 
-def _for_clients(m: Mechanism) -> Mechanism:
+def _for_clients(m: core.Mechanism) -> core.Mechanism:
     """The mechanism, or the best one for its declared values that has a compiled form."""
-    others = recommend(m.inputs, m.epsilon, 10_000) if isinstance(m.inputs, Domain) else ()
+    others = core.recommend(m.inputs, m.epsilon, 10_000) if isinstance(m.inputs, core.Domain) else ()
     for made in (m, *(row.mechanism() for row in others)):
-        with suppress(ParameterError):
+        with suppress(core.ParameterError):
             made.compiled()
             return made
     return m
@@ -145,7 +130,7 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Check a plan, and whether it fits data: counts what is not declared, and shows no value."""
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     if data is None:
         if as_json:
             say_json({"epsilon": made.epsilon, "fingerprint": made.fingerprint, **made.to_dict()})
@@ -188,7 +173,7 @@ _TAKEN = {
 """What becomes of values that are not declared and not refused, by ``unmatched``."""
 
 
-def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:
+def _fit(plan: core.PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:
     """Number of records; by column how many of them are refused and not declared, and what is wrong with its type."""
     records, refused, outside = 0, dict.fromkeys(plan.columns, 0), dict.fromkeys(plan.columns, 0)
     wrong: dict[str, str] = {}
@@ -199,14 +184,14 @@ def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, i
                 try:
                     refused[name] += int(inputs.refuses(batch.column(source), column=source).sum())
                     outside[name] += int(inputs.outside(batch.column(source), column=source).sum())
-                except DtypeError as error:
+                except core.DtypeError as error:
                     wrong[name] = str(error)
     return records, refused, outside, wrong
 
 
 def compile_plan(plan: PlanFile) -> None:
     """Print the plan as JSON for clients in other languages: integers in place of probabilities (docs/wire.md)."""
-    say_json(PrivacyPlan.from_toml(plan).compile())
+    say_json(core.PrivacyPlan.from_toml(plan).compile())
 
 
 def explain(
@@ -226,14 +211,13 @@ def explain(
     ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
     repeats: Annotated[
-        float,
-        typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay."),
+        float, typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay.")
     ] = 1,
     delta: Annotated[float | None, typer.Option(help="Say also what shuffled records reveal, with this delta.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what a plan costs a person, and the error to expect."""
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
@@ -291,7 +275,7 @@ def suggest(
 ) -> None:
     """Rank the mechanisms for such values, epsilon and people."""
     how: dict[str, Any] = {"ask": ask, "group": group, "repeats": repeats}
-    found = recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
+    found = core.recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
     if as_json:
         say_json([row.values() for row in found])
     else:
@@ -360,9 +344,9 @@ def size(
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
-        made = PrivacyPlan.from_toml(plan)
-        numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
-        found = required_n(made, margins_of(texts, numbers=numbers), **how)
+        made = core.PrivacyPlan.from_toml(plan)
+        numbers = [name for name, m in made.columns.items() if isinstance(m, core.Numeric)]
+        found = core.required_n(made, margins_of(texts, numbers=numbers), **how)
     elif values is not None and epsilon is not None and people is not None:
         raise typer.BadParameter("--epsilon says how many people, --people says which epsilon: leave out one of them")
     elif values is None or (epsilon is None) == (people is None):
@@ -372,13 +356,13 @@ def size(
         wanted, what = _one_number(texts, inputs, ask), "margin" if change is None else "change"
         if ask is not None:
             how["ask"] = ask
-        elif not isinstance(inputs, Interval) and wanted >= _WIDE:
+        elif not isinstance(inputs, core.Interval) and wanted >= _WIDE:
             note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
         kind, how = _kind(inputs, mechanism, ask), {what: wanted, **how}
         if epsilon is not None:
-            found = required_n(kind, domain=inputs, epsilon=epsilon, **how)
+            found = core.required_n(kind, domain=inputs, epsilon=epsilon, **how)
         else:
-            found = required_epsilon(kind, n=int(people or 0), domain=inputs, **how)
+            found = core.required_epsilon(kind, n=int(people or 0), domain=inputs, **how)
     if as_json:
         say_json({"question": found.note, "needs": [row.values() for row in found]})
     else:
@@ -395,10 +379,12 @@ def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> 
 
 
 def _one_number(texts: list[str], inputs: Any, ask: str | None) -> float:
-    shares = ask is not None and (view := question_of(ask).view) and (view.counts or view.shares)
-    wanted = margins_of(texts, numbers=() if shares or (ask is None and not isinstance(inputs, Interval)) else [""])
+    shares = ask is not None and (view := core.question_of(ask).view) and (view.counts or view.shares)
+    wanted = margins_of(
+        texts, numbers=() if shares or (ask is None and not isinstance(inputs, core.Interval)) else [""]
+    )
     if not isinstance(wanted, float):
-        raise ParameterError("margins by column are a plan's: give one number")
+        raise core.ParameterError("margins by column are a plan's: give one number")
     return wanted
 
 
@@ -410,7 +396,7 @@ def _kind(inputs: Any, name: str | None, ask: str | None) -> str | None:
     """The name of a mechanism for such inputs, or None for all."""
     kinds = None if ask else KINDS.get(type(inputs))
     if kinds is not None and name is not None and name not in kinds:
-        raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
+        raise core.ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
     return name
 
 
@@ -439,7 +425,7 @@ def simulate(
 ) -> None:
     """Show what you would see: estimates beside the truth, without making reports."""
     check_picture(plot)
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     if (data is None) == (not shares):
         raise typer.BadParameter("give DATA, or --share for each column")
     asked: Any
@@ -469,7 +455,7 @@ def simulate(
         _show_beside(name, made[name], result, dict(found.people[name]), top)
 
 
-def _show_beside(name: str, m: Mechanism, result: Result, people: dict[Any, int], top: int) -> None:
+def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict[Any, int], top: int) -> None:
     """The table of an estimate, beside the truth where it is a number for each row."""
     look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
     shown = largest(records, look, top) if look.counts else records
@@ -488,7 +474,7 @@ def _show_beside(name: str, m: Mechanism, result: Result, people: dict[Any, int]
     show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
 
 
-def _plan_cells(plan: PrivacyPlan) -> list[dict[str, str]]:
+def _plan_cells(plan: core.PrivacyPlan) -> list[dict[str, str]]:
     """The plan as a table: a row a column, and one for the whole record."""
     heads, *rows = plan_contents(plan)
     return [dict(zip(heads, row, strict=True)) for row in rows]

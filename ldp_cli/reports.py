@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 import typer
 
+import ldp_core as core
 from ldp_cli import files
 from ldp_cli.groups import ByPrivate
 from ldp_cli.printing import (
@@ -37,18 +38,6 @@ from ldp_cli.printing import (
     working,
 )
 from ldp_cli.values import labels, lines, named, population_of, share
-from ldp_core import (
-    InputError,
-    Mechanism,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    Question,
-    Secret,
-    Sketch,
-    TableEstimate,
-    estimates_metadata,
-)
 from ldp_core.engine import (
     DrawnColumn,
     Window,
@@ -77,8 +66,7 @@ EventTime = Annotated[
 ]
 Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Take only this column.")]
 Repeats = Annotated[
-    int | None,
-    typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it."),
+    int | None, typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it.")
 ]
 Confidence = Annotated[
     float, typer.Option("--confidence", parser=share, metavar="SHARE", help="The confidence of the intervals.")
@@ -127,10 +115,10 @@ def perturb(
     if records is None and periods:
         raise typer.BadParameter("--per says for each of what --records are: give --records K, too")
     if target.suffix.lower() != ".parquet":
-        raise ParameterError(
+        raise core.ParameterError(
             f"reports are written as Parquet, with their plan: OUT must end in .parquet, got {target.name!r}"
         )
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     files.refuse_existing(target, overwrite=overwrite)
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
@@ -143,7 +131,7 @@ def perturb(
     try:
         folder.mkdir()
     except OSError as error:
-        raise InputError(f"cannot write {str(target)!r}: {error.strerror}") from None
+        raise core.InputError(f"cannot write {str(target)!r}: {error.strerror}") from None
     read = [0]
     try:
         with files.polars_work("perturb"), working("perturbing", total=files.size_of(source)) as done:
@@ -177,7 +165,10 @@ def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> 
         raise typer.BadParameter("give --secret-file or --secret-env, not both")
     if secret_file is None and secret_env is None:
         return {}
-    return {"key": Secret.from_file(secret_file) if secret_file else Secret.from_env(str(secret_env)), "id": id}
+    return {
+        "key": core.Secret.from_file(secret_file) if secret_file else core.Secret.from_env(str(secret_env)),
+        "id": id,
+    }
 
 
 def _periods(per: list[str]) -> dict[str, str | None]:
@@ -204,7 +195,7 @@ def _of_a_person(
     whose: str,
     most: int | None,
     periods: dict[str, str | None],
-    plan: PrivacyPlan,
+    plan: core.PrivacyPlan,
     *,
     keyed: bool,
 ) -> str:
@@ -223,7 +214,7 @@ def _of_a_person(
     return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
 
 
-def _spent(plan: PrivacyPlan, records: int, *, keyed: bool) -> str:
+def _spent(plan: core.PrivacyPlan, records: int, *, keyed: bool) -> str:
     """What so many records of one person spend, in words."""
     still, moving = (plan.epsilon_of(records, changes=changes, keyed=keyed) for changes in (0, None))
     least, most = (f"epsilon {x:.4g}" if math.isfinite(x) else "without bound" for x in (still, moving))
@@ -385,8 +376,8 @@ def _check_window(window: str | None, event_time: str | None) -> None:
 
 
 def _asked_of_pair(
-    plan: PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
-) -> tuple[dict[str, Any], dict[str, Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
+    plan: core.PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
+) -> tuple[dict[str, Any], dict[str, core.Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
     """The two columns and what is asked of them, under one name; and what asks it of reports."""
     if any(others):
         raise typer.BadParameter(
@@ -394,7 +385,7 @@ def _asked_of_pair(
         )
     pair = pair_of(plan.columns, table.split(","))
     how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
-    asked = TableEstimate(**how)
+    asked = core.TableEstimate(**how)
     answer = partial(_told_apart, names=pair.names, plan=plan)
     return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
 
@@ -454,10 +445,10 @@ def compare(
     made = ldp_polars.read_plan(source)
     files.refuse_same([source, *([] if after is None else [after])])
     if after is not None and ldp_polars.read_plan(after) != made:
-        raise PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
+        raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     unknown = sorted({*(column or ())} - made.columns.keys())
     if unknown:
-        raise PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
+        raise core.PlanError(f"the reports have no columns {unknown}; they have {list(made.columns)}")
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = _with_drawn(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
@@ -526,7 +517,7 @@ def _show_rows(
     keys: list[str],
     cells: Callable[[dict[str, Any], Callable[[Any], str]], dict[str, str]],
     words: str,
-    plans: Sequence[PrivacyPlan],
+    plans: Sequence[core.PrivacyPlan],
     titles: Mapping[str, str] | None = None,
 ) -> None:
     """A table for each column, of rows with ``cells`` after the keys and the value; below what they mean."""
@@ -560,7 +551,7 @@ def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
 
 def _questions(
     columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
-) -> dict[str, Question[Any]]:
+) -> dict[str, core.Question[Any]]:
     """What is asked of each column."""
     options = {"k": top, "population": population, "repeats": repeats}
     questions = questions_and_margins(columns, asked_of(ask), confidence, **options)
@@ -600,9 +591,9 @@ def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
 class _Answers:
     """What a command has found out, by column."""
 
-    plan: PrivacyPlan
-    mechanisms: dict[str, Mechanism]
-    questions: dict[str, Question[Any]]
+    plan: core.PrivacyPlan
+    mechanisms: dict[str, core.Mechanism]
+    questions: dict[str, core.Question[Any]]
     frames: dict[str, pl.DataFrame]
     by: list[str]
     covered: tuple[Any, Any] | None
@@ -708,7 +699,7 @@ class _Answers:
                     table.write_csv(paths[name])
                 else:
                     asked = {name: (self.questions[name], self.mechanisms[name])}
-                    table.write_parquet(paths[name], metadata=estimates_metadata(asked))
+                    table.write_parquet(paths[name], metadata=core.estimates_metadata(asked))
                 row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
                 if self.covered is not None:
                     cut = len(self._about(name)["partial_windows"])
@@ -755,37 +746,37 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     return {"rate": percent(rate), "rate from": percent(low), "rate to": percent(high)}
 
 
-def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> PrivacyPlan:
+def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
     """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
     try:
-        found: PrivacyPlan = ldp_polars.read_plan(source)
-    except (PlanError, InputError) as error:
+        found: core.PrivacyPlan = ldp_polars.read_plan(source)
+    except (core.PlanError, core.InputError) as error:
         if plan is not None:
-            return PrivacyPlan.from_toml(plan)
+            return core.PrivacyPlan.from_toml(plan)
         raise type(error)(f"{error}; --plan names the plan that made them") from None
-    if plan is not None and PrivacyPlan.from_toml(plan) != found:
-        raise PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
+    if plan is not None and core.PrivacyPlan.from_toml(plan) != found:
+        raise core.PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
     return found
 
 
-def _with_drawn(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan:
+def _with_drawn(plan: core.PrivacyPlan, wanted: Mapping[str, Any]) -> core.PrivacyPlan:
     """The plan of some columns: of those of which a record answers one there are all or none."""
     columns = {c: wanted.get(c, m) for c, m in plan.columns.items() if c in wanted or isinstance(m, DrawnColumn)}
-    return PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
+    return core.PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
 
 
-def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:
+def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:
     """The columns to estimate, and those that pairs hold; a sketch with its candidates, or left out with a note."""
     listed = dict(named(pair, example="word=words.txt") for pair in candidates or ())
     there: dict[str, Any] = {**plan.columns, **margins(plan.columns)}
     unknown = sorted({*(column or ()), *listed} - there.keys())
     if unknown:
-        raise PlanError(f"the reports have no columns {unknown}; they have {list(there)}")
+        raise core.PlanError(f"the reports have no columns {unknown}; they have {list(there)}")
     wanted: dict[str, Any] = {}
     for name, m in there.items():
         if column and name not in column:
             continue
-        if isinstance(m, Sketch):
+        if isinstance(m, core.Sketch):
             if name not in listed:
                 note(
                     f"{name}: left out, as a sketch answers about candidates: --candidates {name}=FILE", style="yellow"
@@ -794,9 +785,9 @@ def _wanted(plan: PrivacyPlan, column: list[str] | None, candidates: list[str] |
             words = lines(listed[name])
             wanted[name] = m.over(words if m.inputs.kind == "str" else labels(words))
         elif name in listed:
-            raise ParameterError(f"--candidates are of sketches, and column {name!r} is {m.title}")
+            raise core.ParameterError(f"--candidates are of sketches, and column {name!r} is {m.title}")
         else:
             wanted[name] = m
     if not wanted:
-        raise PlanError("there is nothing left to estimate")
+        raise core.PlanError("there is nothing left to estimate")
     return wanted

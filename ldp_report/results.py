@@ -20,18 +20,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ldp_core import (
-    Domain,
-    HistogramEstimate,
-    InputError,
-    LdpError,
-    LimitError,
-    Mechanism,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    usual_question,
-)
+import ldp_core as core
 from ldp_core.engine import (
     DEAD_LETTERS,
     RESULTS,
@@ -95,7 +84,7 @@ class Results:
 
     columns: dict[str, list[Row]] = field(default_factory=dict)
     letters: list[Row] | None = None
-    plan: PrivacyPlan | None = None
+    plan: core.PrivacyPlan | None = None
     confidence: float | None = None
     name: str = ""
     counted: int | None = None
@@ -169,7 +158,7 @@ class Results:
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
-        view = (view_of(rows[0]) if rows else None) or HistogramEstimate.view
+        view = (view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         told = (
@@ -210,7 +199,7 @@ class Results:
 def _changed(
     groups: Mapping[tuple[int | None, str], list[Row]],
     view: View,
-    mechanism: Mechanism | None,
+    mechanism: core.Mechanism | None,
     place: Mapping[Any, int | None],
     **how: Any,
 ) -> str | None:
@@ -261,17 +250,19 @@ def _numbers(rows: Iterable[Row], view: View) -> dict[str, tuple[float, float, f
     return found
 
 
-def _searched(mechanism: Mechanism) -> bool:
+def _searched(mechanism: core.Mechanism) -> bool:
     """Whether values are searched for, and the most frequent shown."""
-    with suppress(ParameterError):  # there is no estimate of it
-        return usual_question(mechanism).view.ranked
+    with suppress(core.ParameterError):  # there is no estimate of it
+        return core.usual_question(mechanism).view.ranked
     return False
 
 
 # ---- rows
 
 
-def _unit(said: Sequence[Any], mechanism: Mechanism | None) -> tuple[str | list[str], Callable[[Any], float | None]]:
+def _unit(
+    said: Sequence[Any], mechanism: core.Mechanism | None
+) -> tuple[str | list[str], Callable[[Any], float | None]]:
     """What the numbers of a column are, whose estimates are no numbers: days since 1970, or places of words in a list.
 
     And how to make one: of dates, times, and texts, as files have all of them, or labels.
@@ -282,7 +273,7 @@ def _unit(said: Sequence[Any], mechanism: Mechanism | None) -> tuple[str | list[
         if days and all(_IS_DATE.match(text) for text in texts):
             return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
     inputs = None if mechanism is None else mechanism.inputs
-    words = list(inputs.texts) if isinstance(inputs, Domain) else []
+    words = list(inputs.texts) if isinstance(inputs, core.Domain) else []
     words += [text for text in texts if text not in words]
     places = {word: float(k) for k, word in enumerate(words)}
     return (words, lambda x: places.get(_word(x), _number(x))) if texts else ("", _number)
@@ -323,7 +314,7 @@ def _key(row: Row) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    view = view_of(row) or HistogramEstimate.view
+    view = view_of(row) or core.HistogramEstimate.view
     own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
@@ -387,7 +378,7 @@ def _letters(letters: Iterable[Row]) -> list[dict[str, Any]]:
 # ---- the plan in words
 
 
-def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
+def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
     """What a plan does with n reports, what a record and a person spend."""
     columns = []
     for name, m in plan.columns.items():
@@ -427,7 +418,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
 
 
 def read_results(
-    folder: str | PathLike[str], *, plan: PrivacyPlan | None = None, most_rows: int = MOST_ROWS
+    folder: str | PathLike[str], *, plan: core.PrivacyPlan | None = None, most_rows: int = MOST_ROWS
 ) -> Results:
     """The estimates in a folder, as ``ldp estimate --output`` and the telemetry job write them.
 
@@ -454,17 +445,19 @@ def read_results(
     """
     root = Path(folder)
     if not root.exists():
-        raise InputError(f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written")
+        raise core.InputError(
+            f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written"
+        )
     files = [root] if root.is_file() else _files(root)
     if not files or files[0].suffix not in _READERS:
-        raise InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
+        raise core.InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
     found = Results(name=root.resolve().name if root.is_dir() else root.stem)
     beside = (root if root.is_dir() else root.parent) / RESULTS
     if beside.is_file():
-        said = read_json(_bytes(beside), f"{beside.name!r}", PlanError)
+        said = read_json(_bytes(beside), f"{beside.name!r}", core.PlanError)
         if not isinstance(said, Mapping):
-            raise PlanError(f"{str(beside)!r} must be an object of JSON")
-        found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
+            raise core.PlanError(f"{str(beside)!r} must be an object of JSON")
+        found.plan = core.PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
         found.repeats = _whole(said.get("repeats"))
@@ -479,7 +472,7 @@ def read_results(
         left -= len(rows)
         _take(found, file, rows)
     if not found.columns:
-        raise InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
+        raise core.InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
     if found.plan is not None:  # in the order of the plan
         order = {name: k for k, name in enumerate(found.plan.columns)}
         found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
@@ -492,7 +485,7 @@ def _files(root: Path) -> list[Path]:
     for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
         found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
         if suffix == ".parquet" and (twice := [best[name] for name in found if best.get(name, root).suffix == ".csv"]):
-            raise InputError(
+            raise core.InputError(
                 f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
                 "known; remove the one of an earlier run"
             )
@@ -506,7 +499,7 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
     for row in rows:
         if "reason" in row and "n" not in row:
             if not isinstance(row.get("count"), int):
-                raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
+                raise core.InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
             letters.append(row)
         elif view_of(row) is not None:
             name = row.get("column_name")
@@ -518,11 +511,11 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
 def _bytes(file: Path) -> bytes:
     size = file.stat().st_size
     if size > DEFAULT.bytes:
-        raise LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
+        raise core.LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
     try:
         return file.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
+        raise core.InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
 
 
 def _rows(file: Path, most: int) -> list[Row]:
@@ -530,18 +523,18 @@ def _rows(file: Path, most: int) -> list[Row]:
     data = _bytes(file)
     try:
         return _READERS[file.suffix](file, data, most)
-    except LdpError:
+    except core.LdpError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError):  # what they say may quote the file
-        raise InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
+        raise core.InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
 
 
 def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
     lines = [line for line in data.splitlines() if line.strip()]
     _check_rows(file, len(lines), most)
-    rows = [read_json(line, f"a line of {file.name!r}", InputError) for line in lines]
+    rows = [read_json(line, f"a line of {file.name!r}", core.InputError) for line in lines]
     if not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(f"{str(file)!r} must have an object of JSON in each line")
+        raise core.InputError(f"{str(file)!r} must have an object of JSON in each line")
     return rows
 
 
@@ -561,13 +554,15 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         _check_rows(file, told.num_rows, most)
         size = sum(told.row_group(k).total_byte_size for k in range(told.num_row_groups))
         if size > DEFAULT.bytes:
-            raise LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
+            raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
         rows: list[Row] = []
         read = 0
         for batch in opened.iter_batches(_FEW):
             read += batch.nbytes  # of texts that share an entry, each one
             if read > DEFAULT.bytes:
-                raise LimitError(f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most")
+                raise core.LimitError(
+                    f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
+                )
             rows += batch.to_pylist()
     return rows
 
@@ -578,13 +573,13 @@ _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
 
 def _check_rows(file: Path, rows: int, most: int) -> None:
     if rows > most:
-        raise LimitError(
+        raise core.LimitError(
             f"{file.name!r} has {rows:,} rows of estimates, and a page shows {most:,} at most: "
             "take longer windows, or fewer columns"
         )
 
 
-def _plan_of_reports(root: Path) -> PrivacyPlan | None:
+def _plan_of_reports(root: Path) -> core.PrivacyPlan | None:
     for file in sorted(root.glob("reports/*.parquet"))[:1]:
         try:
             return plan_of(pa.parquet.read_schema(file))

@@ -48,12 +48,7 @@ class Reader:
     """
 
     def __init__(
-        self,
-        plan: PrivacyPlan,
-        kept: Mapping[str, str] | None = None,
-        limits: Limits = DEFAULT,
-        *,
-        keyed: bool = False,
+        self, plan: PrivacyPlan, kept: Mapping[str, str] | None = None, limits: Limits = DEFAULT, *, keyed: bool = False
     ) -> None:
         self.plan, self.limits, self.keyed, self.compiled = plan, limits, keyed, plan.compile()
         kinds = dict.fromkeys(plan.keep, "text") | dict(kept or {})

@@ -17,26 +17,24 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
 from ldp_beam.elements.rows import DeadLetter
-from ldp_core import (
-    DomainError,
-    DtypeError,
-    InputError,
-    LdpError,
-    MechanismMismatchError,
-    ParameterError,
-    PlanError,
-    ReportError,
-)
 
 NAMESPACE = "ldp"
 """Namespace of all metrics."""
 ROW_BATCH = 4096
 """Single records that are handled in one call."""
 
-_DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
+_DATA_ERRORS = (
+    core.DomainError,
+    core.DtypeError,
+    core.InputError,
+    core.MechanismMismatchError,
+    core.PlanError,
+    core.ReportError,
+)
 
 
 class RecordsDoFn(beam.DoFn):
@@ -100,7 +98,7 @@ class RecordsDoFn(beam.DoFn):
         faults = Faults(len(batch))
         try:
             self.check_schema(batch.schema)
-        except LdpError:
+        except core.LdpError:
             faults.add("", OTHER_PLAN)
         else:
             self.find_faults(batch, faults)
@@ -170,7 +168,7 @@ def _end_of_hour(timestamp: Any) -> Timestamp:
 def refuse_sliding(pcoll: PCollection[Any]) -> None:
     """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own."""
     if isinstance(pcoll.windowing.windowfn, SlidingWindows):
-        raise ParameterError(
+        raise core.ParameterError(
             "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
             "epsilon; perturb before beam.WindowInto, or pass the windows as window="
         )
@@ -219,7 +217,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         their window; in the global window and in merging ones the end of the hour, in UTC.
         """
         if main_tag == dead_letter_tag:
-            raise ParameterError("main_tag and dead_letter_tag must differ")
+            raise core.ParameterError("main_tag and dead_letter_tag must differ")
         other = copy.copy(self)
         other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
         return other

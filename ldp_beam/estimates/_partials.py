@@ -22,16 +22,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ParameterError, ReportError, Tally
-from ldp_core.engine import (
-    I64,
-    Native,
-    ReportFormat,
-    check_made_by,
-    refuse_keys,
-    refuse_reports,
-    some_groups,
-    told_of,
-)
+from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
 Key: TypeAlias = tuple[str, ...]
 """The text of each column that is tallied by; empty without such columns."""
@@ -114,10 +105,7 @@ class PartialTallies(RecordsDoFn):
         return [
             WindowedValue((texts[key], tally), Timestamp(micros=int(earliest[number])), (windows[number],))
             for tally, key, number in zip(
-                self._tallies(natives, groups),
-                groups.key.tolist(),
-                groups.slot.tolist(),
-                strict=True,
+                self._tallies(natives, groups), groups.key.tolist(), groups.slot.tolist(), strict=True
             )
         ]
 

@@ -15,18 +15,9 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.combiners import TupleCombineFn
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam.elements.batches import as_reports
 from ldp_beam.elements.records import NAMESPACE
-from ldp_core import (
-    FrequencyOracle,
-    HistogramEstimate,
-    Mechanism,
-    ParameterError,
-    Question,
-    Tally,
-    question_of,
-    usual_question,
-)
 from ldp_core.engine import Ask, Consistency, check_same_mechanism, collecting
 
 _LOG = logging.getLogger(__name__)
@@ -42,15 +33,15 @@ class Accumulator:
         self.counters = counters
         self.fingerprint = fingerprint
 
-    def add(self, other: Tally | Accumulator) -> None:
+    def add(self, other: core.Tally | Accumulator) -> None:
         """Add another tally, in place."""
         check_same_mechanism(self, other)
         self.n += other.n
         self.counters += other.counters
 
-    def tally(self) -> Tally:
+    def tally(self) -> core.Tally:
         """A copy that stays as it is."""
-        return Tally(self.n, self.counters, self.fingerprint)
+        return core.Tally(self.n, self.counters, self.fingerprint)
 
 
 class AccumulatorCoder(beam.coders.Coder):
@@ -62,7 +53,7 @@ class AccumulatorCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> Accumulator:
-        tally = Tally.from_bytes(encoded)
+        tally = core.Tally.from_bytes(encoded)
         return Accumulator(tally.n, tally.counters.copy(), tally.fingerprint)
 
     @override
@@ -95,12 +86,12 @@ class TallyCombineFn(beam.CombineFn):
     3 [1 2]
     """
 
-    def __init__(self, mechanism: Mechanism, question: Question[Any] | None = None) -> None:
+    def __init__(self, mechanism: core.Mechanism, question: core.Question[Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if question is not None:
             question.check(mechanism)  # now, and not when the first window closes
-        elif not isinstance(mechanism, Mechanism):
-            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+        elif not isinstance(mechanism, core.Mechanism):
+            raise core.ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
         self._mechanism = mechanism
         self._tallier: Any = mechanism if question is None else question.tallier(mechanism)
 
@@ -119,7 +110,7 @@ class TallyCombineFn(beam.CombineFn):
         """Add inputs, in place; single reports are tallied together."""
         single = []
         for element in elements:
-            if isinstance(element, (Tally, Accumulator)):
+            if isinstance(element, (core.Tally, Accumulator)):
                 self._add(accumulator, element)
             elif isinstance(element, (pa.Array, pa.ChunkedArray)):
                 accumulator.add(self._tallier.tally(element))
@@ -141,7 +132,7 @@ class TallyCombineFn(beam.CombineFn):
             self._add(total, other)
         return total
 
-    def _add(self, accumulator: Accumulator, other: Tally | Accumulator) -> None:
+    def _add(self, accumulator: Accumulator, other: core.Tally | Accumulator) -> None:
         """Add in place what is checked first: no sum shows later that one part of it was forged."""
         self._tallier.check_tally(other)
         self._tallier.check_total(accumulator.n + other.n)
@@ -158,13 +149,13 @@ class TallyCombineFn(beam.CombineFn):
 
     def infer_output_type(self, input_type: Any) -> Any:
         """`Tally`: Beam asks for it, though its base class does not have it."""
-        return Tally
+        return core.Tally
 
 
 class TalliesCombineFn(TupleCombineFn):
     """Tuples of tallies, one of each mechanism, to their sums."""
 
-    def __init__(self, mechanisms: Iterable[Mechanism]) -> None:
+    def __init__(self, mechanisms: Iterable[core.Mechanism]) -> None:
         super().__init__(*map(TallyCombineFn, mechanisms))  # type: ignore[no-untyped-call]
 
     @override
@@ -213,8 +204,8 @@ class EstimateCombineFn(TallyCombineFn):
     5.0 2
     """
 
-    def __init__(self, mechanism: Mechanism, question: Ask | None = None) -> None:
-        self._question = usual_question(mechanism) if question is None else question_of(question)
+    def __init__(self, mechanism: core.Mechanism, question: Ask | None = None) -> None:
+        self._question = core.usual_question(mechanism) if question is None else core.question_of(question)
         super().__init__(mechanism, self._question)
         self._doubts = Doubts()
 
@@ -253,10 +244,10 @@ class HistogramCombineFn(EstimateCombineFn):
 
     def __init__(
         self,
-        mechanism: FrequencyOracle,
+        mechanism: core.FrequencyOracle,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
     ) -> None:
-        super().__init__(mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+        super().__init__(mechanism, core.HistogramEstimate(confidence, simultaneous, consistency))

@@ -20,6 +20,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
@@ -41,19 +42,6 @@ from ldp_beam.graph.upstream import (
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
-from ldp_core import (
-    FrequencyOracle,
-    HistogramEstimate,
-    Mechanism,
-    Pair,
-    ParameterError,
-    PrivacyPlan,
-    Question,
-    TableEstimate,
-    Tally,
-    question_of,
-    usual_question,
-)
 from ldp_core.engine import (
     I64,
     Ask,
@@ -217,28 +205,28 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         windows = window_fn(window)
         lateness = seconds(allowed_lateness, name="allowed_lateness")
         if windows is None and (trigger is not None or accumulation_mode is not None or lateness):
-            raise ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
+            raise core.ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
         if trigger is not None and not isinstance(trigger, TriggerFn):
-            raise ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
+            raise core.ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
         if trigger is not None:
             refuse_counts(trigger)
         modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
         if accumulation_mode not in (None, *modes, *modes.values()):
-            raise ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
+            raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
             nobody = () if person is None else (NOBODY,)
             filled = tuple((*key, *nobody) for key in _keys(fill_keys, by))
             self._fill = EmptyTallies(windows, fill, filled, self._tallier.empty_tally())
         elif fill_keys is not None:
-            raise ParameterError("fill_keys= says which keys fill= fills: pass both")
+            raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
         self.keyed = self._key is not None and self._key.keyed
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self.keyed)
         elif self._key is not None:
-            raise ParameterError("key=, id= and record= are for private=True: reports have their noise already")
+            raise core.ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
         self._mechanism = mechanism
         self._question = asked
@@ -251,11 +239,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._accumulation_mode = modes.get(accumulation_mode or "accumulating", accumulation_mode)
         self._lateness = lateness
 
-    def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
+    def _asked(self, question: Any, mechanism: core.Mechanism, confidence: float) -> Any:
         """The question; another class may ask of several tallies, with one that has the same methods."""
         if question is None:
-            return usual_question(mechanism, confidence)
-        return question_of(question, confidence=confidence)
+            return core.usual_question(mechanism, confidence)
+        return core.question_of(question, confidence=confidence)
 
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         """What the question is asked of, by key: tallies."""
@@ -299,7 +287,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         return None
 
     @property
-    def _unsaid(self) -> Callable[[str], ParameterError] | None:
+    def _unsaid(self) -> Callable[[str], core.ParameterError] | None:
         """What to raise if batches say that noise is keyed, given the column."""
         return unsaid_repeats if self._asks_repeats else None
 
@@ -354,22 +342,22 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 def _check_names(columns: tuple[str, ...], event_time: str | None, by: tuple[str, ...]) -> None:
     names = [*columns, *by, *([] if event_time is None else [event_time])]
     if not all(isinstance(name, str) for name in names):
-        raise ParameterError("column, event_time and by must be names of columns")
+        raise core.ParameterError("column, event_time and by must be names of columns")
     if len(set(by)) < len(by) or {*columns} & {*by, event_time}:
         which = ", ".join(columns)
-        raise ParameterError(f"column {which!r} cannot be event time or key too, and keys must be distinct: {by}")
+        raise core.ParameterError(f"column {which!r} cannot be event time or key too, and keys must be distinct: {by}")
 
 
 def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
     """The keys to fill, one text for each name in ``by``."""
     if keys is None and by:
-        raise ParameterError(
+        raise core.ParameterError(
             f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
         )
     out = [()] if keys is None else list(keys)
     for key in out:
         if not (isinstance(key, (tuple, list)) and len(key) == len(by) and all(isinstance(k, str) for k in key)):
-            raise ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
+            raise core.ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
     return tuple(map(tuple, out))
 
 
@@ -380,8 +368,8 @@ class RowsOf(beam.DoFn):
         self,
         column: str,
         by: tuple[str, ...],
-        mechanism: Mechanism,
-        question: Question[Any],
+        mechanism: core.Mechanism,
+        question: core.Question[Any],
         *,
         bounded: bool,
         filled: bool,
@@ -432,7 +420,9 @@ class RowsOf(beam.DoFn):
         with self._doubts.about(f"column {self._column!r}"):
             table = self._table(*counts)
         if empty := [name for name in self._names if name not in same and table[name].null_count]:
-            raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
+            raise core.ParameterError(
+                f"the question {self._question.name} has nulls in {empty}: a row of Beam has none"
+            )
         columns = [[same[name]] * len(table) if name in same else _python(table[name]) for name in self._names]
         for answer in zip(*columns, strict=True):
             yield self._row._make((*head, *answer, *tail))
@@ -452,7 +442,7 @@ class RowsOfPersons(RowsOf):
 
     @override
     def _table(self, n: I64, counters: I64, sums: Persons) -> pa.Table:
-        tally = Tally(int(n[0]), counters[0], self._tallier.fingerprint)
+        tally = core.Tally(int(n[0]), counters[0], self._tallier.fingerprint)
         found = self._question.of_sums(self._mechanism, tally, sums)
         return found.to_arrow().cast(self._question.schema(self._mechanism))
 
@@ -492,7 +482,7 @@ class Histogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle | PrivacyPlan | Mapping[str, Mechanism],
+        mechanism: core.FrequencyOracle | core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -500,13 +490,13 @@ class Histogram(Estimate):
         repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
         columns: Mapping[str, Any] = {column: mechanism}
-        if isinstance(mechanism, PrivacyPlan | Mapping):
+        if isinstance(mechanism, core.PrivacyPlan | Mapping):
             columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns
         of = {**columns, **(alone := margins(columns))}
         if column not in of:
-            raise ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
+            raise core.ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
         super().__init__(column, of[column], MarginEstimate.of(question) if column in alone else question, **options)
         refuse_private(columns, self._by)
 
@@ -534,7 +524,7 @@ class PrivateHistogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle,
+        mechanism: core.FrequencyOracle,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
@@ -542,7 +532,7 @@ class PrivateHistogram(Estimate):
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
         super().__init__(column, mechanism, question, private=True, **options)
 
 
@@ -575,17 +565,17 @@ class Table(Estimate):
         self,
         first: str,
         second: str,
-        plan: PrivacyPlan | Mapping[str, Mechanism],
+        plan: core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
         population: Population = None,
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        make = Pair if self._of_values else pair_of
+        make = core.Pair if self._of_values else pair_of
         columns = plan if isinstance(plan, Mapping) else _columns_of(plan)
         pair = make(columns, (first, second))
-        question = TableEstimate(confidence, population, repeats=repeats)
+        question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
         refuse_private(columns, self._by)
 
@@ -610,6 +600,6 @@ class PrivateTable(Table):
     _of_values = True
 
 
-def _columns_of(plan: PrivacyPlan) -> Mapping[str, Mechanism]:
+def _columns_of(plan: core.PrivacyPlan) -> Mapping[str, core.Mechanism]:
     check_plan(plan)
     return plan.columns

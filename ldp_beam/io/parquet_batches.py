@@ -90,13 +90,7 @@ _KNOWN = {_PLAIN, _RLE, _BYTE_STREAM_SPLIT, _DELTA_INTEGERS} | _BY_DICTIONARY | 
 
 
 def _chunk(
-    pages: list[_Page],
-    chunk: _Chunk,
-    column: Any,
-    stream: BinaryIO,
-    metadata: pq.FileMetaData,
-    g: int,
-    limits: Limits,
+    pages: list[_Page], chunk: _Chunk, column: Any, stream: BinaryIO, metadata: pq.FileMetaData, g: int, limits: Limits
 ) -> _Group:
     """What one column adds."""
     size = sum(page.size + _ENTRY * page.values * page.dictionary for page in pages)

@@ -22,15 +22,7 @@ from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
-from ldp_core import (
-    InputError,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    Question,
-    Secret,
-    estimates_metadata,
-)
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, Question, Secret, estimates_metadata
 from ldp_core.engine import (
     DEAD_LETTERS,
     RESULTS,
@@ -238,12 +230,7 @@ class TelemetryJob:
     def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
         """From reports to rows of estimates of one column."""
         return ldp_beam.Estimate(
-            name,
-            self.asked[name],
-            self.questions[name],
-            window=self.window,
-            event_time=self.event_time,
-            by=self.by,
+            name, self.asked[name], self.questions[name], window=self.window, event_time=self.event_time, by=self.by
         )
 
     def _write(self, file: str, names: Sequence[str], rows: beam.PCollection[Any]) -> None:

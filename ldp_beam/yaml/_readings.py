@@ -114,7 +114,7 @@ READINGS = {
     ),
     "ask": Reading(
         "the name of a question, as ``mean``; or the name and its options, ``{question: NAME, OPTION: VALUE, ...}``. "
-        "Default: what tells the most about the mechanism's reports.",
+        "Default: what tells the most about the mechanism's reports."
     ),
     "key": Reading(
         "where the worker gets the secret, of keyed noise or to hash ids with: ``{env: NAME}``, ``{file: PATH}``, or "
