@@ -87,12 +87,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
 
 
 def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
-    """A lazy frame of records or reports.
-
-    Args:
-        path: a file, a folder of Parquet files, or a pattern.
-        plan: of what will be done with it; text columns of CSV are read as text.
-    """
+    """A lazy frame of a file, a folder of Parquet files, or a pattern; of CSV texts of the plan are read as text."""
     polars: Any = need("polars", "polars")
     found = files_of(path)
     kind = format_of(found[0])
@@ -112,10 +107,7 @@ def having(frame: pl.LazyFrame, names: list[str], path: str) -> pl.LazyFrame:
 
 
 def size_of(path: str) -> int | None:
-    """Number of records: of Parquet as its footers say; of text by its bytes and the length of the first lines.
-
-    None if it is not known; the files may be broken.
-    """
+    """Number of records, of text by its bytes and its first lines; None if it is not known: files may be broken."""
     records = 0.0
     with suppress(pa.ArrowException, OSError, ValueError):
         for file in files_of(path):

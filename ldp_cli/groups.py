@@ -41,12 +41,7 @@ class ByPrivate:
     def rows(
         self, reports: pl.LazyFrame, places: Mapping[str, pl.Expr], *, assume_reports: bool
     ) -> list[dict[str, Any]]:
-        """A row for each place, value and answer.
-
-        ``column_name``, the places, ``value``, ``answer`` (mean, total, a quantile or share), ``estimate``,
-        ``standard_error`` (not of quantiles), ``low``, ``high``, ``n``. Too few people have the value if ends are
-        infinite.
-        """
+        """A row for each place, value and answer. Its ends are infinite where too few people have the value."""
         asked = list(self._asked(reports.collect_schema().names(), assume_reports=assume_reports))
         exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
         keys = [expr.alias(name) for name, expr in places.items()]

@@ -42,12 +42,7 @@ def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:
 
 
 def declared(text: str, *, other: bool = False) -> core.Domain | core.Interval | core.Prefixes:
-    """Declared values.
-
-    Args:
-        text: see `SYNTAX`.
-        other: whether there is one more answer, for values that are not declared and for nulls.
-    """
+    """Declared values, written as in `SYNTAX`; with ``other`` one more answer, for nulls and all other values."""
     try:
         made = _declared(text, other)
         return core.Domain.of(made) if isinstance(made, core.Domain) else made
@@ -135,11 +130,7 @@ def shares_of(text: str) -> dict[str | int | bool, float]:
 
 
 def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | dict[str, float]:
-    """One margin, or margins by column.
-
-    Args:
-        texts: as ``0.02``, ``2%``, ``os=0.02``.
-        numbers: columns of numbers, or ``""`` for what has no columns: a margin of a mean is in the numbers' own unit.
+    """One margin, or margins by column. Those of ``numbers`` (``""`` is what has no columns) are in the numbers' unit.
 
     >>> margins_of(["2%"]), margins_of(["os=2%", "minutes=0.5"], numbers=["minutes"])
     (0.02, {'os': 0.02, 'minutes': 0.5})

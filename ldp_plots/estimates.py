@@ -259,15 +259,7 @@ class Panel:
 
 
 def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()) -> list[Panel]:
-    """The rows of data, by column and group, in the order in which these come.
-
-    Args:
-        data: a result of the core; a Polars or pandas frame, an Arrow table, or whatever else has
-            ``__arrow_c_stream__``, with a row an entry, or with columns of structs or lists of them; or an iterable of
-            Beam's rows or of mappings.
-        column: only this one.
-        by: columns, or names in Beam's ``key``, that tell groups apart.
-    """
+    """The rows of data, which are those of `estimate`, by column and group, in the order in which these come."""
     records = _records(data)
     keys = [by] if isinstance(by, str) else list(by)
     if not records:

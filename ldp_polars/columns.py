@@ -240,14 +240,7 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
-    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
-
-    Args:
-        name: of the column.
-        dtype: its dtype, which says that noise is keyed.
-        mechanism: or this one, which has permanent answers.
-        repeats: what was said, or None.
-    """
+    """Raise `ParameterError` if dtype or mechanism say that noise is keyed, and nobody says how often people report."""
     keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
     if keyed and repeats is None:
         raise unsaid_repeats(name)

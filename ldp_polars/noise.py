@@ -87,12 +87,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 def keyed_noise(
     options: NoiseOptions, values: pl.Expr, column: str | None = None
 ) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
-    """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
+    """The noise of ``values`` that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 
-    Args:
-        options: of one column, whose noise the tag names; of a plan, if there is a
-        column: a column of it, which the tag is added to.
-        values: what is perturbed.
+    Of a ``column`` of a plan the tag is added to its name; of one column it takes the place of the name.
     """
     check_options(options)
     key, seed = options.get("key"), options.get("seed")

@@ -382,10 +382,7 @@ def _perturbed_draw(
     tag: str | None,
     secret: core.Secret | None,
 ) -> pl.Series:
-    """Polars calls it back: (row index, values of each column[, ids]) -> structs of a report for each column.
-
-    The row index is there for the reasons that `Perturb` gives. Without a secret the noise is fresh.
-    """
+    """Polars calls it back: (row index, see `Perturb`; values of each column; perhaps ids) -> structs of reports."""
     index, *values = inputs
     refuse_reports({series.name: series.dtype for series in values})
     ids = values.pop() if secret is not None else index

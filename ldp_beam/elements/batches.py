@@ -238,18 +238,10 @@ def _without(element: Any, name: str | None) -> Any:
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
-    """Event times in microseconds since the epoch.
+    """Times in microseconds since the epoch, int64[n]; and bool[n], where there is none, or None if all are there.
 
-    Args:
-        column: Arrow timestamps of any unit (without zone: UTC), dates, or integers or floats.
-        name: of the column.
-        unit: of integers and floats, since the epoch.
-
-    Returns:
-        int64[n]; and bool[n], where there is no time (null, nan, beyond Beam's range), or None if all are there.
-
-    Raises:
-        DtypeError: another type.
+    They are Arrow timestamps of any unit (without zone: UTC), dates, or numbers of ``unit``; else it is a `DtypeError`.
+    There is no time where there is null, nan, or one beyond Beam's range.
     """
     arrow_type = column.type
     if pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type):

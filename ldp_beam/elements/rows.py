@@ -254,10 +254,7 @@ registry.register_coder(DeadLetter, RowCoder)
 
 
 def is_estimate_row(element: object) -> bool:
-    """Whether ``element`` is a row of an estimate, or a twin that Beam makes where it knows the schema only.
-
-    (On portable runners rows come out of a coder as NamedTuples of a generated class.)
-    """
+    """Whether this is a row of an estimate, or a NamedTuple of its fields, as coders of portable runners make it."""
     names = getattr(element, "_fields", ())
     return names[: len(_HEAD)] == tuple(_HEAD) and names[-len(_TAIL) :] == tuple(_TAIL)
 

@@ -34,12 +34,8 @@ _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 class PartialTallies(RecordsDoFn):
     """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot.
 
-    Args:
-        column: of reports, or of values.
-        mechanism: of the reports.
-        tallier: that counts them, `Question.tallier`; by default the mechanism.
-        windows, event_time, by, dead_letter_tag: see `Estimate`.
-        person: whose the records are: the last part of the keys then, in hexadecimal digits.
+    The arguments are those of `Estimate`. ``tallier`` is that of `Question.tallier`, by default the mechanism. Of a
+    ``person`` the hexadecimal digits of the id's hash are the last part of the keys.
     """
 
     def __init__(

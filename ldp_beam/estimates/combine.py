@@ -221,17 +221,7 @@ class EstimateCombineFn(TallyCombineFn):
 
 
 class HistogramCombineFn(EstimateCombineFn):
-    """`EstimateCombineFn` with a `HistogramEstimate`: reports to their `ldp_core.Histogram`.
-
-    Args:
-        mechanism: that made the reports.
-        confidence, simultaneous, consistency: see `HistogramEstimate`.
-
-    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism, `ReportError` for one
-    that no n reports have, `ReportError` or `DomainError` for what is not a report.
-
-    Raises:
-        ParameterError: bad arguments.
+    """`EstimateCombineFn` with a `HistogramEstimate`, see there: reports to their `ldp_core.Histogram`.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=50.0)

@@ -40,9 +40,6 @@ def positions(names: Sequence[bytes], of: I64, rows: I64) -> pa.Array:
         of: int64[n], 0 to k - 1: the record's.
         rows: int64[n]: its row there.
 
-    Raises:
-        DtypeError: a name is not of bytes.
-
     >>> of_two = positions([b"one", b"other"], np.array([0, 0, 1]), np.array([0, 1, 0])).to_pylist()
     >>> len(set(of_two)), of_two[2:] == positions([b"other"], np.array([0]), np.array([0])).to_pylist()
     (3, True)

@@ -93,17 +93,7 @@ class Decoded(NamedTuple):
 
 @dataclass(frozen=True)
 class Decoder:
-    """How messages are read: a value, made by the reader's configuration.
-
-    Args:
-        format: ``"arrow"`` or ``"ndjson"``.
-        schema: of the batches, for ``"ndjson"``; an Arrow message says its own.
-        limits: for each message.
-        position: a column with the records' positions, see `DecodeMessages`; None: there is none.
-
-    Raises:
-        ParameterError: another format; a schema where there is one already, or none where it is needed; or it has the
-            column of the positions.
+    """How messages are read: the configuration of `DecodeMessages`, which says more.
 
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
     >>> [(batches, letters, total)] = decoder.decode([b'{"os": "ios"}', b'{"os": 7}'])

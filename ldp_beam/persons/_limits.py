@@ -52,16 +52,11 @@ _TINY = 1 << 16  # below it numpy sorts by radix
 
 @dataclass(frozen=True)
 class Limit:
-    """Configuration: how many records of whom pass, and what to call the others.
+    """Configuration: how many records of whom pass, the reason of the others' dead letters, and their counter.
 
     Attributes:
-        records: per person and window, at least 1.
-        reason: of the dead letters.
-        counter: name of the Beam counter of dropped records.
         windows: None for the windows that the elements are in.
-        event_time: of the records.
-        lateness: in seconds; see ``beam.WindowInto``.
-        rolling: microseconds: the limit is for any stretch of this length, and the windows are global. None: it is not.
+        rolling: microseconds: the limit is for any stretch of this length, in global windows. None: it is not.
     """
 
     hashing: IdHash

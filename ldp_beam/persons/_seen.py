@@ -126,18 +126,14 @@ class SeenAt(NamedTuple):
     def admit(
         self, hashes: U64, times: I64, limit: int, length: int, horizon: int | None = None
     ) -> tuple[Bools, SeenAt]:
-        """Let each record through with which no stretch of time has more than ``limit`` of its hash.
+        """Let each record through with which no stretch of time has more than ``limit`` of its hash; see `Seen.admit`.
 
         Args:
-            hashes: uint64[n], one per record, in order of arrival.
+            hashes, limit: see `Seen.admit`.
             times: int64[n], microseconds.
-            limit: at least 1.
             length: of the stretch, in microseconds; it has its beginning, and not its end.
-            horizon: in microseconds: what is older than the newest of its hash by more is not let through, and what
-                is not needed for that is forgotten. None: all is kept.
-
-        Returns:
-            bool[n], which records pass; and the table after them: this very table if none does.
+            horizon: microseconds: what is older than the newest of its hash by more is not let through, and what is not
+                needed for that is forgotten. None: all is kept.
         """
         asked = np.unique(hashes)
         places = zip(*(np.searchsorted(self.hashes, asked, side).tolist() for side in ("left", "right")), strict=True)

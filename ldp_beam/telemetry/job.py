@@ -49,17 +49,11 @@ class TelemetryJob:
     """What to read, how to protect it, and where the results go. Checked when made, before anything runs.
 
     Args:
-        inputs: file patterns.
         window: length of the fixed windows, in seconds or as text like ``"30d"``.
-        output: a directory, on any file system that Beam knows.
-        by: columns by whose values histograms are split; they pass unprotected.
-        reports: whether to write the private reports too.
         key: a function that gets the secret of keyed noise on the worker; what travels is the function. With ``id``.
         id: the column that says whose record it is; of a seeded plan, which tells the records apart, without ``key``.
         heavy_hitters: the most values to find in a window of a column of heavy hitters.
         record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
-        ask: by column, what to ask other than the usual (`ldp_core.usual_question`).
-        repeats: the most records of one person in a window; keyed noise asks for it.
 
     Raises:
         InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.

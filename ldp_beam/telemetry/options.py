@@ -39,11 +39,7 @@ class _Estimates:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(_Estimates):
-    """Perturb events at ingestion; print and write unbiased estimates, with error bars.
-
-    Raises:
-        ParameterError: one is missing, or would do nothing, or is misspelt.
-    """
+    """Perturb events at ingestion; print and write unbiased estimates, with error bars."""
 
     demo: bool = _option(False, "Run on 336,776 real flights, and compare with the truth.")
     input: tuple[str, ...] = _option(
@@ -130,11 +126,7 @@ _OF_DEMO = ("demo", "plan", "output", "overwrite", "max_dead", "reports", "top",
 
 @dataclass(frozen=True, kw_only=True)
 class LiveOptions(_Estimates):
-    """Stream reports of simulated devices, and show each window as it closes, until Ctrl-C.
-
-    Raises:
-        ParameterError: one would do nothing.
-    """
+    """Stream reports of simulated devices, and show each window as it closes, until Ctrl-C."""
 
     window: str = _option("5s", _LENGTH, metavar="LENGTH")
     engine: Literal["local", "flink"] = _option(

@@ -88,10 +88,7 @@ class LostRecordsError(LdpError):
 def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     """Run the job, print its tables and its balance; return the table of histograms, None if there are none.
 
-    Raises:
-        LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
-        InputError: there are results of an earlier run, and not ``overwrite``.
-        ParameterError: ``max_dead`` is no share, or Beam's local runner has no such option.
+    If more than ``max_dead`` of the records became dead letters, it is a `LostRecordsError`, after all is written.
     """
     check_probability("max_dead", options.max_dead)
     beams = PipelineOptions(["--runner=FnApiRunner", *options.beam])

@@ -76,13 +76,7 @@ _ONE_GROUP = np.empty(0, np.int64)
 
 
 def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
-    """Put records into slots, such that records of one key and one slot are in the same windows.
-
-    Args:
-        windows: fixed, sliding, session or global windows.
-        micros: int64[n], event times in microseconds since the epoch.
-        keys: int64[n], the group of each record; sessions of different groups are apart.
-    """
+    """Put records at event times, in microseconds, into slots: those of one key and slot are in the same windows."""
     if isinstance(windows, GlobalWindows):
         return Slots(np.zeros_like(micros), lambda index: index, _NO_TALLIES)
     if isinstance(windows, Sessions):
