@@ -29,9 +29,7 @@ def audit(
     catalog: Annotated[
         bool, typer.Option("--catalog", help="Audit an example of each mechanism, in place of a plan.")
     ] = False,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", metavar="NAME", help="Audit only this column.")
-    ] = None,
+    column: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Audit only this column.")] = None,
     trials: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="How many reports are drawn of each input.")
     ] = 1_000_000,

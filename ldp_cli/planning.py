@@ -37,9 +37,7 @@ from ldp_core.engine import plan_contents, seed_warning
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
     float,
-    typer.Option(
-        "--group", parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."
-    ),
+    typer.Option(parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."),
 ]
 
 
@@ -53,15 +51,12 @@ def new(
     ],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one record spends, over all columns.")],
     keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED."),
+        list[str] | None, typer.Option(metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED.")
     ] = None,
     other: Annotated[
         list[str] | None,
         typer.Option(
-            "--other",
-            metavar="NAME",
-            help="In this column, nulls and values that are not declared are one more answer.",
+            metavar="NAME", help="In this column, nulls and values that are not declared are one more answer."
         ),
     ] = None,
     way: Annotated[
@@ -203,8 +198,7 @@ def explain(
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
     ] = None,
     records: Annotated[
-        list[int] | None,
-        typer.Option("--records", metavar="K", help="Say what K records of one person spend together."),
+        list[int] | None, typer.Option(metavar="K", help="Say what K records of one person spend together.")
     ] = None,
     total: Annotated[
         float | None, typer.Option(help="What all records of a person spend, if you know it. Says what that reveals.")
@@ -255,8 +249,7 @@ def explain(
 
 Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]
 Question = Annotated[
-    str | None,
-    typer.Option("--ask", metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45."),
+    str | None, typer.Option(metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45.")
 ]
 
 

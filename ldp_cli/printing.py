@@ -150,11 +150,9 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
 
 Plot = Annotated[
     Path | None,
-    typer.Option(
-        "--plot", metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."
-    ),
+    typer.Option(metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."),
 ]
-Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="The colors of the picture.")]
+Theme = Annotated[Literal["light", "dark"], typer.Option(help="The colors of the picture.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
 

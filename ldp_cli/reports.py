@@ -55,22 +55,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
-By = Annotated[
-    list[str] | None, typer.Option("--by", metavar="COLUMN", help="Split the estimates by this kept column.")
-]
-Length = Annotated[
-    str | None, typer.Option("--window", metavar="LENGTH", help="The length of windows of event time: 7d, 1h, 15m.")
-]
+By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Split the estimates by this kept column.")]
+Length = Annotated[str | None, typer.Option(metavar="LENGTH", help="The length of windows of event time: 7d, 1h, 15m.")]
 EventTime = Annotated[
-    str | None, typer.Option("--event-time", metavar="COLUMN", help="With --window: the kept column that has the time.")
+    str | None, typer.Option(metavar="COLUMN", help="With --window: the kept column that has the time.")
 ]
-Columns = Annotated[list[str] | None, typer.Option("--column", metavar="NAME", help="Take only this column.")]
+Columns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take only this column.")]
 Repeats = Annotated[
     int | None, typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it.")
 ]
-Confidence = Annotated[
-    float, typer.Option("--confidence", parser=share, metavar="SHARE", help="The confidence of the intervals.")
-]
+Confidence = Annotated[float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")]
 
 
 def perturb(
@@ -230,15 +224,11 @@ def estimate(
     column: Columns = None,
     candidates: Annotated[
         list[str] | None,
-        typer.Option(
-            "--candidates", metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."
-        ),
+        typer.Option(metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."),
     ] = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option(
-            "--ask", metavar="NAME=QUESTION", help="What to ask of a column: age=mean, age=distribution:buckets=10."
-        ),
+        typer.Option(metavar="NAME=QUESTION", help="What to ask of a column: age=mean, age=distribution:buckets=10."),
     ] = None,
     table: Annotated[
         str | None,
@@ -252,13 +242,11 @@ def estimate(
         str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
     ] = None,
     quantile: Annotated[
-        list[float] | None, typer.Option("--quantile", metavar="SHARE", help="Say this quantile of it, as 0.5.")
+        list[float] | None, typer.Option(metavar="SHARE", help="Say this quantile of it, as 0.5.")
     ] = None,
     among: Annotated[
         list[str] | None,
-        typer.Option(
-            "--among", metavar="VALUE", help="Take only these values. Without --of: say their shares among these."
-        ),
+        typer.Option(metavar="VALUE", help="Take only these values. Without --of: say their shares among these."),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
@@ -416,9 +404,7 @@ def compare(
     column: Columns = None,
     quantile: Annotated[
         list[float] | None,
-        typer.Option(
-            "--quantile", metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."
-        ),
+        typer.Option(metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."),
     ] = None,
     confidence: Confidence = 0.95,
     simultaneous: Annotated[
