@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from ldp_cli import jobs, pages, planning, reports
+from ldp_cli import estimating, jobs, pages, planning, reports
 from ldp_cli.printing import note, say
 from ldp_core import LdpError, LdpWarning, ParameterError
 
@@ -152,7 +152,7 @@ _add(
 _add(
     app,
     "estimate",
-    reports.estimate,
+    estimating.estimate,
     "ldp estimate reports.parquet",
     "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
     "ldp estimate reports.parquet --column os --plot os.svg",

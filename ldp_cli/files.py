@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
@@ -13,8 +13,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from ldp_core import InputError, ParameterError, PrivacyPlan
-from ldp_core.engine import need, open_parquet
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import DrawnColumn, need, open_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -125,6 +125,12 @@ def size_of(path: str) -> int | None:
 _SAMPLE = 1 << 20
 
 
+def check_columns(names: Iterable[str], there: Iterable[str]) -> None:
+    """Raise `PlanError` if the reports do not have these columns."""
+    if unknown := sorted({*names} - {*there}):
+        raise PlanError(f"the reports have no columns {unknown}; they have {list(there)}")
+
+
 def counted(frame: pl.LazyFrame, read: list[int], done: Callable[[int], None]) -> pl.LazyFrame:
     """The frame, which while it streams adds to ``read`` how many of its rows have come, and tells it."""
 
@@ -161,6 +167,20 @@ def our_polars() -> Any:
     import ldp_polars  # noqa: PLC0415 (only some commands need it)
 
     return ldp_polars
+
+
+def in_periods(name: str, length: str | None) -> Any:
+    """The expression of a column; of times, the start of the period."""
+    from polars import selectors  # noqa: PLC0415 (only here)
+
+    column = selectors.by_name(name)  # (pl.col reads patterns)
+    return column if length is None else our_polars().window_start(column, length)
+
+
+def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan:
+    """The plan of some columns: of those of which a record answers one there are all or none."""
+    columns = {c: wanted.get(c, m) for c, m in plan.columns.items() if c in wanted or isinstance(m, DrawnColumn)}
+    return PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
 
 
 @contextmanager

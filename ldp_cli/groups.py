@@ -64,8 +64,7 @@ class ByPrivate:
 
         ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
-        if unknown := [name for name in (self.of, self.weights) if name is not None and name not in there]:
-            raise PlanError(f"the reports have no columns {unknown}; they have {there}")
+        files.check_columns([name for name in (self.of, self.weights) if name is not None], there)
 
         def weight(name: str, value: Any = None) -> pl.Expr:
             made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)

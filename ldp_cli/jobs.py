@@ -14,7 +14,8 @@ from ldp_beam import telemetry
 from ldp_beam.telemetry import FileOptions, LiveOptions
 from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
-from ldp_cli.printing import Json, note, say, say_json
+from ldp_cli.options import Json
+from ldp_cli.printing import note, say, say_json
 from ldp_cli.values import whole
 from ldp_core import PrivacyPlan
 

@@ -12,11 +12,8 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files
+from ldp_cli.options import Confidence, Json, Overwrite, Plot, Theme
 from ldp_cli.printing import (
-    Json,
-    Overwrite,
-    Plot,
-    Theme,
     cells_of,
     check_picture,
     largest,
@@ -408,9 +405,7 @@ def simulate(
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many people have these shares.")] = None,
     repeats: Repeats = 1,
     seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
-    confidence: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
-    ] = 0.95,
+    confidence: Confidence = 0.95,
     top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
     plot: Plot = None,
     theme: Theme = "light",

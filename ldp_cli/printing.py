@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
@@ -27,8 +26,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import ParameterError
-from ldp_core.engine import View, folded, need, text_of, visible
+from ldp_core import ParameterError, PrivacyPlan
+from ldp_core.engine import View, folded, need, seed_warning, text_of, visible
 
 _WIDE = 120
 """Columns of a table that goes to a file or another program."""
@@ -79,6 +78,28 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
             notes = [f"A wider terminal shows more columns: {', '.join(missing)}.", *notes]
     for line in folded(notes, indent="", width=min(80, console.width)):
         console.print(Text(line))
+
+
+def show_by_column(
+    found: list[dict[str, Any]],
+    keys: list[str],
+    cells: Callable[[dict[str, Any], Callable[[Any], str]], dict[str, str]],
+    words: str,
+    plans: Sequence[PrivacyPlan],
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """A table for each column, of rows with ``cells`` after the keys and the value; below what they mean."""
+    for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
+        if k:
+            out().print()
+        shown = []
+        for row in (row for row in found if row["column_name"] == name):
+            numbers = row.get("value") is None
+            head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
+            shown.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+        show(shown, title=(titles or {}).get(name, name))
+    seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
+    show([], notes=[words, *dict.fromkeys(seeded)])
 
 
 def _is_number(cell: str) -> bool:
@@ -147,14 +168,6 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
 
 
 # ---- pictures
-
-Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."),
-]
-Theme = Annotated[Literal["light", "dark"], typer.Option(help="The colors of the picture.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
 
 
 def save(chart: Any, path: Path) -> None:
