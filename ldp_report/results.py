@@ -21,20 +21,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 import ldp_core as core
-from ldp_core.engine import (
-    DEAD_LETTERS,
-    RESULTS,
-    View,
-    float_above,
-    holm,
-    p_values_of,
-    plan_of,
-    promise,
-    read_json,
-    text_of,
-    utc,
-    view_of,
-)
+from ldp_core import engine
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
 
@@ -158,7 +145,7 @@ class Results:
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
-        view = (view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
+        view = (engine.view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         told = (
@@ -198,7 +185,7 @@ class Results:
 
 def _changed(
     groups: Mapping[tuple[int | None, str], list[Row]],
-    view: View,
+    view: engine.View,
     mechanism: core.Mechanism | None,
     place: Mapping[Any, int | None],
     **how: Any,
@@ -216,7 +203,7 @@ def _changed(
         words = [word for word in sides[0] if word in sides[1]]
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
-            p = p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
+            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
             if p is None:
                 return None
             named = [", ".join(filter(None, (key, word))) for word in words]
@@ -224,7 +211,7 @@ def _changed(
             p_values += p.tolist()
     if not found:
         return None
-    order = np.argsort(adjusted := holm(np.array(p_values)), kind="stable").tolist()
+    order = np.argsort(adjusted := engine.holm(np.array(p_values)), kind="stable").tolist()
     scale, unit = (100, " %") if view.labels else (1, "")
     said = [
         f"{name} {scale * one:.3g} to {scale * two:.3g}{unit}".strip()
@@ -239,7 +226,7 @@ def _changed(
 _LEVEL, _TOLD = 0.05, 5
 
 
-def _numbers(rows: Iterable[Row], view: View) -> dict[str, tuple[float, float, float]]:
+def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, float, float]]:
     """By value n, the share or mean, and its standard error; of rows that say them."""
     found = {}
     for row in rows:
@@ -269,7 +256,7 @@ def _unit(
     """
     texts = list(dict.fromkeys(map(_word, said)))
     with suppress(ValueError, OverflowError):
-        days = {text: (utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
+        days = {text: (engine.utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
         if days and all(_IS_DATE.match(text) for text in texts):
             return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
     inputs = None if mechanism is None else mechanism.inputs
@@ -282,7 +269,7 @@ def _unit(
 _EPOCH, _IS_DATE = datetime(1970, 1, 1, tzinfo=UTC), re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def _cells(view: View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
+def _cells(view: engine.View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
     """What the row is about, the estimate, the ends of its interval; of pairs of values also the rate and its ends."""
     rates = [f"{view.rate}{end}" for end in ("", "_low", "_high")] if view.rate else []
     numbers = [number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
@@ -302,7 +289,7 @@ def _whole(x: Any) -> int | None:
 
 
 def _word(value: Any) -> str:
-    return "" if value is None else text_of(value)
+    return "" if value is None else engine.text_of(value)
 
 
 def _key(row: Row) -> str:
@@ -314,7 +301,7 @@ def _key(row: Row) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    view = view_of(row) or core.HistogramEstimate.view
+    view = engine.view_of(row) or core.HistogramEstimate.view
     own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
@@ -333,7 +320,7 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
 def _time(value: Any) -> datetime | None:
     try:
         value = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
+        return engine.utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
     except (ValueError, OverflowError):  # the first day of all in a zone where it began before
         return None
 
@@ -404,7 +391,7 @@ def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
         "epsilon": plan.epsilon,
         "fingerprint": plan.fingerprint,
         "seeded": plan.seed is not None,
-        "record": "" if plan.seed is not None else promise("one record", float_above(plan.exact_epsilon)),
+        "record": "" if plan.seed is not None else engine.promise("one record", engine.float_above(plan.exact_epsilon)),
         "reports": list(_MANY),
         "people": [
             [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
@@ -452,9 +439,9 @@ def read_results(
     if not files or files[0].suffix not in _READERS:
         raise core.InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
     found = Results(name=root.resolve().name if root.is_dir() else root.stem)
-    beside = (root if root.is_dir() else root.parent) / RESULTS
+    beside = (root if root.is_dir() else root.parent) / engine.RESULTS
     if beside.is_file():
-        said = read_json(_bytes(beside), f"{beside.name!r}", core.PlanError)
+        said = engine.read_json(_bytes(beside), f"{beside.name!r}", core.PlanError)
         if not isinstance(said, Mapping):
             raise core.PlanError(f"{str(beside)!r} must be an object of JSON")
         found.plan = core.PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
@@ -501,10 +488,10 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
             if not isinstance(row.get("count"), int):
                 raise core.InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
             letters.append(row)
-        elif view_of(row) is not None:
+        elif engine.view_of(row) is not None:
             name = row.get("column_name")
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
-    if letters or (file.stem == DEAD_LETTERS and not rows):
+    if letters or (file.stem == engine.DEAD_LETTERS and not rows):
         found.letters = letters
 
 
@@ -532,7 +519,7 @@ def _rows(file: Path, most: int) -> list[Row]:
 def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
     lines = [line for line in data.splitlines() if line.strip()]
     _check_rows(file, len(lines), most)
-    rows = [read_json(line, f"a line of {file.name!r}", core.InputError) for line in lines]
+    rows = [engine.read_json(line, f"a line of {file.name!r}", core.InputError) for line in lines]
     if not all(isinstance(row, Mapping) for row in rows):
         raise core.InputError(f"{str(file)!r} must have an object of JSON in each line")
     return rows
@@ -548,7 +535,7 @@ def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
     with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
         names = opened.schema_arrow.names
-        if view_of(names) is None and "reason" not in names:  # (reports, perhaps)
+        if engine.view_of(names) is None and "reason" not in names:  # (reports, perhaps)
             return []
         told = opened.metadata
         _check_rows(file, told.num_rows, most)
@@ -582,7 +569,7 @@ def _check_rows(file: Path, rows: int, most: int) -> None:
 def _plan_of_reports(root: Path) -> core.PrivacyPlan | None:
     for file in sorted(root.glob("reports/*.parquet"))[:1]:
         try:
-            return plan_of(pa.parquet.read_schema(file))
+            return engine.plan_of(pa.parquet.read_schema(file))
         except (pa.ArrowException, OSError, ValueError):
             return None
     return None

@@ -42,21 +42,7 @@ from ldp_beam.graph.upstream import (
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
-from ldp_core.engine import (
-    I64,
-    Ask,
-    Consistency,
-    MarginEstimate,
-    Persons,
-    Population,
-    check_open,
-    margins,
-    pair_of,
-    refuse_keys_in,
-    refuse_private,
-    seconds,
-    unsaid_repeats,
-)
+from ldp_core import engine
 
 
 class StreamOptions(TypedDict, total=False):
@@ -172,7 +158,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self,
         column: str,
         mechanism: Any,
-        question: Ask | None = None,
+        question: engine.Ask | None = None,
         *,
         confidence: float = 0.95,
         private: bool = False,
@@ -192,7 +178,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         person: str | None = None,
     ) -> None:
         super().__init__()
-        check_open("confidence", confidence)
+        engine.check_open("confidence", confidence)
         asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
         self._person = person_of(person, asked, mechanism)
@@ -203,7 +189,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._names = tuple(of_columns)
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)
-        lateness = seconds(allowed_lateness, name="allowed_lateness")
+        lateness = engine.seconds(allowed_lateness, name="allowed_lateness")
         if windows is None and (trigger is not None or accumulation_mode is not None or lateness):
             raise core.ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
         if trigger is not None and not isinstance(trigger, TriggerFn):
@@ -283,13 +269,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             if same or isinstance(of, GlobalWindows):
                 return records
         if keyed:
-            raise unsaid_repeats(self._column)
+            raise engine.unsaid_repeats(self._column)
         return None
 
     @property
     def _unsaid(self) -> Callable[[str], core.ParameterError] | None:
         """What to raise if batches say that noise is keyed, given the column."""
-        return unsaid_repeats if self._asks_repeats else None
+        return engine.unsaid_repeats if self._asks_repeats else None
 
     @property
     def _asks_repeats(self) -> bool:
@@ -307,7 +293,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
-        refuse_perturbed(pcoll, self._by, refuse_keys_in)
+        refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)
@@ -441,7 +427,7 @@ class RowsOfPersons(RowsOf):
     """(key, tally, sums of persons) of a pane to rows."""
 
     @override
-    def _table(self, n: I64, counters: I64, sums: Persons) -> pa.Table:
+    def _table(self, n: engine.I64, counters: engine.I64, sums: engine.Persons) -> pa.Table:
         tally = core.Tally(int(n[0]), counters[0], self._tallier.fingerprint)
         found = self._question.of_sums(self._mechanism, tally, sums)
         return found.to_arrow().cast(self._question.schema(self._mechanism))
@@ -486,7 +472,7 @@ class Histogram(Estimate):
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
-        consistency: Consistency | None = None,
+        consistency: engine.Consistency | None = None,
         repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
@@ -494,11 +480,13 @@ class Histogram(Estimate):
         columns: Mapping[str, Any] = {column: mechanism}
         if isinstance(mechanism, core.PrivacyPlan | Mapping):
             columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns
-        of = {**columns, **(alone := margins(columns))}
+        of = {**columns, **(alone := engine.margins(columns))}
         if column not in of:
             raise core.ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
-        super().__init__(column, of[column], MarginEstimate.of(question) if column in alone else question, **options)
-        refuse_private(columns, self._by)
+        super().__init__(
+            column, of[column], engine.MarginEstimate.of(question) if column in alone else question, **options
+        )
+        engine.refuse_private(columns, self._by)
 
 
 class PrivateHistogram(Estimate):
@@ -528,7 +516,7 @@ class PrivateHistogram(Estimate):
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
-        consistency: Consistency | None = None,
+        consistency: engine.Consistency | None = None,
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
@@ -568,16 +556,16 @@ class Table(Estimate):
         plan: core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
-        population: Population = None,
+        population: engine.Population = None,
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        make = core.Pair if self._of_values else pair_of
+        make = core.Pair if self._of_values else engine.pair_of
         columns = plan if isinstance(plan, Mapping) else _columns_of(plan)
         pair = make(columns, (first, second))
         question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
-        refuse_private(columns, self._by)
+        engine.refuse_private(columns, self._by)
 
     _of_values = False
 

@@ -22,17 +22,7 @@ from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, Question, Secret, estimates_metadata
-from ldp_core.engine import (
-    DEAD_LETTERS,
-    RESULTS,
-    Ask,
-    as_arrow,
-    id_words,
-    margins,
-    question_names,
-    questions_and_margins,
-)
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, Question, Secret, engine, estimates_metadata
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
@@ -73,7 +63,7 @@ class TelemetryJob:
     heavy_hitters: int = 20
     time_unit: TimeUnit = "s"
     record: str | None = None
-    ask: Mapping[str, Ask] = field(default_factory=dict)
+    ask: Mapping[str, engine.Ask] = field(default_factory=dict)
     repeats: int | None = None
     questions: Mapping[str, Question[Any]] = field(init=False)
     asked: Mapping[str, Any] = field(init=False)
@@ -84,9 +74,9 @@ class TelemetryJob:
         if self.event_time in self._private:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
         options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
-        questions = questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
+        questions = engine.questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
         object.__setattr__(self, "questions", questions)
-        object.__setattr__(self, "asked", {**self.plan.columns, **margins(self.plan.columns)})
+        object.__setattr__(self, "asked", {**self.plan.columns, **engine.margins(self.plan.columns)})
         for name in questions:
             self._estimate(name)  # refuses what does not go together
         for names in self.files.values():
@@ -106,9 +96,9 @@ class TelemetryJob:
             position=place,
         )
         for name, inputs in self.plan.inputs.items():
-            as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
+            engine.as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
         for name in ids:
-            id_words(read.schema.empty_table()[name], bytes(32))
+            engine.id_words(read.schema.empty_table()[name], bytes(32))
         object.__setattr__(self, "read", read)
 
     def _check_noise(self) -> None:
@@ -191,8 +181,8 @@ class TelemetryJob:
 
     def claim_output(self, *, overwrite: bool) -> None:
         """Make sure that there are no results in the output yet."""
-        files = {HISTOGRAMS, *(_file_of(name) for name in question_names())}
-        outputs = (*(f"{file}.*" for file in files), f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
+        files = {HISTOGRAMS, *(_file_of(name) for name in engine.question_names())}
+        outputs = (*(f"{file}.*" for file in files), f"{engine.DEAD_LETTERS}.*", f"{REPORTS}*", engine.RESULTS)
         matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
         there = [file.path for match in matches for file in match.metadata_list]
         if there and not overwrite:
@@ -249,7 +239,7 @@ class TelemetryJob:
             >> beam.MapTuple(lambda of, count: json.dumps({"column_name": of[0], "reason": of[1], "count": count}))
             | "Write dead letters"
             >> beam.io.WriteToText(
-                f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
+                f"{self.output}/{engine.DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
 
