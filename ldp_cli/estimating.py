@@ -12,36 +12,8 @@ from urllib.parse import quote
 import typer
 
 import ldp_core as core
-from ldp_cli import files
+from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
-from ldp_cli.options import (
-    By,
-    Columns,
-    Confidence,
-    EventTime,
-    Json,
-    Length,
-    Overwrite,
-    Plot,
-    Repeats,
-    Source,
-    Theme,
-    check_window,
-)
-from ldp_cli.printing import (
-    cells_of,
-    check_picture,
-    largest,
-    note,
-    out,
-    percent,
-    save,
-    say_json,
-    show,
-    show_by_column,
-    word,
-    working,
-)
 from ldp_cli.values import labels, lines, named, population_of
 from ldp_core.engine import asked_of, margins, pair_of, questions_and_margins, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
@@ -52,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def estimate(
-    source: Source,
+    source: options.Source,
     *,
-    by: By = None,
-    window: Length = None,
-    event_time: EventTime = None,
-    column: Columns = None,
+    by: options.By = None,
+    window: options.Length = None,
+    event_time: options.EventTime = None,
+    column: options.Columns = None,
     candidates: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."),
@@ -87,8 +59,8 @@ def estimate(
     weights: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
     ] = None,
-    confidence: Confidence = 0.95,
-    repeats: Repeats = None,
+    confidence: options.Confidence = 0.95,
+    repeats: options.Repeats = None,
     population: Annotated[
         str | None,
         typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
@@ -102,14 +74,14 @@ def estimate(
         Path | None, typer.Option(metavar="FOLDER", help="Write all numbers to this folder, a file for each column.")
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --output: write CSV in place of Parquet.")] = False,
-    plot: Plot = None,
+    plot: options.Plot = None,
     value: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="With --plot: draw only this value.")] = None,
     at: Annotated[
         str | None, typer.Option(metavar="START", help="With --plot: draw only the window that begins then.")
     ] = None,
-    theme: Theme = "light",
-    overwrite: Overwrite = False,
-    as_json: Json = False,
+    theme: options.Theme = "light",
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
 ) -> None:
     """Estimate from reports: histograms, means and more, with error bars.
 
@@ -118,8 +90,8 @@ def estimate(
     of means and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
     """
     ldp_polars = files.our_polars()
-    check_picture(plot)
-    check_window(window, event_time)
+    printing.check_picture(plot)
+    options.check_window(window, event_time)
     if (value or at) and (plot is None or (at and window is None)):
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
@@ -141,7 +113,7 @@ def estimate(
         asked = files.plan_of_columns(made, wanted)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
-    with working("counting the reports"), files.polars_work("estimate"):
+    with printing.working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
@@ -152,9 +124,9 @@ def estimate(
     if plot is not None:
         answers.chosen(value or [], at).draw(plot, theme)
     if as_json:
-        say_json(answers.json())
+        printing.say_json(answers.json())
     elif output is not None:
-        show(written, title=f"written to {output}", notes=[answers.words()])
+        printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
 
@@ -173,12 +145,12 @@ def _by_private(
     places = {name: files.in_periods(name, None) for name in by or ()}
     if event_time is not None:
         places["window_start"] = files.in_periods(event_time, window)
-    with working("weighing the reports"), files.polars_work("estimate"):
+    with printing.working("weighing the reports"), files.polars_work("estimate"):
         found = asked.rows(reports, places, assume_reports=assume_reports)
     if as_json:
-        say_json(found)
+        printing.say_json(found)
     else:
-        show_by_column(found, list(places), asked.cells, asked.words(), [asked.plan])
+        printing.show_by_column(found, list(places), asked.cells, asked.words(), [asked.plan])
 
 
 def _asked_of_pair(
@@ -210,8 +182,8 @@ def _questions(
     columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, core.Question[Any]]:
     """What is asked of each column."""
-    options = {"k": top, "population": population, "repeats": repeats}
-    questions = questions_and_margins(columns, asked_of(ask), confidence, **options)
+    how = {"k": top, "population": population, "repeats": repeats}
+    questions = questions_and_margins(columns, asked_of(ask), confidence, **how)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions
@@ -312,11 +284,11 @@ class _Answers:
     def show_all(self, most: int | None) -> None:
         """The tables, each of at most so many rows, and what they mean."""
         for name in self.frames:
-            self.show(name, most)
-            out().print()
-        show([], notes=[self.words()])
+            self.show_column(name, most)
+            printing.out().print()
+        printing.show([], notes=[self.words()])
 
-    def show(self, name: str, most: int | None) -> None:
+    def show_column(self, name: str, most: int | None) -> None:
         """The table of a column, of at most so many rows."""
         m, look = self.mechanisms[name], self.questions[name].view
         keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
@@ -329,14 +301,14 @@ class _Answers:
         for key, group in of_group.items():
             shown = group
             if look.counts and len(group) > self.top:
-                shown = largest(group, look, self.top)
+                shown = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
             for record in shown:
-                head = {name: word(value) for name, value in zip(keys, key, strict=True)}
+                head = {name: printing.word(value) for name, value in zip(keys, key, strict=True)}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
-                rows.append({**head, **cells_of(record, look, self.confidence), **_rate_of(record)})
+                rows.append({**head, **printing.cells_of(record, look, self.confidence), **_rate_of(record)})
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -344,7 +316,7 @@ class _Answers:
             notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
             rows = rows[:most]
         title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
-        show(rows, title=title, notes=notes if rows else ["nothing was found"])
+        printing.show(rows, title=title, notes=notes if rows else ["nothing was found"])
 
     def write(self, folder: Path, *, csv: bool, overwrite: bool) -> list[dict[str, str]]:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
@@ -396,7 +368,7 @@ class _Answers:
             chart = plots.windows(rows, by=self.by, top=top, covered=self.covered, theme=theme)
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
-        save(chart, path)
+        printing.save(chart, path)
 
 
 _LINES = 6
@@ -407,7 +379,7 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     if "rate" not in record:
         return {}
     rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
-    return {"rate": percent(rate), "rate from": percent(low), "rate to": percent(high)}
+    return {"rate": printing.percent(rate), "rate from": printing.percent(low), "rate to": printing.percent(high)}
 
 
 def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
@@ -434,7 +406,7 @@ def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[s
             continue
         if isinstance(m, core.Sketch):
             if name not in listed:
-                note(
+                printing.note(
                     f"{name}: left out, as a sketch answers about candidates: --candidates {name}=FILE", style="yellow"
                 )
                 continue

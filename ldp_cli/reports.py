@@ -14,9 +14,7 @@ import pyarrow.parquet as pq
 import typer
 
 import ldp_core as core
-from ldp_cli import files
-from ldp_cli.options import By, Columns, Confidence, EventTime, Json, Length, Overwrite, Repeats, check_window
-from ldp_cli.printing import note, out, percent, say_json, show_by_column, working
+from ldp_cli import files, options, printing
 from ldp_core.engine import Window, check_open, seed_warning
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ def perturb(
     packed: Annotated[
         bool, typer.Option(help="Write bit vectors as 64-bit words, which are smaller and faster to count.")
     ] = True,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Perturb records: one private report each, as a plan says."""
     ldp_polars = files.our_polars()
@@ -84,7 +82,7 @@ def perturb(
         raise core.InputError(f"cannot write {str(target)!r}: {error.strerror}") from None
     read = [0]
     try:
-        with files.polars_work("perturb"), working("perturbing", total=files.size_of(source)) as done:
+        with files.polars_work("perturb"), printing.working("perturbing", total=files.size_of(source)) as done:
             going = files.counted(scanned, read, done)
             if records is not None:
                 each = [files.in_periods(name, length) for name, length in periods.items()]
@@ -96,17 +94,17 @@ def perturb(
         shutil.rmtree(folder, ignore_errors=True)
     n = int(pq.read_metadata(target).num_rows)
     dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
-    out().print(f"{n:,} reports in {target}{dropped}", markup=False)
+    printing.out().print(f"{n:,} reports in {target}{dropped}", markup=False)
     if made.seed is not None:
-        note("; ".join(seed_warning(made)))
+        printing.note("; ".join(seed_warning(made)))
     elif id is None:
-        note(
+        printing.note(
             f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
             f"{plan} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
         )
     else:
-        note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
-    out().print(f"next: ldp estimate {target}", markup=False)
+        printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
+    printing.out().print(f"next: ldp estimate {target}", markup=False)
 
 
 def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002
@@ -143,7 +141,7 @@ def _of_a_person(
 ) -> str:
     """What a person spends: with so many records, or with as many as there are of one at most."""
     if most is None:
-        with working("counting the records of each person"), files.polars_work("perturb"):
+        with printing.working("counting the records of each person"), files.polars_work("perturb"):
             most = int(scanned.group_by(whose).len().select("len").max().collect().item() or 0)
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
@@ -169,19 +167,19 @@ def compare(
         str | None, typer.Argument(metavar="AFTER", help="The reports of other people, in the same forms.")
     ] = None,
     *,
-    by: By = None,
+    by: options.By = None,
     baseline: Annotated[
         str | None,
         typer.Option(metavar="VALUE", help="With --by: compare the groups with this one. Without it, with the first."),
     ] = None,
-    window: Length = None,
-    event_time: EventTime = None,
-    column: Columns = None,
+    window: options.Length = None,
+    event_time: options.EventTime = None,
+    column: options.Columns = None,
     quantile: Annotated[
         list[float] | None,
         typer.Option(metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."),
     ] = None,
-    confidence: Confidence = 0.95,
+    confidence: options.Confidence = 0.95,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="The intervals of all values hold together.")
     ] = False,
@@ -194,8 +192,8 @@ def compare(
             "--same-people/--other-people", help="Say whether people may be on both sides, or the noise is keyed."
         ),
     ] = None,
-    repeats: Repeats = None,
-    as_json: Json = False,
+    repeats: options.Repeats = None,
+    as_json: options.Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
@@ -213,19 +211,19 @@ def compare(
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "repeats": repeats, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
-    with working("counting the reports"), files.polars_work("compare"):
+    with printing.working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
     if as_json:
-        say_json(found)
+        printing.say_json(found)
         return
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
     words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
-    show_by_column(found, keys, _compared, words + ("" if quantile else tests), [made], titles)
+    printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), [made], titles)
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -238,7 +236,7 @@ def _baseline(text: str | None, dtype: Any) -> Any:
 
 
 def _compared(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
-    cells = {"quantile": percent(row["probability"])} if "probability" in row else {}
+    cells = {"quantile": printing.percent(row["probability"])} if "probability" in row else {}
     cells |= {name: text(row[name]) for name in ("before", "after", "difference")}
     cells |= {"from": text(row["low"]), "to": text(row["high"])}
     if "p_adjusted" not in row:
@@ -252,13 +250,13 @@ def pool(
         list[str], typer.Argument(metavar="REPORTS", help="Two files of reports or more, each of other people.")
     ],
     *,
-    by: By = None,
-    window: Length = None,
-    event_time: EventTime = None,
-    column: Columns = None,
-    confidence: Confidence = 0.95,
-    repeats: Repeats = None,
-    as_json: Json = False,
+    by: options.By = None,
+    window: options.Length = None,
+    event_time: options.EventTime = None,
+    column: options.Columns = None,
+    confidence: options.Confidence = 0.95,
+    repeats: options.Repeats = None,
+    as_json: options.Json = False,
 ) -> None:
     """Estimate from reports of several plans together: one population that reports in several ways.
 
@@ -266,19 +264,19 @@ def pool(
     together. With a small "p of Q" the files are of different populations: then add up what ldp estimate says of each.
     """
     check_open("--confidence", confidence)
-    check_window(window, event_time)
+    options.check_window(window, event_time)
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
     files.refuse_same(sources)
     groups = {"by": by or (), "window": window, "event_time": event_time}
-    with working("counting the reports"), files.polars_work("pool"):
+    with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
     if as_json:
-        say_json(found)
+        printing.say_json(found)
         return
     words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
-    show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)
+    printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)
 
 
 def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:
