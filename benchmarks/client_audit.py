@@ -40,8 +40,7 @@ MECHANISMS = [
 LISTS = [["a", "b"], []]
 STEP = 50_000  # values in one call of a page
 
-Box = Callable[[dict[str, Any], list[Any]], list[Any]]
-"""A compiled plan and values to reports."""
+Box = Callable[[dict[str, Any], list[Any]], list[Any]]  # a compiled plan and values to reports
 
 
 def in_node(plan: dict[str, Any], values: list[Any]) -> list[Any]:

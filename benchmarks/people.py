@@ -20,8 +20,7 @@ from benchmarks.simulation import Table, percent, print_tables
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")
 FEW = (10, 15, 20, 50, 100)
-CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))
-"""Share and epsilon."""
+CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))  # share and epsilon
 
 
 def with_value(n: np.ndarray, changing: bool, share: float, generator: np.random.Generator) -> np.ndarray:

@@ -203,8 +203,7 @@ def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl
     return frame.filter([one in texts for one in there])
 
 
-_SCREEN = 40
-"""Lines of tables that a screen has room for."""
+_SCREEN = 40  # lines of tables that a screen has room for
 
 
 def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
@@ -225,11 +224,9 @@ class _Answers:
     questions: dict[str, core.Question[Any]]
     frames: dict[str, pl.DataFrame]
     by: list[str]
-    covered: tuple[Any, Any] | None
-    """Of windows, the times of the first and of the last record."""
+    covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
     confidence: float
-    top: int
-    """So many values are shown."""
+    top: int  # so many values are shown
     repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:

@@ -59,8 +59,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
 
 
-_TEXTS = ("str", "date")
-"""Kinds of values that are read as text from CSV."""
+_TEXTS = ("str", "date")  # kinds of values that are read as text from CSV
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:

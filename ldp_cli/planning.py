@@ -365,8 +365,7 @@ def _one_number(texts: list[str], inputs: Any, ask: str | None) -> float:
     return wanted
 
 
-_WIDE = 0.1
-"""Larger margins of a share are rarely meant."""
+_WIDE = 0.1  # larger margins of a share are rarely meant
 
 
 def _kind(inputs: Any, name: str | None, ask: str | None) -> str | None:

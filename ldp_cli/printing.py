@@ -29,8 +29,7 @@ from rich.text import Text
 from ldp_core import ParameterError, PrivacyPlan
 from ldp_core.engine import View, folded, need, seed_warning, text_of, visible
 
-_WIDE = 120
-"""Columns of a table that goes to a file or another program."""
+_WIDE = 120  # columns of a table that goes to a file or another program
 
 
 def out() -> Console:
@@ -107,8 +106,7 @@ def _is_number(cell: str) -> bool:
 
 
 _WORDS = ("no bound", "inf", "nan")
-_WORD = 12
-"""Of a text so many characters stay together, at least."""
+_WORD = 12  # of a text so many characters stay together, at least
 
 
 def say(text: str) -> None:

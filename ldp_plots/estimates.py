@@ -219,8 +219,7 @@ class Panel:
     """Rows that belong in one picture: of one column, which may have no name, and of one group."""
 
     column: str
-    group: tuple[tuple[str, str], ...]
-    """Name and value of what the estimates are by, as text."""
+    group: tuple[tuple[str, str], ...]  # name and value of what the estimates are by, as text
     records: Sequence[Mapping[str, Any]]
     view: engine.View
 

@@ -20,8 +20,7 @@ EXPRESSION = "\n\nThis error occurred in the following expression:"
 
 LdpError.endings = (EXPRESSION,)  # it has all that the expression is made of, the labels of a domain too
 
-Choice = Callable[[pl.Expr, Any], pl.Expr]
-"""From an expression and its dtype to the expression that takes its place."""
+Choice = Callable[[pl.Expr, Any], pl.Expr]  # from an expression and its dtype to the expression that takes its place
 
 
 class _Chosen:

@@ -403,8 +403,7 @@ def _in_units(micros: int) -> str:
 
 
 _DAY = 86_400_000_000
-_UNITS = {"ms": 1000, "us": 1, "ns": 1}
-"""Microseconds of the unit of a Datetime, at least one."""
+_UNITS = {"ms": 1000, "us": 1, "ns": 1}  # microseconds of the unit of a Datetime, at least one
 
 
 def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
@@ -592,8 +591,7 @@ def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
     return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
 
 
-_MISSES = 30
-"""So many rows should differ, at least: none does with a probability of exp(-30)."""
+_MISSES = 30  # so many rows should differ, at least: none does with a probability of exp(-30)
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:

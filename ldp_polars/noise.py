@@ -41,14 +41,10 @@ class KeyedNoise:
     """What a perturbing function needs to make `Keyed` noise from ids."""
 
     secret: Secret
-    column: str | None
-    """The first name of the noise; None for the column's own."""
-    tag: str | None = None
-    """The other one, of a plan."""
-    by_position: bool = False
-    """The ids are row positions, which must not repeat within a call."""
-    nameless: bool = False
-    """The column that is perturbed really has the empty name."""
+    column: str | None  # the first name of the noise; None for the column's own
+    tag: str | None = None  # the other one, of a plan
+    by_position: bool = False  # the ids are row positions, which must not repeat within a call
+    nameless: bool = False  # the column that is perturbed really has the empty name
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""

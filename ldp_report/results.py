@@ -25,11 +25,9 @@ from ldp_core import engine
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
 
-LATE = "late"
-"""The reason of a dead letter whose window had closed."""
+LATE = "late"  # the reason of a dead letter whose window had closed
 
-MOST_ROWS = 200_000
-"""More rows of estimates than so many are no page to read."""
+MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 
 _ENDS = ("window_start", "window_end")
 _OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}

@@ -15,10 +15,8 @@ from ldp_core import InputError, ParameterError, PrivacyPlan
 from ldp_core.engine import need, write_batch
 from ldp_serve.store import Batch, Sink
 
-MOST_BYTES = 900_000
-"""Of one message to the queue: brokers of Kafka take 1 MB unless they are told otherwise."""
-SECONDS = 15.0
-"""In which the queue has to acknowledge; a client that gets 503 sends again."""
+MOST_BYTES = 900_000  # of one message to the queue: brokers of Kafka take 1 MB unless they are told otherwise
+SECONDS = 15.0  # in which the queue has to acknowledge; a client that gets 503 sends again
 _ADDRESS = re.compile(r"(kafka|pubsub)://([^/]+)/([^/]+)")
 
 Send: TypeAlias = Callable[[Sequence[tuple[bytes, bytes]]], dict[bytes, str]]

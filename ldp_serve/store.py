@@ -29,10 +29,8 @@ from typing_extensions import override
 from ldp_core import InputError, PrivacyPlan
 from ldp_core.engine import open_parquet, plain, told_of
 
-MOST_NAMES = 1 << 18
-"""Batches that are known when they come again: the newest. They take 50 MB."""
-JOURNAL_BYTES = 1 << 26
-"""Of a journal that becomes a Parquet file; it may be one group of requests longer."""
+MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
+JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
 _HEAD, _NAME = struct.Struct("<II16s8s"), 24  # bytes of a name and a digest
 
 

@@ -44,8 +44,7 @@ def not_of(kind: object) -> str:
     return f"not of type {kind}"
 
 
-Fault: TypeAlias = tuple[str, str]
-"""Column, if it is known, and reason."""
+Fault: TypeAlias = tuple[str, str]  # column, if it is known, and reason
 
 
 class Faults:

@@ -195,8 +195,7 @@ def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
-_INTEGERS, _BEYOND = pa.decimal128(38), 10**38
-"""All the integers that are ids: Arrow has none of more than 64 bits."""
+_INTEGERS, _BEYOND = pa.decimal128(38), 10**38  # all the integers that are ids: Arrow has none of more than 64 bits
 
 
 def _typed(batch: Batch, name: str) -> pa.Array:

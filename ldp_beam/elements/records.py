@@ -22,10 +22,8 @@ from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
 from ldp_beam.elements.rows import DeadLetter
 
-NAMESPACE = "ldp"
-"""Namespace of all metrics."""
-ROW_BATCH = 4096
-"""Single records that are handled in one call."""
+NAMESPACE = "ldp"  # namespace of all metrics
+ROW_BATCH = 4096  # single records that are handled in one call
 
 _DATA_ERRORS = (
     core.DomainError,

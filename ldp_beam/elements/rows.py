@@ -79,8 +79,7 @@ class Counts:
 
 _HEAD, _TAIL = Head.__annotations__, Tail.__annotations__
 _Columns = tuple[tuple[str, Any], ...]
-_MADE: dict[_Columns, Any] = {}
-"""The types of rows that there are, by the columns of the answer and their types."""
+_MADE: dict[_Columns, Any] = {}  # the types of rows that there are, by the columns of the answer and their types
 
 
 def _made(columns: _Columns, like: type) -> Any:

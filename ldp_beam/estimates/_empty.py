@@ -141,8 +141,7 @@ class _Ticks(beam.DoFn):
         ended.write(True)
 
 
-_AT_ONCE = 1000
-"""Windows that begin in one call."""
+_AT_ONCE = 1000  # windows that begin in one call
 
 
 def _begins(_: _One, start: Timestamp, end: Timestamp, step: Duration) -> Iterator[TimestampedValue[Any]]:

@@ -24,8 +24,7 @@ from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ParameterError, ReportError, Tally
 from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
-Key: TypeAlias = tuple[str, ...]
-"""The text of each column that is tallied by; empty without such columns."""
+Key: TypeAlias = tuple[str, ...]  # the text of each column that is tallied by; empty without such columns
 KeyedTally: TypeAlias = tuple[Key, Tally]
 
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB

@@ -22,8 +22,7 @@ from ldp_beam.estimates.combine import Accumulator, TallyCombineFn
 from ldp_core import Mechanism, ParameterError, Question, Tally
 from ldp_core.engine import Persons
 
-NOBODY = ""
-"""In place of a person: of empty tallies."""
+NOBODY = ""  # in place of a person: of empty tallies
 _Sums: TypeAlias = tuple[Accumulator, Persons, list[Tally]]
 _AT_ONCE = 1024  # persons whose sums are made in one call
 

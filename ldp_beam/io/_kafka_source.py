@@ -34,23 +34,16 @@ from ldp_core.engine import need
 
 Start: TypeAlias = Literal["earliest", "latest", "committed"]
 
-POLL_SECONDS = 0.1
-"""How long one poll waits for messages."""
-REQUEST_SECONDS = 15.0
-"""How long a request to the brokers may take."""
-IDLE_CHECK_SECONDS = 1.0
-"""How often the end of a partition without new messages is asked for."""
-CHECK_PATIENCE_SECONDS = 1.0
-"""How long that question may take; it holds up reading."""
-PARKED_SECONDS = 60.0
-"""How long a connection waits for the next bundle."""
-PAUSE_SECONDS = 0.1
-"""Until the next poll of a partition of which all has been read."""
+POLL_SECONDS = 0.1  # how long one poll waits for messages
+REQUEST_SECONDS = 15.0  # how long a request to the brokers may take
+IDLE_CHECK_SECONDS = 1.0  # how often the end of a partition without new messages is asked for
+CHECK_PATIENCE_SECONDS = 1.0  # how long that question may take; it holds up reading
+PARKED_SECONDS = 60.0  # how long a connection waits for the next bundle
+PAUSE_SECONDS = 0.1  # until the next poll of a partition of which all has been read
 BUNDLE_POLLS, BUNDLE_SECONDS = 100, 1.0
 """After so many polls, or so long, the runner may make durable what has been read."""
 
-_NEVER = (1 << 63) - 1
-"""The offset to stop at of what does not end."""
+_NEVER = (1 << 63) - 1  # the offset to stop at of what does not end
 _PLACE = struct.Struct(">iqq")  # partition, offset, milliseconds
 _RANGE = struct.Struct(">qq")
 
@@ -132,10 +125,8 @@ class _Poll(NamedTuple):
     messages: list[Any]
     oldest: Timestamp
     newest: Timestamp
-    following: int
-    """The offset to go on from."""
-    full: bool
-    """Whether there were as many messages as may be: there may be more."""
+    following: int  # the offset to go on from
+    full: bool  # whether there were as many messages as may be: there may be more
 
 
 class _Connection:

@@ -18,8 +18,7 @@ import pyarrow as pa
 from ldp_core import DtypeError, ParameterError
 from ldp_core.engine import I64
 
-POSITION = pa.binary(16)
-"""The type of the column."""
+POSITION = pa.binary(16)  # the type of the column
 
 
 def check_position(name: str | None, schema: pa.Schema | None = None) -> None:

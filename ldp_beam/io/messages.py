@@ -83,10 +83,8 @@ def message_of(element: Any) -> bytes:
 class Decoded(NamedTuple):
     """What several messages held."""
 
-    batches: list[pa.RecordBatch]
-    """One for each schema among them, in the order of first appearance."""
-    letters: list[DeadLetter]
-    """What could not be used: messages; in NDJSON lines."""
+    batches: list[pa.RecordBatch]  # one for each schema among them, in the order of first appearance
+    letters: list[DeadLetter]  # what could not be used: messages; in NDJSON lines
     total: int
     """Number of messages (of lines, in NDJSON)."""
 

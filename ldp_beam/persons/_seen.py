@@ -20,8 +20,7 @@ from ldp_core.engine import I64, U64, Bools
 
 Counts = npt.NDArray[np.unsignedinteger]
 
-MOST = 2**62
-"""Limits above this are as good as this."""
+MOST = 2**62  # limits above this are as good as this
 _VERSION, _VERSION_OF_TIMES = 1, 2
 _HEADER = 8  # bytes: version, bytes a count, and zeros that align the hashes
 
@@ -37,10 +36,8 @@ class Seen(NamedTuple):
     [False, True, False, False]
     """
 
-    hashes: U64
-    """uint64[m], ascending, distinct."""
-    counts: Counts
-    """Unsigned integers[m], at least 1."""
+    hashes: U64  # uint64[m], ascending, distinct
+    counts: Counts  # unsigned integers[m], at least 1
 
     @classmethod
     def nobody(cls, limit: int) -> Seen:
@@ -113,10 +110,8 @@ class SeenAt(NamedTuple):
     ([True, True, False, True, False], [0, 6, 10])
     """
 
-    hashes: U64
-    """uint64[m], ascending."""
-    times: I64
-    """int64[m] microseconds, ascending where hashes are equal."""
+    hashes: U64  # uint64[m], ascending
+    times: I64  # int64[m] microseconds, ascending where hashes are equal
 
     @classmethod
     def nobody(cls) -> SeenAt:

@@ -253,8 +253,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.records: int | None = _most(charge, total)
-        """Records of a person and period that pass; None: all of them."""
+        self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""
         self.admits = History.of(self.records, changes, change_times, self.keyed)

@@ -27,10 +27,8 @@ from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
 REPORTS = "reports/part"
-PLACE = "(place in its file)"
-"""A column that no file has: which file a record is in, and where there."""
-WINDOW_START = "window_start"
-"""Column of stored reports."""
+PLACE = "(place in its file)"  # a column that no file has: which file a record is in, and where there
+WINDOW_START = "window_start"  # column of stored reports
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 

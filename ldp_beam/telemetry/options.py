@@ -78,8 +78,7 @@ class FileOptions(_Estimates):
     )
     heavy_hitters: int = _option(20, "Find so many values of heavy hitters in each window.", metavar="K")
     top: int = _option(4, "Print so many values of a column.", metavar="N")
-    beam: tuple[str, ...] = ()
-    """Words of Beam's own."""
+    beam: tuple[str, ...] = ()  # words of Beam's own
 
     def __post_init__(self) -> None:
         self._check_words()

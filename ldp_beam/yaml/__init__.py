@@ -14,8 +14,7 @@ from ldp_beam.persons.transforms import BoundContributions, Deduplicate, Privacy
 from ldp_beam.perturb import Perturb
 from ldp_beam.yaml._adapter import adapted
 
-PROVIDERS = Path(__file__).with_name("providers.yaml")
-"""What to ``include`` in a pipeline's ``providers``."""
+PROVIDERS = Path(__file__).with_name("providers.yaml")  # what to ``include`` in a pipeline's ``providers``
 
 LdpReadCsv = adapted(ReadCsv)
 LdpReadNdjson = adapted(ReadNdjson)
