@@ -9,7 +9,6 @@ several ranges.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from ldp_core.engine import F64, apportioned
 RUNS = 2000
 PROBABILITIES = (0.1, 0.5, 0.9)
 FEW = (1.0, 2.0, 4.0, 6.0, 8.0)
+KINDS = ((ldp.UnaryEncoding, 64), (ldp.SubsetSelection, 64), (ldp.HierarchicalHistogram, 128))
 
 
 def populations(d: int) -> dict[str, F64]:
@@ -34,9 +34,10 @@ def populations(d: int) -> dict[str, F64]:
     return {name: shares / shares.sum() for name, shares in made.items()}
 
 
-def coverage(kind: Any, d: int, runs: int) -> Table:
+def coverage(runs: int) -> Table:
     yield "mechanism", "values", "population", "epsilon", "people", "ranges", "quantiles", "bands"
-    for (name, shares), epsilon, n in cases(populations(d).items()):
+    each = ((*of, name, shares) for of in KINDS for name, shares in populations(of[1]).items())
+    for (kind, d, name, shares), epsilon, n in cases(each):
         m, people = kind(range(d), epsilon=epsilon), apportioned(name, shares, n)
         counters = simulated(m, range(d), people, runs, seed=1)
         sums = np.cumsum(people)
@@ -53,14 +54,6 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
             held.append((low - slack <= true) & (true <= high + slack))
         found = (held[0].mean(), held[1].mean(), held[2].all(axis=1).mean())
         yield m.name, str(d), name, f"{epsilon:g}", f"{n:,}", *(f"{100 * share:.1f}" for share in found)
-
-
-def subset_selection(runs: int) -> Table:
-    return coverage(ldp.SubsetSelection, 64, runs)
-
-
-def unary_encoding(runs: int) -> Table:
-    return coverage(ldp.UnaryEncoding, 64, runs)
 
 
 def few_people(runs: int) -> Table:
@@ -84,9 +77,5 @@ def few_people(runs: int) -> Table:
         yield m.name, f"{epsilon:g}", *percent(*worst)
 
 
-def hierarchical(runs: int) -> Table:
-    return coverage(ldp.HierarchicalHistogram, 128, runs)
-
-
 if __name__ == "__main__":
-    print_tables([unary_encoding, subset_selection, hierarchical, few_people], RUNS, __doc__)
+    print_tables([coverage, few_people], RUNS, __doc__)

@@ -146,7 +146,7 @@ class Results:
         view = (engine.view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
-        told = (
+        changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
@@ -158,7 +158,7 @@ class Results:
             "name": name,
             "unit": unit,
             "alone": (view.counts or view.alone) and self.population is None,
-            "changed": told,
+            "changed": changed,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": "table" if view.rate else _KINDS[len(view.labels)] if not view.counts else "histogram",
             "labels": view.labels,
@@ -535,9 +535,9 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         names = opened.schema_arrow.names
         if engine.view_of(names) is None and "reason" not in names:  # (reports, perhaps)
             return []
-        told = opened.metadata
-        _check_rows(file, told.num_rows, most)
-        size = sum(told.row_group(k).total_byte_size for k in range(told.num_row_groups))
+        metadata = opened.metadata
+        _check_rows(file, metadata.num_rows, most)
+        size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
         if size > DEFAULT.bytes:
             raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
         rows: list[Row] = []

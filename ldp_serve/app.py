@@ -73,9 +73,7 @@ class Options:
 def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
     """The application: POST /reports, GET /plan, /, /data.json, /metrics, /health. It closes the store when it ends.
 
-    Raises:
-        PlanError: a column has no estimate.
-        ParameterError: or none of people who report several times.
+    It is an error if a column has no estimate, or none of people who report several times.
     """
     room, token = _Room(reader, store, options), options.read_token
     routes = [Route("/reports", room.answering(room.reports, options.token), methods=["POST"])]
@@ -95,11 +93,7 @@ def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
 
 
 def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request.
-
-    Raises:
-        LdpError: the address cannot be had.
-    """
+    """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -221,14 +215,14 @@ class _Room:
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
         """What reads messages of this type."""
         kind, *words = (word.strip() for word in content_type.split(";"))
-        told = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
+        parameters = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
             return self._reader.arrow
-        if kind.lower() != NDJSON_TYPE or told.get("version") != "1":
+        if kind.lower() != NDJSON_TYPE or parameters.get("version") != "1":
             raise HTTPException(415, f"reports are {NDJSON_TYPE}; version=1; plan=FINGERPRINT, or {ARROW_TYPE}")
-        if told.get("plan", "").strip('"') != self._reader.plan.fingerprint:
+        if parameters.get("plan", "").strip('"') != self._reader.plan.fingerprint:
             raise HTTPException(409, "these are reports of another plan: GET /plan has the one that is counted here")
-        if "noise" in told and not self._reader.keyed:
+        if "noise" in parameters and not self._reader.keyed:
             raise HTTPException(415, KEYED)
         return self._reader.ndjson
 

@@ -121,15 +121,12 @@ def letters(part: AnyBatch, faults: Faults, bad: Any) -> Iterator[WindowedValue]
 
 
 class CoarseTimes(beam.PTransform[Any, Any]):
-    """Dead letters with the time of their window's end, and not of their records.
+    """Dead letters with the time of their window's end, and not of their records; one by one, as `FlushedAtOnce`.
 
     A dead letter says that a value was null, or undeclared: an answer without noise. With the exact time of its record
-    whoever knows when a person used the app knows whose answer it was. In the global window, which has no end, and in
-    merging windows, which begin with a record, it is the end of the hour, in UTC: coarse enough to hold more than one
-    person, and fine enough to see when faults began. (The end and not the beginning: a time may not go back, or
-    letters are late. And no time at all would be the end of time, at which no later window would hold them.)
-
-    As `FlushedAtOnce` it goes element by element.
+    whoever knows when a person used the app knows whose answer it was. In the global window and in merging ones it is
+    the end of the hour, in UTC: coarse enough to hold more than one person, and fine enough to see when faults began.
+    (With a beginning time would go back, and letters be late. At the end of time no later window would hold them.)
     """
 
     @override

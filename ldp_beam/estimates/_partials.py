@@ -161,14 +161,14 @@ class TallyReports(PartialTallies):
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        told = told_of(schema)
+        made_with = told_of(schema)
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
                 made = check_made_by(schema.field(at), mechanism)
                 if self._unsaid is not None and made is not None and made.keyed:
                     raise self._unsaid(name)
-            check_reports_of(told, name, mechanism, "the plan in the data's metadata")
+            check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema
 

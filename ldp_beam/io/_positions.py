@@ -2,9 +2,8 @@
 
 A position is the first 16 bytes of the SHA-256 of what names the message or the file, with the record's row there, from
 0, as a number of 64 bits, added to the last 8 of them by XOR. Of n records two share a position with probability
-n^2 / 2^129. It depends on nothing else: not on how messages were gathered into batches, nor on who read them.
-
-SHA-256 has no key: whoever guesses a name can see whether a position is of it. It is no secret, and no raw value.
+n^2 / 2^129. How messages were gathered into batches, and who read them, has no part in it. SHA-256 has no key: whoever
+guesses a name can see whether a position is of it. It is no secret, and no raw value.
 """
 
 from __future__ import annotations

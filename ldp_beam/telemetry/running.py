@@ -163,8 +163,8 @@ def _counted(result: Any, name: str) -> int | None:
     found: list[Any] = []
     with suppress(NotImplementedError, AttributeError, ValueError):  # runners differ in what they tell
         found = result.metrics().query(MetricsFilter().with_namespace("ldp").with_name(name))["counters"]
-    told = [one.attempted if one.committed is None else one.committed for one in found]
-    return sum(told) if told and None not in told else None
+    numbers = [one.attempted if one.committed is None else one.committed for one in found]
+    return sum(numbers) if numbers and None not in numbers else None
 
 
 def _hint_of_times(job: TelemetryJob, letters: list[dict[str, Any]], odd: int | None) -> list[str]:
