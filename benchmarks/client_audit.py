@@ -83,14 +83,12 @@ def in_chromium() -> Iterator[Box]:
 
 
 def inputs_of(m: ldp.Mechanism) -> list[Any]:
-    """Two values that are far apart."""
     if isinstance(m, ldp.PrivSet):
         return [*range(len(LISTS))]
     return [m.inputs.labels[0], m.inputs.labels[-1]] if hasattr(m.inputs, "labels") else [0.0, 1.0]
 
 
 def main(trials: int, box: Box) -> None:
-    """One line a mechanism."""
     for m in MECHANISMS:
         plan, lists = ldp.PrivacyPlan({"x": m}).compile(), isinstance(m, ldp.PrivSet)
 

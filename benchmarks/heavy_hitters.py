@@ -118,8 +118,6 @@ def supporters(reports: np.ndarray, prefixes: np.ndarray, oracle: LocalHashing) 
 
 
 class Made(NamedTuple):
-    """A protocol of pure-ldp."""
-
     client: object
     server: object
     bits: int | None  # of its texts; None: they are the strings themselves

@@ -78,7 +78,6 @@ class _Numpy(ModuleType):
 
 
 def apple_cms() -> Any:
-    """pure-ldp's module of sketches, made to work."""
     importlib.import_module("pure_ldp.core._freq_oracle_server").np = _Numpy("numpy")
     return importlib.import_module("pure_ldp.frequency_oracles.apple_cms")
 

@@ -121,7 +121,6 @@ def few_people(runs: int) -> Table:
 
 
 def weighted_means(runs: int) -> Table:
-    """The same of `weighted_mean`."""
     yield "people", "by weights", "by groups"
     for people in (20, 50, 100):
         made = np.array([weighted(people, *case, runs, 24) for case in CASES])

@@ -232,7 +232,6 @@ _UNKNOWN = "no bound"
 
 
 def _short(number: float) -> str:
-    """Three digits, or all before the point."""
     if number == float("inf"):
         return _UNKNOWN
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"

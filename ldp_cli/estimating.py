@@ -141,7 +141,6 @@ def _by_private(
     as_json: bool,
     assume_reports: bool,
 ) -> None:
-    """Print what is asked by the values of a private column."""
     places = {name: files.in_periods(name, None) for name in by or ()}
     if event_time is not None:
         places["window_start"] = files.in_periods(event_time, window)
@@ -181,7 +180,6 @@ def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl
 def _questions(
     columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, core.Question[Any]]:
-    """What is asked of each column."""
     how = {"k": top, "population": population, "repeats": repeats}
     questions = questions_and_margins(columns, asked_of(ask), confidence, **how)
     if any(question.confidence != confidence for question in questions.values()):
@@ -242,7 +240,6 @@ class _Answers:
         return frame.with_columns(pl.Series("partial", [self._is_cut(row) for row in frame.to_dicts()], pl.Boolean))
 
     def words(self) -> str:
-        """What the numbers mean."""
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
         looks = {name: self.questions[name].view for name in self.frames}
         of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
@@ -264,12 +261,10 @@ class _Answers:
         return whom.pop() if len(whom) == 1 else None
 
     def json(self) -> dict[str, Any]:
-        """All numbers, and what they mean."""
         columns = {name: {**self._about(name), "estimates": f.to_dicts()} for name, f in self.frames.items()}
         return {"epsilon": self.plan.epsilon, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
-        """What the numbers of a column mean."""
         m = self.mechanisms[name]
         found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
         found |= {} if self._whom(name) is None else {"population": self._whom(name)}
@@ -352,7 +347,6 @@ class _Answers:
         return replace(found, frames=frames)
 
     def draw(self, path: Path, theme: Any) -> None:
-        """The picture of one column."""
         if len(self.frames) > 1:
             raise typer.BadParameter(f"--plot draws one column: say which of {list(self.frames)}, --column NAME")
         import ldp_plots as plots  # noqa: PLC0415 (only here)

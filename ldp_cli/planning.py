@@ -347,7 +347,6 @@ def size(
 
 
 def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> list[str]:
-    """The margins, or the change."""
     if bool(margin) == (change is not None):
         raise typer.BadParameter("give --margin, or --change and, of a share, --from")
     if change is not None and plan is not None:

@@ -403,7 +403,6 @@ def answers(expr: pl.Expr, mechanism: Any, question: core.Question[Any]) -> pl.E
 
 
 def _dtype(mechanism: Any, question: core.Question[Any]) -> pl.DataType:
-    """Of an answer: a Struct, or a List of them."""
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     return row if question.single else pl.List(row)
 

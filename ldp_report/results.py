@@ -291,7 +291,6 @@ def _word(value: Any) -> str:
 
 
 def _key(row: Row) -> str:
-    """The group of a row, in words."""
     key = row.get("key")
     if isinstance(key, Mapping):
         pairs = list(key.items())
@@ -378,10 +377,8 @@ def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
                 "advice": outlook.advice or "",
             }
         )
-    cases: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
-    if plan.memoized:
-        cases = []
-    cases += [("noise keyed by person, values that never change", True, 0)]
+    fresh: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
+    cases = [*(() if plan.memoized else fresh), ("noise keyed by person, values that never change", True, 0)]
     return {
         "columns": columns,
         "n": n,
@@ -504,7 +501,6 @@ def _bytes(file: Path) -> bytes:
 
 
 def _rows(file: Path, most: int) -> list[Row]:
-    """The rows of a file."""
     data = _bytes(file)
     try:
         return _READERS[file.suffix](file, data, most)

@@ -150,7 +150,6 @@ class _Room:
                 self._broken = True
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """Say why not, and count it."""
         status, words, more = 413 if isinstance(error, LimitError) else 400, str(error), None
         if isinstance(error, HTTPException):
             status, more = error.status_code, error.headers
@@ -191,7 +190,6 @@ class _Room:
             raise HTTPException(429, "too many messages from this address: wait", {"Retry-After": "1"})
 
     async def reports(self, request: Request) -> Response:
-        """Take reports."""
         read = self._way_of(request.headers.get("content-type", ""))
         key = request.headers.get("idempotency-key", "")
         if not (1 <= len(key) <= 200 and key.isascii() and key.isprintable()):
@@ -213,7 +211,6 @@ class _Room:
         return JSONResponse({outcome: found.num_rows})
 
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
-        """What reads messages of this type."""
         kind, *words = (word.strip() for word in content_type.split(";"))
         parameters = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
@@ -241,7 +238,6 @@ class _Room:
         return bytes(body)
 
     async def plan(self, _: Request) -> Response:
-        """The compiled plan."""
         return Response(json.dumps(self._reader.compiled), media_type=PLAN_TYPE)
 
     async def page(self, _: Request) -> Response:
@@ -259,14 +255,12 @@ class _Room:
         return JSONResponse(said)
 
     async def metrics(self, _: Request) -> Response:
-        """Counts, as Prometheus reads them."""
         counts = {f'ldp_messages_total{{outcome="{name}"}}': n for name, n in sorted(self._outcomes.items())}
         counts |= {"ldp_reports": self._n(), "ldp_writes_total": self._store.groups}
         lines = [f"{name} {n}\n" for name, n in {**counts, "ldp_disk_works": int(not self._broken)}.items()]
         return Response("".join(lines), media_type="text/plain; version=0.0.4")
 
     async def health(self, _: Request) -> Response:
-        """Whether reports are taken."""
         return JSONResponse({"disk": not self._broken}, 503 if self._broken else 200)
 
     async def _newest(self) -> Results:

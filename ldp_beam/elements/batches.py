@@ -48,7 +48,6 @@ class Batch:
         return plain(self._whole(index))
 
     def _whole(self, index: int) -> pa.Array:
-        """A column as one array."""
         column = self.table.column(index)
         if isinstance(column, pa.ChunkedArray):  # combine_chunks would copy a single one
             column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()

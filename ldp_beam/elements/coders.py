@@ -21,7 +21,6 @@ class RecordBatchCoder(beam.coders.Coder):
 
     @override
     def encode(self, value: pa.RecordBatch) -> bytes:
-        """One batch as one IPC stream."""
         return write_batch(value)
 
     @override
@@ -94,7 +93,6 @@ class AnyReportsCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> Any:
-        """Inverse of `encode`."""
         if encoded[-1:] == b"A":
             return read_batch(memoryview(encoded)[:-1], None)
         return self._record.decode(encoded[:-1])

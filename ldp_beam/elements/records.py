@@ -54,14 +54,12 @@ class RecordsDoFn(beam.DoFn):
 
     @override
     def start_bundle(self) -> None:
-        """Forget what a failed bundle left."""
         self._waiting = []
 
     @override
     def process(
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
-        """Handle a batch now, a single record with others."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return self._handle(Batch(element, timestamp, window))
         self._waiting.append(Record(element, timestamp, window))
@@ -69,7 +67,6 @@ class RecordsDoFn(beam.DoFn):
 
     @override
     def finish_bundle(self) -> Iterable[Any]:
-        """Handle the single records that wait."""
         records, self._waiting = self._waiting, []
         return self._handle(RowBatch(records)) if records else ()
 
@@ -229,12 +226,10 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         return outputs[self._main_tag], dead_letters
 
     def _batches(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn) -> Any:
-        """Apply ``fn``: the batches, or these and the dead letters."""
         batches, dead_letters = self._outputs(pcoll, label, fn, pa.RecordBatch)
         return batches if dead_letters is None else (batches, dead_letters)
 
     def _handled_as_here(self, step: RecordsTransform) -> RecordsTransform:
-        """A step with dead letters if this transform has them."""
         if self._dead_letter_tag is None:
             return step
         return step.with_exception_handling(self._main_tag, self._dead_letter_tag)

@@ -140,8 +140,6 @@ class PartialTallies(RecordsDoFn):
 
 
 class TallyReports(PartialTallies):
-    """Partial tallies of reports."""
-
     _checked: pa.Schema | None = None
 
     def __init__(self, *args: Any, unsaid: Callable[[str], ParameterError] | None = None, **options: Any) -> None:

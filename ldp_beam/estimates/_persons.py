@@ -80,12 +80,10 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def create_accumulator(self) -> _Sums:
-        """Nobody."""
         return self._total.create_accumulator(), Persons.total([]), []
 
     @override
     def add_input(self, accumulator: _Sums, element: Tally) -> _Sums:
-        """Add a person."""
         total, sums, each = accumulator
         self._total.add_input(total, element)
         if element.n:
@@ -94,7 +92,6 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def merge_accumulators(self, accumulators: Iterable[_Sums]) -> _Sums:
-        """Sum."""
         totals, sums, _ = zip(*map(self.compact, accumulators), strict=True)
         return self._total.merge_accumulators(totals), Persons.total(sums), []
 
@@ -109,6 +106,5 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def extract_output(self, accumulator: _Sums) -> tuple[Tally, Persons]:
-        """The tally, and the sums."""
         total, sums, _ = self.compact(accumulator)
         return total.tally(), sums

@@ -97,12 +97,10 @@ class TallyCombineFn(beam.CombineFn):
 
     @override
     def create_accumulator(self) -> Accumulator:
-        """No reports."""
         return Accumulator(0, np.zeros(self._tallier.counters, np.int64), self._tallier.fingerprint)
 
     @override
     def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
-        """Add one input, in place."""
         return self.add_inputs(accumulator, (element,))
 
     @override
@@ -140,7 +138,6 @@ class TallyCombineFn(beam.CombineFn):
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Any:
-        """The tally."""
         return accumulator.tally()
 
     @override
@@ -211,7 +208,6 @@ class EstimateCombineFn(TallyCombineFn):
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Any:
-        """The answer."""
         with self._doubts.about("reports that are combined"):
             return self._question.result(self._mechanism, accumulator.tally())
 

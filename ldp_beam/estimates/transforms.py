@@ -238,18 +238,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
     def _rows_of(self, **how: bool) -> RowsOf:
-        """What makes rows of what is summed."""
         kind = RowsOf if self._person is None else RowsOfPersons
         return kind(self._column, self._by, self._mechanism, self._question, **how)
 
     def _partial_tallies(self) -> PartialTallies:
-        options: dict[str, Any] = {
-            "windows": self._windows,
-            "event_time": self._time,
-            "by": self._by,
-            "dead_letter_tag": self._dead_letter_tag,
-            "person": self._person,
-        }
+        options: dict[str, Any] = {"windows": self._windows, "event_time": self._time, "by": self._by}
+        options |= {"dead_letter_tag": self._dead_letter_tag, "person": self._person}
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
         return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
@@ -370,7 +364,6 @@ class RowsOf(beam.DoFn):
 
     @override
     def setup(self) -> None:
-        """Find what is the same for all panes."""
         schema = self._question.schema(self._mechanism)
         self._row = row_type(schema)
         self._names = [name for name in self._row._fields if name in schema.names and name != "n"]
@@ -414,7 +407,6 @@ class RowsOf(beam.DoFn):
             yield self._row._make((*head, *answer, *tail))
 
     def _table(self, *counts: Any) -> pa.Table:
-        """The answer's columns."""
         return self._question.rows(self._mechanism, *counts)[0]
 
     def _timing(self, pane: Any) -> Any:

@@ -76,7 +76,6 @@ def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism
 
 
 def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
-    """The plans of the reports in a collection."""
     transforms = [step.transform for step in steps_before([pcoll], until=EndsValues)]
     return [one.made for one in transforms if isinstance(one, EndsValues) and one.made is not None]
 

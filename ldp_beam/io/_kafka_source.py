@@ -49,13 +49,11 @@ _RANGE = struct.Struct(">qq")
 
 
 def client(name: str, config: Mapping[str, Any]) -> Any:
-    """A ``confluent_kafka.Consumer`` or ``Producer``."""
     made = getattr(need("confluent_kafka", "kafka"), name)
     return ask("Kafka's client refuses its configuration", lambda: made(dict(config)))
 
 
 def ask(failed: str, request: Callable[[], Any]) -> Any:
-    """The answer of the client, or of the brokers."""
     try:
         return request()
     except need("confluent_kafka", "kafka").KafkaException as error:
@@ -96,7 +94,6 @@ class Topic:
         return tuple(sorted(topic.partitions))
 
     def place(self, partition: int, offset: int | None = None) -> Any:
-        """What the client calls a partition, and an offset in it."""
         make = need("confluent_kafka", "kafka").TopicPartition
         return make(self.name, partition) if offset is None else make(self.name, partition, offset)
 
@@ -120,8 +117,6 @@ class Topic:
 
 
 class _Poll(NamedTuple):
-    """What one poll has brought."""
-
     messages: list[Any]
     oldest: Timestamp
     newest: Timestamp
@@ -195,7 +190,6 @@ class _Connection:
             self._committed = offset
 
     def close(self) -> None:
-        """Leave the brokers."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -250,7 +244,6 @@ class OffsetRangeCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> OffsetRange:
-        """Inverse of `encode`."""
         start, stop = _RANGE.unpack(encoded) if len(encoded) == _RANGE.size else (-1, 0)
         if not 0 <= start <= stop:
             raise InputError("a checkpoint is the offset to go on from, and the one to stop at")

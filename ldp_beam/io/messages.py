@@ -132,7 +132,6 @@ class Decoder:
             yield portion.decoded(self.schema, self.position)
 
     def _add(self, message: Any, name: bytes, portion: _Portion) -> None:
-        """Read a message, or its lines."""
         if self.format == "arrow":
             portion.total += 1
             try:
@@ -165,8 +164,6 @@ class Decoder:
 
 
 class _Portion:
-    """Some messages, as they are read."""
-
     def __init__(self) -> None:
         self.batches: list[pa.RecordBatch] = []
         self.lines: list[bytes] = []
@@ -295,7 +292,6 @@ class _DecodeDoFn(beam.DoFn):
 
     @override
     def process(self, element: Any) -> Iterator[Any]:
-        """Yield the batches of one element."""
         several = list if self._decoder.position is not None else (list, tuple)  # (a tuple is a message with its name)
         messages = element if isinstance(element, several) else [element]
         self._read.inc(len(messages))

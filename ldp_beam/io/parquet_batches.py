@@ -124,7 +124,6 @@ _LEVELS = 8  # bytes that say where a value is in lists, and whether it is there
 
 
 def _longest(pages: list[_Page], path: str, stream: BinaryIO, metadata: pq.FileMetaData, g: int) -> int:
-    """Bytes of the longest text in a dictionary."""
     if len(pages) > 1 and pages[0].dictionary and pages[1].encoding in _BY_DICTIONARY:
         reader = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[path])
         array = next(reader.iter_batches(1, row_groups=[g], columns=[path])).column(0)

@@ -75,7 +75,6 @@ class ReadPubSub(RecordsTransform):
 
 
 def _named(message: Any, names: bytes) -> tuple[bytes, bytes]:
-    """A message and what names it."""
     if not message.message_id:
         raise InputError("Pub/Sub: the runner does not tell the ids of messages, of which position= is made")
     return message.data, names + message.message_id.encode()

@@ -89,7 +89,6 @@ class Seen(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seen:
-        """Inverse of `to_bytes`, without a copy."""
         width = data[1] if len(data) >= _HEADER and data[0] == _VERSION else 0
         size, rest = divmod(len(data) - _HEADER, 8 + width)
         if width not in (1, 2, 4, 8) or rest:
@@ -115,7 +114,6 @@ class SeenAt(NamedTuple):
 
     @classmethod
     def nobody(cls) -> SeenAt:
-        """The empty table."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int64))
 
     def admit(
@@ -150,7 +148,6 @@ class SeenAt(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SeenAt:
-        """Inverse of `to_bytes`, without a copy."""
         size, rest = divmod(len(data) - _HEADER, 16)
         if data[:1] != bytes([_VERSION_OF_TIMES]) or rest:
             raise InputError(f"this state is not a table of version {_VERSION_OF_TIMES} of who has been seen when")

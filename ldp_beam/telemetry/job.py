@@ -210,7 +210,6 @@ class TelemetryJob:
         )
 
     def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
-        """From reports to rows of estimates of one column."""
         return ldp_beam.Estimate(
             name, self.asked[name], self.questions[name], window=self.window, event_time=self.event_time, by=self.by
         )
