@@ -109,7 +109,7 @@ def repeated(runs: int) -> Table:
         m, f, generator = ldp.RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
         n = np.array([2000, 1500])
         counters = np.array([[_of_people(m, f, k, keyed, changing, generator) for k in n] for _ in range(runs)])
-        sizes, shown = np.tile(REPEATS * n, (runs, 1)), []
+        sizes, cells = np.tile(REPEATS * n, (runs, 1)), []
         for repeats in (None, REPEATS):
             found = Compare(repeats=repeats)._arrays(m, sizes, counters)
             held = np.zeros(d)
@@ -117,8 +117,8 @@ def repeated(runs: int) -> Table:
                 both = [(m, ldp.Tally(REPEATS * int(k), c, m.fingerprint)) for k, c in zip(n, pair, strict=True)]
                 one = ldp.pool(both, repeats=repeats)
                 held += (one.low <= f) & (f <= one.high)
-            shown.append(((found[10] < 0.05).mean(), ((found[4] <= 0) & (found[5] >= 0)).mean(), held.mean() / runs))
-        columns = [one for both in zip(*shown, strict=True) for one in both]
+            cells.append(((found[10] < 0.05).mean(), ((found[4] <= 0) & (found[5] >= 0)).mean(), held.mean() / runs))
+        columns = [one for both in zip(*cells, strict=True) for one in both]
         yield (str(d), "keyed" if keyed else "fresh", "change" if changing else "stay", *percent(*columns))
 
 
@@ -173,8 +173,8 @@ def medians(runs: int) -> Table:
                     found, _ = CompareQuantiles().rows(m, np.tile(sizes, (runs, 1)), np.stack(sides, axis=1))
                     low, high = (found[end].to_numpy() for end in ("low", "high"))
                     is_held.append(np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
-            shown = percent(1 - min(called), float(np.mean(held)), min(held))
-            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *shown)
+            cells = percent(1 - min(called), float(np.mean(held)), min(held))
+            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *cells)
 
 
 def looks(runs: int) -> Table:

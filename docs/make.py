@@ -370,7 +370,7 @@ def photograph(name: str, text: str) -> None:
         path.write_text(f"{svg}{mark}\n", encoding="utf-8")
 
 
-def shown(name: str, alt: str) -> str:
+def picture(name: str, alt: str) -> str:
     """A picture on a page, in the colors that the reader's browser asks for."""
     return "\n".join(
         [
@@ -386,7 +386,7 @@ def shown(name: str, alt: str) -> str:
 def with_pictures(text: str) -> str:
     """The page, with each picture below its mark. Its alt text is written on the page, and kept."""
     pattern = re.compile(r'<!-- picture: ([\w-]+) -->\n(?:<picture>.*?alt="([^"]*)".*?</picture>\n)?', re.DOTALL)
-    return pattern.sub(lambda found: shown(found[1], found[2] or found[1]), text)
+    return pattern.sub(lambda found: picture(found[1], found[2] or found[1]), text)
 
 
 # ---- notebooks

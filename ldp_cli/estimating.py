@@ -291,11 +291,11 @@ class _Answers:
         rows: list[dict[str, str]] = []
         hidden, cut = 0, False
         for key, group in of_group.items():
-            shown = group
+            top = group
             if look.counts and len(group) > self.top:
-                shown = printing.largest(group, look, self.top)
+                top = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
-            for record in shown:
+            for record in top:
                 head = {name: printing.word(value) for name, value in zip(keys, key, strict=True)}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"

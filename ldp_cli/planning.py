@@ -431,10 +431,10 @@ def simulate(
 def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict[Any, int], top: int) -> None:
     """The table of an estimate, beside the truth where it is a number for each row."""
     look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
-    shown = printing.largest(records, look, top) if look.counts else records
+    of_top = printing.largest(records, look, top) if look.counts else records
     values = look.counts and not people.keys().isdisjoint(record["value"] for record in records)
     rows = []
-    for record in shown:
+    for record in of_top:
         cells = printing.cells_of({"n": result.n, **record}, look, result.confidence)
         about = {label: cells.pop(label) for label in look.labels if label in cells}
         if values:
@@ -442,7 +442,7 @@ def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict
         elif look.estimate == "mean":
             about["truth"] = printing.number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
         rows.append(about | cells)
-    more = len(records) - len(shown)
+    more = len(records) - len(of_top)
     title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
     printing.show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
 

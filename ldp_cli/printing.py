@@ -91,12 +91,12 @@ def show_by_column(
     for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
         if k:
             out().print()
-        shown = []
+        cells_of_rows = []
         for row in (row for row in found if row["column_name"] == name):
             numbers = row.get("value") is None
             head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
-            shown.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
-        show(shown, title=(titles or {}).get(name, name))
+            cells_of_rows.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+        show(cells_of_rows, title=(titles or {}).get(name, name))
     seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
     show([], notes=[words, *dict.fromkeys(seeded)])
 

@@ -115,7 +115,7 @@ def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
     return codes.cast(dtype)
 
 
-def spread(values: pl.Series, there: pl.Series) -> pl.Series:
+def with_nulls(values: pl.Series, there: pl.Series) -> pl.Series:
     """``values``, in order, in the rows that are ``there``, and null in the others."""
     if there.all():
         return values

@@ -21,10 +21,10 @@ from ldp_polars.columns import (
     check_repeats_said,
     dtype_of,
     maker_of,
-    spread,
     to_arrow,
     unnamed,
     untyped,
+    with_nulls,
 )
 from ldp_polars.tallying import counts, is_tally, tally_for
 
@@ -442,4 +442,4 @@ def _answered(
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
         rows = pa.LargeListArray.from_arrays(offsets, rows)
-    return spread(pl.Series(tallies.name, rows).cast(return_dtype), there)
+    return with_nulls(pl.Series(tallies.name, rows).cast(return_dtype), there)

@@ -26,9 +26,9 @@ from ldp_polars.columns import (
     physical,
     polars_words,
     refuse_reports,
-    spread,
     to_arrow,
     to_physical,
+    with_nulls,
 )
 from ldp_polars.noise import KeyedNoise, NoiseOptions, check_options, ids_to_arrow, keyed_noise
 
@@ -331,7 +331,7 @@ class Perturb:
         if len(reports) != len(values):  # Polars does not check this in every context
             raise core.LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = to_physical(name, reports, return_dtype)
-        return spread(series, there) if masked else series
+        return with_nulls(series, there) if masked else series
 
 
 # ---- columns of which a record answers one: one function for all of them, because one draw decides for all
