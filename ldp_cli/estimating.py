@@ -102,7 +102,7 @@ def estimate(
         if any([table, column, candidates, ask, population, output, plot]):
             raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
         private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
-        _by_private(private, reports, by, window, event_time, as_json=as_json, assume_reports=own)
+        private.show(reports, by or (), window, event_time, as_json=as_json, assume_reports=own)
         return
     if of or quantile or among or weights:
         raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
@@ -129,27 +129,6 @@ def estimate(
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
-
-
-def _by_private(
-    asked: ByPrivate,
-    reports: pl.LazyFrame,
-    by: list[str] | None,
-    window: str | None,
-    event_time: str | None,
-    *,
-    as_json: bool,
-    assume_reports: bool,
-) -> None:
-    places = {name: files.in_periods(name, None) for name in by or ()}
-    if event_time is not None:
-        places["window_start"] = files.in_periods(event_time, window)
-    with printing.working("weighing the reports"), files.polars_work("estimate"):
-        found = asked.rows(reports, places, assume_reports=assume_reports)
-    if as_json:
-        printing.say_json(found)
-    else:
-        printing.show_by_column(found, list(places), asked.cells, asked.words(), [asked.plan])
 
 
 def _asked_of_pair(
