@@ -191,7 +191,7 @@ _PICTURES = ("html", "json", "svg", "png", "pdf")
 
 @contextmanager
 def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A spinner and the time on standard error, if it is a terminal. Yields what is told of records that are done."""
+    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done."""
     console = Console(stderr=True)
     if not console.is_terminal:  # (rich before 15 prints an empty line where progress is disabled)
         yield lambda records: None

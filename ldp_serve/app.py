@@ -73,7 +73,8 @@ class Options:
 def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
     """The application: POST /reports, GET /plan, /, /data.json, /metrics, /health. It closes the store when it ends.
 
-    It is an error if a column has no estimate, or none of people who report several times.
+    Raises:
+        PlanError, ParameterError: a column has no estimate, or none of people who report several times.
     """
     room, token = _Room(reader, store, options), options.read_token
     routes = [Route("/reports", room.answering(room.reports, options.token), methods=["POST"])]
