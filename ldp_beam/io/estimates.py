@@ -117,7 +117,13 @@ def _finite(value: Any) -> Any:
 
 
 def estimate_line(row: EstimateRow) -> str:
-    """A row as a line of JSON, without its end; see `estimate_dict`."""
+    """A row as a line of JSON, without its end; see `estimate_dict`.
+
+    >>> from ldp_beam import MeanRow
+    >>> head = (Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "seconds", {})
+    >>> json.loads(estimate_line(MeanRow(*head, 2.0, 0.5, 1.0, 3.0, 2, 0.95, 1.0, "f" * 16)))["window_end"]
+    '1970-01-01T00:01:00Z'
+    """
     return json.dumps(estimate_dict(row), allow_nan=False)
 
 
