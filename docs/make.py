@@ -257,13 +257,15 @@ def pages_with_pictures() -> dict[str, str]:
 
 
 def charts(text: str) -> dict[str, dict[str, dict[str, Any]]]:
-    """Of each picture on a page that code is above the Vega-Lite, by theme; all blocks are run, in order."""
+    """Of each picture on a page that code is above the Vega-Lite, by theme; blocks run in order, down to the last."""
     from ldp_plots import themed  # noqa: PLC0415 (the other pages need no Altair)
 
     names: dict[str, Any] = {}
     made = {}
     blocks = _NAMED.findall(text)
-    for code, name in blocks if any(name for _, name in blocks) else []:
+    while blocks and not blocks[-1][1]:
+        blocks.pop()
+    for code, name in blocks:
         with redirect_stdout(io.StringIO()):
             exec(compile(code, "a page", "exec"), names)  # noqa: S102 (our own page)
         if name:

@@ -42,7 +42,10 @@ class Declared:
         """Set fields, in this order: each checked and converted as its declaration says."""
         declarations: dict[str, Any] = getattr(self, "__dataclass_fields__", {})
         for name, value in values.items():
-            metadata = declarations[name].metadata if name in declarations else {}
+            declared = declarations.get(name)
+            if value is None and declared is not None and isinstance(declared.default, cached_property):
+                continue  # who asks for it finds it
+            metadata = {} if declared is None else declared.metadata
             check = metadata.get("check")
             if check is not None:
                 bounds = {key: b(self) if callable(b) else b for key, b in metadata["bounds"].items()}
@@ -83,8 +86,8 @@ def restored(kind: type[T], values: dict[str, Any]) -> T:
 def parameter(check: Callable[..., Any] | None = None, *, default: Any = MISSING, **bounds: Any) -> Any:
     """A field that keeps ``check(name, value, **bounds)``; a bound may be a function of the object so far.
 
-    ``default`` is what objects have that another constructor has made without it; a ``cached_property``, what one finds
-    that is asked for it.
+    ``default`` is what objects have that another constructor has made without it. If it is a ``cached_property``, an
+    object that is given None finds it when it is asked for.
     """
     return field(default=default, metadata={"check": check, "bounds": bounds})
 

@@ -659,10 +659,13 @@ def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:
 
 
 def plan_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan | None) -> PrivacyPlan:
-    """The plan; if none is given, that of the typed reports of a frame; a `PlanError` if there are none."""
-    if plan is not None:
-        return checked_plan(plan)
+    """The plan; if none is given, that of the typed reports of a frame."""
+    return PrivacyPlan(makers_of(reports)) if plan is None else checked_plan(plan)
+
+
+def makers_of(reports: pl.DataFrame | pl.LazyFrame) -> dict[str, Mechanism]:
+    """The mechanisms of the typed reports of a frame, by column; a `PlanError` if there are none."""
     made = {name: dtype.mechanism for name, dtype in _schema_of(reports).items() if isinstance(dtype, Report)}
     if not made:
         raise PlanError("no column of the frame is of typed reports: give the plan that made them")
-    return PrivacyPlan(made)
+    return made

@@ -125,6 +125,8 @@ class Bits(ReportFormat):
             raise ReportError(f"column {column!r}: reports in JSON must be {size} bytes each, in base64")
         made = np.zeros((len(rows), 8 * row_words(self.d)), np.uint8)
         made[:, :size] = np.frombuffer(b"".join(rows), np.uint8).reshape(len(rows), size)
+        if self.to_json(made) != list(reports):  # bits below the padding of base64, which say nothing
+            raise ReportError(f"column {column!r}: reports in base64 must end with bits that are 0")
         array = pa.FixedSizeListArray.from_arrays(pa.array(made.reshape(-1).view(np.uint64)), row_words(self.d))
         self.from_arrow(array, column=column)
         return array

@@ -4,12 +4,14 @@ import type { Ready, Value } from "./plan.js";
 /** What leaves the device, as it stands in JSON. */
 export type Report = boolean | number | string;
 
-/** A way to draw: its thresholds and whole numbers, what else must hold of a column, and how it draws. */
+/** A way to draw: the layout of reports, thresholds, integers, what else must hold of a column, and how it draws. */
 export interface Draw {
-  needs?: string[];
+  layout: string; chances?: string[]; needs?: string[];
+  takes?: string[]; // "labels", and of numbers "ends" or "edges"
+  none?: boolean; // whether a value may be none
   good?(ready: Ready): unknown;
-  /** A value as a code, where that is not `encode`'s. */
-  encode?(ready: Ready, value: Value): Code;
+  size?(ready: Ready): number | string; // the length or the limit of reports
+  encode?(ready: Ready, value: Value): Code; // a value as a code, where that is not `encode`'s
   draw(ready: Ready, code: any, noise: Noise): Report; // of a `Code`: which one, `encode` says
 }
 
@@ -61,21 +63,16 @@ function value({ column: { input } }: Ready, code: number): Report {
   return input.kind === "bool" && input.unmatched !== "other" ? label === "true" : label;
 }
 
+function coins(ready: Ready, code: number, noise: Noise): Report {
+  const { no, yes } = ready.t;
+  if (no + yes === 1n << 64n) return value(ready, coin(noise, code, no, 0) ^ code);
+  return value(ready, coin(noise, code, code ? yes : no, code));
+}
+
 /** The ways to draw that this program has: these few, and after `import "./more.js"` all of docs/wire.md. */
 export const DRAWS: Record<string, Draw> = {
-  coins: {
-    needs: ["no", "yes"],
-    good: ({ t, d }) => d === 2 && t.yes > t.no,
-    draw: (ready, code, noise) => {
-      const { no, yes } = ready.t;
-      if (no + yes === 1n << 64n) return value(ready, coin(noise, code, no, 0) ^ code);
-      return value(ready, coin(noise, code, code ? yes : no, code));
-    },
-  },
-  keep: { needs: ["keep"], draw: (ready, code, noise) => value(ready, kept(noise, code, code, ready.t.keep, ready.d)) },
-  bits: {
-    needs: ["p", "q"],
-    good: ({ t }) => t.p > t.q,
-    draw: ({ t, d }, code, noise) => packed(bits(noise, code, d, t.p, t.q)),
-  },
+  coins: { layout: "value", chances: ["no", "yes"], good: ({ t, d }) => d === 2 && t.yes > t.no, draw: coins },
+  keep: { layout: "value", chances: ["keep"], draw: (of, code, noise) => value(of, kept(noise, code, code, of.t.keep, of.d)) },
+  bits: { layout: "bits", chances: ["p", "q"], none: true, size: ({ d }) => d, good: ({ t }) => t.p > t.q,
+    draw: ({ t, d }, code, noise) => packed(bits(noise, code, d, t.p, t.q)) },
 };

@@ -12,7 +12,5 @@ export class NoiseError extends LdpError {}
 export class StorageError extends LdpError {}
 /** The server refuses the reports: sending them again does not help. */
 export class RefusedError extends LdpError {
-  constructor(message: string, readonly status: number) {
-    super(message);
-  }
+  constructor(message: string, readonly status: number) { super(message); }
 }

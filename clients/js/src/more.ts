@@ -1,6 +1,6 @@
 import { again, bits, coin, type Draw, DRAWS, kept, packed, type Report, uniform } from "./draw.js";
 import type { Code, Noise } from "./noise.js";
-import { encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
+import { type Column, counts, encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
 
 type Level = { bits: number; head: number; favored: number; p: string; polynomial?: number; basis?: number[] };
 
@@ -83,10 +83,12 @@ function window({ column: { cells, window: w, buckets }, t }: Ready, code: numbe
   return coin(noise, code, t.keep, 14) ? first + uniform(noise, code, w, 12) : uniform(noise, code, cells, 13);
 }
 
+const cells = ({ bits, head, polynomial }: Level) => (polynomial ? 2 ** bits - 1 : 1) * 2 ** head;
+
 function tree({ column, t }: Ready, code: number, noise: Noise): Report {
-  const levels: Level[] = column.levels, size = ({ bits, head, polynomial }: Level) => (polynomial ? 2 ** bits - 1 : 1) * 2 ** head;
+  const levels: Level[] = column.levels;
   let drawn = uniform(noise, 0, 1024, 0), at = 0, first = 0;
-  for (; drawn >= column.shares[at]; drawn -= column.shares[at++]) first += size(levels[at]);
+  for (; drawn >= column.shares[at]; drawn -= column.shares[at++]) first += cells(levels[at]);
   const { bits, head, favored, polynomial, basis } = levels[at], node = code >> (levels.length - bits);
   const inside = coin(noise, node, t[at], 0);
   const shift = inside ? uniform(noise, node, favored, 1) : favored + uniform(noise, node, 2 ** head - favored, 2);
@@ -97,21 +99,61 @@ function tree({ column, t }: Ready, code: number, noise: Noise): Report {
   return String(first + multiplier * 2 ** head + (shift ^ (element >> (bits - head))));
 }
 
+/** Whether numbers have ends or edges, and what is missing is in between. */
+function bounded({ column: { input: { low, high, edges = [low!, high!], missing = edges[0], whole = false } } }: Ready) {
+  const from = edges[0], to = edges[edges.length - 1], scale = 2 ** 24 / (high! - low!);
+  const good = low === undefined ? whole === false : typeof whole === "boolean" && scale > 0 && scale < Infinity;
+  const inside = (x: any) => Number.isFinite(x) && x >= from && x <= to;
+  const end = (x: number) => !whole || (Math.abs(x % 1) === 0.5 && Math.abs(x) < 2 ** 24 + 1);
+  return good && inside(missing) && edges.every((x, i) => inside(x) && end(x) && (!i || x > edges[i - 1]));
+}
+
+function gridded({ name, column: { input: { low, high, edges, missing, unmatched, whole } } }: Ready, value: Value): number {
+  const none = value === null || value === undefined || Number.isNaN(value), given = none ? missing : value;
+  if (typeof given !== "number") return refused(name);
+  const [from, to] = edges ? [edges[0], edges[edges.length - 1]] : [low!, high!];
+  let x = unmatched === "clip" ? Math.min(Math.max(given, from), to) : given;
+  if (!(x >= from && x <= to) || (whole && !none && unmatched === "error" && !Number.isInteger(x))) refused(name);
+  if (whole) x = Math.min(Math.max(rint(x), from + 0.5), to - 0.5);
+  return edges ? edges.slice(1, -1).filter((edge) => edge <= x).length : rint((x - from) * (2 ** 24 / (to - from)));
+}
+
+/** To the nearest integer, halves to the even one. */
+const rint = (x: number) => (Math.abs(x % 1) === 0.5 ? 2 * Math.round(x / 2) : Math.round(x));
+
+const power = (x: number, g: number, n: number) => counts(x, 2 ** 31) && x >= n && g ** Math.round(Math.log(x) / Math.log(g)) === x;
+
+const fits = ({ cells, window: w, buckets = 1 }: Column) => cells <= 2 ** 16 && counts(buckets) && buckets - 1 + w <= cells;
+
+function hashes({ column: { buckets: g, prime, functions, input }, d }: Ready): boolean {
+  const n = d + (input.unmatched === "none" ? 1 : 0);
+  if (!counts(g, 2 ** 16) || g < 2) return false;
+  return functions === undefined ? counts(prime, 2 ** 24) && prime >= n : prime === undefined && power(functions, g, n);
+}
+
+function rises({ column: { levels, shares, input }, t, d }: Ready): boolean {
+  const good = ({ bits, head, favored, p, polynomial, basis }: Level, i: number) =>
+    (t[i] = threshold(p)) && bits === i + 1 && counts(head, bits) && counts(favored, 2 ** head - 1) &&
+    (polynomial === undefined ? head === bits : (polynomial >> bits === 1 && basis!.length === bits && basis!.every((x) => counts(x, 2 ** bits - 1))));
+  const total = shares.reduce((sum: number, share: number) => sum + (share === 0 || counts(share) ? share : NaN), 0);
+  return shares.length === levels.length && levels.length <= 16 && 2 ** levels.length >= d && levels.every(good) && total === 1024;
+}
+
 Object.assign(DRAWS, {
-  subset: { needs: ["p", "ones"], good: ({ column, d }) => column.ones < d, draw: subset },
-  set: { needs: ["p", "ones"], good: ({ column, d }) => column.input.most! > 0 && column.ones <= d, encode: places, draw: set },
-  hash: { needs: ["keep", "buckets"], good: ({ column }) => column.prime > 0 || column.functions > 0, draw: hash },
-  hadamard: { needs: ["agree", "columns"], draw: hadamard },
-  one_bit: {
-    needs: ["flip"],
-    draw: ({ t }, code, noise) => code + uniform(noise, code, 2 ** 24, 15) >= 2 ** 24 !== !!coin(noise, code, t.flip, 14),
-  },
-  window: { needs: ["keep", "cells", "window"], draw: window },
-  tree: {
-    good: ({ column: { levels = [], shares = [] }, t, d }) => {
-      levels.forEach((level: Level, i: number) => (t[i] = threshold(level.p)));
-      return 2 ** levels.length >= d && shares.length === levels.length && shares.reduce((a: number, b: number) => a + b, 0) === 1024;
-    },
-    draw: tree,
-  },
+  subset: { layout: "bits", chances: ["p"], needs: ["ones"], size: ({ d }) => d, draw: subset,
+    good: ({ column: { ones, q }, t, d }) => (q !== undefined ? (t.q = threshold(q)) : d <= 18) && ones < d && d <= 2 ** 24 },
+  set: { layout: "bits", chances: ["p"], needs: ["ones"], size: ({ column, d }) => d + column.input.most!, encode: places, draw: set,
+    good: ({ column: { ones, input: { most, on_more, kind } }, d }) =>
+      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= Math.min(d, (d + most!) / 2) },
+  hash: { layout: "word", chances: ["keep"], none: true, good: hashes, draw: hash,
+    size: ({ column }) => String(BigInt(column.buckets) << 48n) },
+  hadamard: { layout: "word", chances: ["agree"], none: true, size: ({ column }) => String(column.columns), draw: hadamard,
+    good: ({ column, d }) => power(column.columns, 2, d + 1) },
+  one_bit: { layout: "flag", chances: ["flip"], takes: ["ends"], good: bounded, encode: gridded,
+    draw: ({ t }, code, noise) => code + uniform(noise, code, 2 ** 24, 15) >= 2 ** 24 !== !!coin(noise, code, t.flip, 14) },
+  window: { layout: "symbol", chances: ["keep"], needs: ["cells", "window"], takes: ["ends"], size: ({ column }) => column.cells,
+    good: (ready) => bounded(ready) && fits(ready.column), encode: gridded, draw: window },
+  tree: { layout: "word", takes: ["labels", "edges"], good: (ready) => ready.d > 1 && rises(ready) && (!ready.column.input.edges || bounded(ready)),
+    size: ({ column }) => String(column.levels.reduce((sum: number, level: Level) => sum + cells(level), 0)),
+    encode: (ready, value) => (ready.column.input.edges ? gridded(ready, value) : encode(ready, value)), draw: tree },
 } satisfies Record<string, Draw>);

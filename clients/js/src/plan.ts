@@ -9,40 +9,27 @@ export interface Input {
   kind: "bool" | "int" | "str" | "date" | "number";
   unmatched: "error" | "other" | "none" | "clip";
   labels?: string[];
-  end?: string;
-  low?: number;
-  high?: number;
-  edges?: number[];
+  end?: string; // of dates
+  low?: number; high?: number; edges?: number[]; whole?: boolean; // of numbers
   missing?: number | string;
-  whole?: boolean;
-  most?: number;
-  on_more?: "error" | "first";
+  most?: number; on_more?: "error" | "first"; // of sets
 }
 
 /** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
 export interface Column {
-  digest: string;
-  draw: string;
-  input: Input;
+  digest: string; draw: string; input: Input;
   report: { layout: "value" | "bits" | "word" | "symbol" | "flag"; length?: number; limit?: number | string };
   [parameter: string]: any;
 }
 
 export interface Plan {
-  ldp_plan: 1;
-  fingerprint: string;
-  epsilon: number;
-  keep: string[];
+  ldp_plan: 1; fingerprint: string; epsilon: number; keep: string[];
   columns: Record<string, Column>;
 }
 
 /** A column that has been checked: its thresholds as integers, its labels by their text, and their number. */
 export interface Ready {
-  name: string;
-  column: Column;
-  t: Record<string, bigint>;
-  codes: Map<string, number>;
-  d: number;
+  name: string; column: Column; t: Record<string, bigint>; codes: Map<string, number>; d: number;
 }
 
 const wrong = (message: string): never => {
@@ -54,52 +41,56 @@ export function threshold(text: unknown): bigint {
   if (typeof text === "string" && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
   return wrong("thresholds must be decimal text, above 0 and below 2^64");
 }
-const THRESHOLDS = ["no", "yes", "keep", "p", "q", "agree", "flip"];
 
 /** Check a compiled plan before anything is drawn with it; throws `PlanError`. */
 export function read(plan: Plan): Ready[] {
   if (plan?.ldp_plan !== 1) wrong("this client reads version 1");
-  if (typeof plan.fingerprint !== "string" || !Array.isArray(plan.keep)) wrong("no fingerprint, or no list of kept columns");
-  const names = Object.keys(plan.columns ?? {});
-  if (!names.length) wrong("it has no columns");
-  return names.map((name) => ready(name, plan.columns[name]));
+  const { fingerprint, keep, columns } = plan, names = Array.isArray(columns) ? [] : Object.keys(columns ?? {});
+  if (typeof fingerprint !== "string" || !Array.isArray(keep) || !keep.every((name) => typeof name === "string")) wrong("no fingerprint or keep");
+  if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
+  try { return names.map((name) => ready(name, columns[name])); } catch (e) {
+    throw e instanceof PlanError ? e : new PlanError(`no compiled plan: ${e}`); // another type than it should be
+  }
 }
 
 const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int", string: "str" };
+const LABELS: Record<string, RegExp> = { bool: /^(true|false)$/, int: /^(0|-?[1-9]\d*)$/, str: /^/, date: /^/ };
 
 function ready(name: string, column: Column): Ready {
-  const { input, report, draw, digest } = column ?? {}, bad = (what: string) => wrong(`column ${name} has ${what}`);
-  if (!input || !report || !Object.hasOwn(DRAWS, draw)) bad("an unknown draw");
-  if (!/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
-  const { needs = [], good } = DRAWS[draw], t: Record<string, bigint> = {}, codes = new Map<string, number>();
-  for (const key of THRESHOLDS) if (needs.includes(key) || key in column) t[key] = threshold(column[key]);
-  let d = 0;
-  if (input.kind === "number") {
-    const ends = input.edges ?? [input.low, input.high];
-    if (!ends.every((x, i) => Number.isFinite(x) && (!i || x! > ends[i - 1]!))) bad("no interval");
-    d = ends.length - 1;
-  } else {
-    const { labels = [], kind, end } = input, last = labels[labels.length - 1];
-    labels.forEach((label, code) => codes.set(label, code));
-    d = codes.size + (input.unmatched === "other" ? 1 : 0);
-    if (codes.size !== labels.length || d < 2) bad("no two different labels");
-    if (kind === "date" ? !(end! > last && end!.length === last.length) : !Object.values(KINDS).includes(kind)) bad("an unknown kind");
+  const { input, report, draw, digest } = column, bad = (what: string) => wrong(`column ${name} has ${what}`);
+  if (!Object.hasOwn(DRAWS, draw) || report.layout !== DRAWS[draw].layout) bad("an unknown draw or layout");
+  if (typeof digest !== "string" || !/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
+  const { chances = [], needs = [], takes = ["labels"], none, size, good } = DRAWS[draw];
+  const t = Object.fromEntries(chances.map((key) => [key, threshold(column[key])])), codes = new Map<string, number>();
+  const { kind, unmatched, labels, edges, end, missing, most } = input, number = kind === "number", date = kind === "date";
+  const form = !number ? "labels" : edges ? "edges" : "ends", not = [...(number ? [] : ["other", none && "none"]), (number || date) && "clip"];
+  if (!takes.includes(form) || (most !== undefined) !== (draw === "set")) bad("an input of another draw");
+  if (unmatched !== "error" && !not.includes(unmatched)) bad("an unknown unmatched");
+  let d = (edges?.length ?? 2) - 1;
+  if (!number) {
+    const good = (text: unknown) => typeof text === "string" && LABELS[kind].test(text) && (!date || moment(text, end!) === text);
+    if (!labels!.every(good)) bad("labels of another kind");
+    labels!.forEach((label, code) => codes.set(label, code));
+    d = codes.size + (unmatched === "other" ? 1 : 0);
+    if (codes.size < labels!.length || d < 2 || (unmatched === "other" && codes.has("other"))) bad("no two different labels");
+    const later = good(end) && [...labels!, end!].every((text, i, all) => !i || text > all[i - 1]);
+    const inside = missing === undefined || begun(missing as string, { ...input, missing: undefined, unmatched: "error" });
+    if (date && !(later && inside)) bad("dates that do not ascend, or no dates");
   }
   const made = { name, column, t, codes, d };
-  if (!needs.every((key) => key in t || (Number.isSafeInteger(column[key]) && column[key] > 0))) bad("wrong numbers");
-  if (report.layout === "bits" && report.length !== d + (input.most ?? 0)) bad("another length");
-  if (good && !good(made)) bad("wrong parameters");
+  if (!needs.every((key) => counts(column[key])) || (good && !good(made))) bad("wrong parameters");
+  if (size && size(made) !== report[report.layout === "bits" ? "length" : "limit"]) bad("another length or limit");
   return made;
 }
 
-export const refused = (name: string): never => {
-  throw new ValueError(`column ${name}: the value is not one that the plan declares`);
-};
+/** Whether this is an integer from 1 to `most`. */
+export const counts = (x: unknown, most = 2 ** 53) => Number.isSafeInteger(x) && (x as number) > 0 && (x as number) <= most;
+
+export const refused = (name: string): never => { throw new ValueError(`column ${name}: the value is not one that the plan declares`); };
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {
   const { name, column: { input }, codes } = ready;
-  if (input.kind === "number") return gridded(value, input) ?? refused(name);
   const kind = KINDS[typeof value], none = value === null || value === undefined;
   if (!none && (input.kind === "date" ? "str" : input.kind) !== kind) refused(name);
   if (typeof value === "number" && !Number.isSafeInteger(value)) refused(name);
@@ -107,29 +98,16 @@ export function encode(ready: Ready, value: Value): number {
   return codes.get(label!) ?? (["other", "none"].includes(input.unmatched) ? codes.size : refused(name));
 }
 
+/** A day or a time as labels have it, if it is one. */
+function moment(value: string | null | undefined, end: string): string | undefined {
+  const [, day, time = "00:00:00"] = /^(.{10})(?:[T ](.{8})(?:\.\d{1,9})?Z?)?$/.exec(value ?? "") ?? [];
+  const real = new Date(`${day}T${time}Z`).toJSON()?.startsWith(`${day}T${time}`); // else a day too late in its month
+  return real ? `${day} ${time}`.slice(0, end?.length) : undefined;
+}
+
 /** The label of the cell that a date is in, if it is in one: the last that has begun. */
 function begun(value: string | null | undefined, { labels, end, missing, unmatched }: Input): string | undefined {
-  const [, day, time = "00:00:00"] = /^(.{10})(?:[T ](.{8})(?:\.\d+)?Z?)?$/.exec(value ?? "") ?? [];
-  const real = new Date(`${day}T${time}Z`).toJSON()?.startsWith(`${day}T${time}`); // else a day too late in its month
-  const text = real ? `${day} ${time}`.slice(0, end!.length) : (missing as string | undefined);
+  const text = moment(value, end!) ?? moment(missing as string | undefined, end!);
   if (!text || (unmatched !== "clip" && (text < labels![0] || text >= end!))) return undefined;
   return labels!.filter((label) => label <= text).pop() ?? labels![0];
-}
-
-/** A number as a code, if it has one. */
-function gridded(value: Value, { low, high, edges, missing, unmatched, whole }: Input): number | undefined {
-  const none = value === null || value === undefined || Number.isNaN(value), given = none ? missing : value;
-  if (typeof given !== "number") return undefined;
-  const [from, to] = edges ? [edges[0], edges[edges.length - 1]] : [low!, high!];
-  let x = unmatched === "clip" ? Math.min(Math.max(given, from), to) : given;
-  if (!(x >= from && x <= to) || (whole && !none && unmatched === "error" && !Number.isInteger(x))) return undefined;
-  if (whole) x = Math.min(Math.max(rint(x), from + 0.5), to - 0.5);
-  if (edges) return edges.slice(1, -1).filter((edge) => edge <= x).length;
-  return rint((x - from) * (2 ** 24 / (to - from)));
-}
-
-/** To the nearest integer, halves to the even one. */
-function rint(x: number): number {
-  const up = Math.round(x);
-  return up - x === 0.5 && up % 2 ? up - 1 : up;
 }

@@ -10,14 +10,13 @@ export interface SendOptions {
   storage: Storage;
   /** Whether noise is keyed, or a person may send a stored report again: whoever counts must know it. */
   keyed?: boolean;
-  headers?: Record<string, string>;
   /** How often a request is tried before its reports wait for the next `flush`. */
   tries?: number;
   /** Milliseconds before the second try; each later one waits twice as long, and a random part less. */
   wait?: number;
   /** Reports in one request. */
   most?: number;
-  fetch?: typeof fetch;
+  headers?: Record<string, string>; fetch?: typeof fetch;
 }
 
 type Batch = { id: string; rows: Row[] };
@@ -63,9 +62,7 @@ export class Sender {
         const all = { "content-type": type, "idempotency-key": id, ...headers };
         const { status } = await fetch(url, { method: "POST", headers: all, body });
         if (status < 300 || (status >= 400 && status < 500 && status !== 408 && status !== 429)) return status;
-      } catch {
-        // no network: the next try
-      }
+      } catch {} // no network: the next try
     }
     return 0;
   }

@@ -17,7 +17,7 @@ test("keyed reports", async () => {
     assert.equal(await secret.fingerprint(), v.secret_fingerprint);
     const [[column, { input }]] = Object.entries(v.plan.columns);
     for (let i = 0; i < v.ids.length; i++) {
-      const id = v.id_kind === "integer" ? BigInt(v.ids[i]) : v.ids[i];
+      const id = { integer: BigInt, text: String, bytes }[v.id_kind](v.ids[i]);
       const value = given(input, v.values[i]);
       const client = new ldp.Client(v.plan, { storage: null, keyed: { secret, id, tag: v.tag ?? undefined } });
       assert.deepEqual(await client.report({ [column]: value }), { [column]: v.reports[i] }, `${name} ${i}`);

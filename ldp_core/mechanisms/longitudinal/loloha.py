@@ -93,8 +93,7 @@ class Loloha(HashedReports, TwoRounds):
         unmatched: Unmatched = "error",
     ) -> None:
         self._declare(domain=Domain.of(domain, unmatched), epsilon_infinity=epsilon_infinity, epsilon_1=epsilon_1)
-        if not (isinstance(g, str) and g == "optimal"):
-            self._declare(g=g)
+        self._declare(g=None if isinstance(g, str) and g == "optimal" else g)
         if n_codes(self.domain) > PRIME:
             raise ParameterError(f"local hashing takes at most {PRIME} values")
         if self.epsilon_1 < SURE:

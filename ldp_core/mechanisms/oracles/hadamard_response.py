@@ -212,9 +212,7 @@ class BlockHadamardResponse(BlockReports):
         blocks: int | None = None,
         unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        if blocks is not None:
-            self._declare(blocks=blocks)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, blocks=blocks)
         if (blocks is not None or self.domain.size > 1 << 29) and self.cells > 1 << 31:
             raise ParameterError(f"blocks must be an integer with which there are at most 2**31 columns, got {blocks}")
         check_resolved(self.epsilon, lambda: (self._force, 0), " * blocks")

@@ -87,9 +87,8 @@ class ProjectiveGeometryResponse(CountedCells):
         field: int | None = None,
         unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, field=field)
         if field is not None:
-            self._declare(field=field)
             _ = self.space  # which refuses too many points
         check_resolved(self.epsilon, lambda: self._pair, " * field")
 

@@ -67,9 +67,7 @@ class SubsetSelection(BitReports):
     def __init__(
         self, domain: Domain | Iterable[Label], *, epsilon: float, k: int | None = None, unmatched: Unmatched = "error"
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
-        if k is not None:
-            self._declare(k=k)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, k=k)
         check_resolved(self.epsilon, lambda: (fraction(self._include), Fraction(self.k, self.domain.size)), " * d")
 
     @property

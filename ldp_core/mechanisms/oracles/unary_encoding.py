@@ -243,11 +243,9 @@ class ThresholdHistogramEncoding(IndependentBits):
         theta: float | None = None,
         unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, theta=theta)
         if theta is None:
             check_resolved(self.epsilon, lambda: (floor(exp_below(self.epsilon) * ONE), ONE))  # or there is no best one
-        else:
-            self._declare(theta=theta)
         check_resolved(self.epsilon, lambda: self.thresholds)
 
     @cached_property

@@ -127,10 +127,8 @@ class HierarchicalHistogram(Mechanism):
         if isinstance(domain, Cells) and unmatched != "error":
             raise ParameterError("pass Cells, which have their own unmatched, or unmatched=, not both")
         made = domain if isinstance(domain, Cells) else Domain.of(domain, unmatched)
-        self._declare(domain=made, epsilon=epsilon, workload=workload)
+        self._declare(domain=made, epsilon=epsilon, workload=workload, shares=shares)
         check_resolved(self.epsilon, lambda: self.levels[0].pair)  # where it is tiny, those of all levels are the same
-        if shares is not None:
-            self._declare(shares=shares)
 
     # ---- sizes
 
@@ -342,8 +340,13 @@ class HierarchicalHistogram(Mechanism):
 
         people = n[few, None].astype(float)
         (none, steps), (half, _), (whole, _) = (variances(inside) for inside in (0.0, 0.5, 1.0))
-        with np.errstate(invalid="ignore"):
-            terms = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1, people * steps
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes, bends = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1
+            # In proportion to what the variance is at the estimate, so that it is not below 0 elsewhere.
+            counts, noise = self.range_counts(n[few], counters[few], low, high)
+            share = np.clip(counts / people, 0, 1)
+            part = noise / people / (people * none + (slopes + bends * (1 - share)) * share)
+            terms = part * slopes, part * bends, people * steps
         found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
         return found[0], found[1], found[2]
 

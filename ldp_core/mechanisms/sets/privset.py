@@ -90,10 +90,8 @@ class PrivSet(BitReports):
         on_more: OnMore = "error",
         unmatched: Unmatched = "error",
     ) -> None:
-        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, most=most, on_more=on_more)
+        self._declare(domain=Domain.of(domain, unmatched), epsilon=epsilon, most=most, k=k, on_more=on_more)
         _ = self.inputs  # which refuse too many items
-        if k is not None:
-            self._declare(k=k)
         check_resolved(self.epsilon, lambda: tuple(rates[0] for rates in self.support_probabilities()), " * d")
 
     @cached_property

@@ -33,7 +33,7 @@ RR = RandomizedResponse(epsilon=1.0)
 
 def test_a_share_of_many_people_has_the_score_interval_of_its_reports():
     """A report is a coin of probability q + (p - q) f: Wilson's interval of its share, mapped, by scipy."""
-    for yes, n in ((400, 1000), (260, 1000), (0, 50), (50, 50), (1, 40)):
+    for yes, n in ((400, 1000), (260, 1000), (0, 80), (80, 80), (1, 80)):
         tally = Tally(n, np.array([n - yes, yes]), RR.fingerprint)
         found = HistogramEstimate(population="many").result(RR, tally)
         wilson = stats.binomtest(yes, n).proportion_ci(method="wilson")
