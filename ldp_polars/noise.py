@@ -41,14 +41,10 @@ class KeyedNoise:
     """What a perturbing function needs to make `Keyed` noise from ids."""
 
     secret: Secret
-    column: str | None
-    """The first name of the noise; None for the column's own."""
-    tag: str | None = None
-    """The other one, of a plan."""
-    by_position: bool = False
-    """The ids are row positions, which must not repeat within a call."""
-    nameless: bool = False
-    """The column that is perturbed really has the empty name."""
+    column: str | None  # the first name of the noise; None for the column's own
+    tag: str | None = None  # the other one, of a plan
+    by_position: bool = False  # the ids are row positions, which must not repeat within a call
+    nameless: bool = False  # the column that is perturbed really has the empty name
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""
@@ -87,12 +83,9 @@ def check_options(options: Mapping[str, Any]) -> None:
 def keyed_noise(
     options: NoiseOptions, values: pl.Expr, column: str | None = None
 ) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
-    """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
+    """The noise of ``values`` that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 
-    Args:
-        options: of one column, whose noise the tag names; of a plan, if there is a
-        column: a column of it, which the tag is added to.
-        values: what is perturbed.
+    Of a ``column`` of a plan the tag is added to its name; of one column it takes the place of the name.
     """
     check_options(options)
     key, seed = options.get("key"), options.get("seed")

@@ -105,7 +105,6 @@ def pool(
 
 
 def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
-    """Reports and their plan."""
     if isinstance(one, (str, Path)):
         return pl.scan_parquet(one), read_plan(one)
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
