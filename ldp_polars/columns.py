@@ -91,14 +91,17 @@ def from_physical(
 # ---- Series and Arrow arrays
 
 
-def to_arrow(values: pl.Series) -> pa.Array:
-    """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
+def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
+    """``values`` as Arrow, for inputs of this kind: 128-bit integers as floats for an interval.
+
+    Else what does not fit in 64 bits is no label, and becomes null.
+    """
     try:
         return values.to_arrow()
     except pa.ArrowException:
         pass
     if values.dtype in (pl.Int128, pl.UInt128):
-        return values.cast(pl.Int64, strict=False).to_arrow()
+        return values.cast(pl.Float64 if kind == "float" else pl.Int64, strict=False).to_arrow()
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
 
 
