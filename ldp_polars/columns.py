@@ -242,6 +242,14 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
 
 
+def of_one_seed(say: str) -> ParameterError:
+    """To raise where two frames have the noise of one seed, and nobody says what it has in common."""
+    return ParameterError(
+        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed of "
+        f"its own, plan.seeded(k), or say {say}"
+    )
+
+
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
     """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
 

@@ -14,7 +14,7 @@ from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import Report, check_repeats_said, dtype_of
+from ldp_polars.columns import Report, check_repeats_said, dtype_of, of_one_seed
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
@@ -47,7 +47,7 @@ def compare(
 
     Args:
         reports, plan, assume_reports: see `histograms`.
-        other: more reports of the plan, of other people.
+        other: more reports of the plan, of other people. With a seeded plan say ``same_people``.
         by: columns of groups.
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
@@ -96,6 +96,8 @@ def compare(
     )
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
+    if other is not None and plan.seed is not None and same_people is None:
+        raise of_one_seed("same_people=True (False if they were perturbed as one, or row_id= told all rows apart)")
     for side in (reports,) if other is None else (reports, other):
         _check_people(side.collect_schema(), columns, asked)
     if theirs is None and not mine.keys:

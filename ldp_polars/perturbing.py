@@ -402,9 +402,7 @@ def _perturbed_draw(
         raise ParameterError("a plan needs one value a row in each of its columns")
     keyed = None if secret is None else Keyed(secret, ids_to_arrow(ids), column="")
     sources = columns.sources
-    arrays = columns.perturb(
-        {v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag
-    )
+    arrays = columns.perturb({v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag)
     series = []
     for field, reports in zip(return_dtype.fields, arrays, strict=True):
         if len(reports) != n:

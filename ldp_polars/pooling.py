@@ -13,7 +13,7 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
-from ldp_polars.columns import check_repeats_said
+from ldp_polars.columns import check_repeats_said, of_one_seed
 from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
@@ -40,7 +40,8 @@ def pool(
         by, window, event_time, assume_reports: see `histograms`. In groups of which one plan has no reports the others
             tell alone.
         confidence: of each interval, in (0, 1).
-        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
+        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`, and so do plans of
+            one seed.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), ``value``,
@@ -49,7 +50,7 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; keyed noise, and no ``repeats``; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; keyed noise or one seed, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -79,6 +80,14 @@ def pool(
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
     for name, (frame, plan) in product(names, sources):
         check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
+    if repeats is None and any(
+        one.seed is not None and one.seed == two.seed and one[name] == two[name]
+        for one, two in combinations(plans, 2)
+        for name in names
+    ):
+        raise of_one_seed(
+            "repeats=, the number of frames (1 if they were perturbed as one, or row_id= told all rows apart)"
+        )
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
