@@ -245,8 +245,8 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
 def of_one_seed(say: str) -> ParameterError:
     """To raise where two frames have the noise of one seed, and nobody says what it has in common."""
     return ParameterError(
-        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed of "
-        f"its own, plan.seeded(k), or say {say}"
+        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed "
+        f"of its own, plan.seeded(k), or say {say}"
     )
 
 

@@ -50,7 +50,8 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; keyed noise or one seed, and no ``repeats``; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; keyed noise or one seed, and no ``repeats``; see
+            `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -80,14 +81,8 @@ def pool(
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
     for name, (frame, plan) in product(names, sources):
         check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
-    if repeats is None and any(
-        one.seed is not None and one.seed == two.seed and one[name] == two[name]
-        for one, two in combinations(plans, 2)
-        for name in names
-    ):
-        raise of_one_seed(
-            "repeats=, the number of frames (1 if they were perturbed as one, or row_id= told all rows apart)"
-        )
+    if repeats is None and any(_share_noise(one, two, names) for one, two in combinations(plans, 2)):
+        raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
@@ -120,3 +115,8 @@ def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
         raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
     return one[0], checked_plan(one[1])
+
+
+def _share_noise(one: PrivacyPlan, two: PrivacyPlan, names: Iterable[str]) -> bool:
+    """Whether a column has noise of the same seed in both: that of another mechanism is independent."""
+    return one.seed is not None and one.seed == two.seed and any(one[name] == two[name] for name in names)

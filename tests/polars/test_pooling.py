@@ -53,7 +53,7 @@ FIRST, SECOND = reports(600, ["de", "fr"], OLD), reports(400, ["fr", "it"], NEW)
 
 
 def test_frames_of_one_seed_have_one_noise_and_say_how_many_they_are():
-    """A report is the same function of its row in all: the variance of a sum of k frames is at most k times as large."""
+    """A report is the same function of its row in each: the variance of a sum of k frames is at most k-fold."""
     seeded, other = OLD.seeded(1), OLD.seeded(2)
     one, two, third = (reports(n, ["de"], plan) for n, plan in ((500, seeded), (400, seeded), (400, other)))
     with pytest.raises(ParameterError, match=r"one seed, .* plan\.seeded\(k\), or say repeats="):
