@@ -18,6 +18,7 @@ from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
+_Source = tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]
 
 
 def pool(
@@ -79,10 +80,7 @@ def pool(
     if not names:
         raise PlanError("the plans have no column in common that has shares or a mean")
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
-    for name, (frame, plan) in product(names, sources):
-        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
-    if repeats is None and any(_share_noise(one, two, names) for one, two in combinations(plans, 2)):
-        raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")
+    _check_noise(sources, names, repeats)
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
@@ -108,7 +106,7 @@ def pool(
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
 
 
-def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
+def _source(one: Any) -> _Source:
     """Reports and their plan."""
     if isinstance(one, (str, Path)):
         return pl.scan_parquet(one), read_plan(one)
@@ -117,6 +115,10 @@ def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
     return one[0], checked_plan(one[1])
 
 
-def _share_noise(one: PrivacyPlan, two: PrivacyPlan, names: Iterable[str]) -> bool:
-    """Whether a column has noise of the same seed in both: that of another mechanism is independent."""
-    return one.seed is not None and one.seed == two.seed and any(one[name] == two[name] for name in names)
+def _check_noise(sources: Sequence[_Source], names: Sequence[str], repeats: int | None) -> None:
+    """Raise `ParameterError` if noise is keyed, or of one seed in two sources, and nobody says ``repeats``."""
+    for name, (frame, plan) in product(names, sources):
+        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
+    seeded = [(plan.seed, name, plan[name]) for name, (_, plan) in product(names, sources) if plan.seed is not None]
+    if repeats is None and len(set(seeded)) < len(seeded):  # (noise of other mechanisms is independent)
+        raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")
