@@ -14,7 +14,7 @@ from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import Report, check_repeats_said, dtype_of
+from ldp_polars.columns import Report, check_repeats_said, dtype_of, of_one_seed
 from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
 from ldp_polars.tallying import counts, tally_for
 
@@ -47,7 +47,7 @@ def compare(
 
     Args:
         reports, plan, assume_reports: see `histograms`.
-        other: more reports of the plan, of other people.
+        other: more reports of the plan, of other people. With a seeded plan say ``same_people``.
         by: columns of groups.
         baseline: the group that others are compared with; default: the first in order.
         window, event_time: see `histograms`. A window without reports is left out: the next one is compared with the
@@ -97,7 +97,7 @@ def compare(
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
     for side in (reports,) if other is None else (reports, other):
-        _check_people(side.collect_schema(), columns, asked)
+        _check_people(side.collect_schema(), columns, asked, one_seed=other is not None and plan.seed is not None)
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
@@ -121,8 +121,15 @@ def compare(
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
-def _check_people(dtypes: Mapping[str, Any], columns: Mapping[str, Mechanism], asked: Compare) -> None:
-    """Raise `ParameterError` if a side has noise of persons, and it is not said which of them are where how often."""
+def _check_people(
+    dtypes: Mapping[str, Any], columns: Mapping[str, Mechanism], asked: Compare, *, one_seed: bool
+) -> None:
+    """Raise `ParameterError` if a side has noise of persons, and it is not said which of them are where how often.
+
+    Two sides of one seed have the same noise in the same rows.
+    """
+    if one_seed and asked.same_people is None:
+        raise of_one_seed("same_people=True (False if row_id=, or one frame, told all rows apart)")
     for name, mechanism in columns.items():
         asked.check_people(mechanism, keyed=isinstance(dtypes[name], Report) and dtypes[name].keyed)
         check_repeats_said(name, dtypes[name], mechanism, asked.repeats)

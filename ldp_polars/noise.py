@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
+from ldp_polars.columns import to_arrow
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -68,7 +69,7 @@ def ids_to_arrow(ids: pl.Series) -> pa.Array:
             wide = ids.cast(pl.Decimal(38, 0))
     if wide is None:
         raise InputError(f"ids are integers of at most 38 digits, and some of these {len(ids)} have more")
-    return wide.to_arrow()
+    return to_arrow(wide)
 
 
 def check_options(options: Mapping[str, Any]) -> None:

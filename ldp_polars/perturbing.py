@@ -323,7 +323,7 @@ class Perturb:
             there = index.is_not_null()
             values, ids = values.filter(there), ids.filter(there)
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
-        arrow = to_arrow(values)
+        arrow = to_arrow(values, self.mechanism.inputs.kind)
         if not isinstance(arrow, pa.DictionaryArray):  # an Enum, which is slow to ask for its dtype, holds no reports
             refuse_reports({name: values.dtype})
         with polars_words(values, arrow):
@@ -390,7 +390,8 @@ def _perturbed_draw(
     if any(len(series) != n for series in (ids, *values)):
         raise core.ParameterError("a plan needs one value a row in each of its columns")
     keyed = None if secret is None else core.Keyed(secret, ids_to_arrow(ids), column="")
-    arrays = columns.perturb({v.name: to_arrow(v) for v in values}, keyed, packed=packed, tag=tag)
+    sources = columns.sources
+    arrays = columns.perturb({v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag)
     series = []
     for field, reports in zip(return_dtype.fields, arrays, strict=True):
         if len(reports) != n:

@@ -13,11 +13,12 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
-from ldp_polars.columns import check_repeats_said
+from ldp_polars.columns import check_repeats_said, of_one_seed
 from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
+_Source = tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]
 
 
 def pool(
@@ -40,7 +41,8 @@ def pool(
         by, window, event_time, assume_reports: see `histograms`. In groups of which one plan has no reports the others
             tell alone.
         confidence: of each interval, in (0, 1).
-        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
+        repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`, and so do plans of
+            one seed.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), ``value``,
@@ -49,7 +51,8 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; keyed noise, and no ``repeats``; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; keyed noise or one seed, and no ``repeats``; see
+            `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -77,8 +80,7 @@ def pool(
     if not names:
         raise PlanError("the plans have no column in common that has shares or a mean")
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
-    for name, (frame, plan) in product(names, sources):
-        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
+    _check_noise(sources, names, repeats)
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
@@ -104,9 +106,19 @@ def pool(
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
 
 
-def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
+def _source(one: Any) -> _Source:
+    """Reports and their plan."""
     if isinstance(one, (str, Path)):
         return pl.scan_parquet(one), read_plan(one)
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
         raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
     return one[0], checked_plan(one[1])
+
+
+def _check_noise(sources: Sequence[_Source], names: Sequence[str], repeats: int | None) -> None:
+    """Raise `ParameterError` if noise is keyed, or of one seed in two sources, and nobody says ``repeats``."""
+    for name, (frame, plan) in product(names, sources):
+        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
+    seeded = [(plan.seed, name, plan[name]) for name, (_, plan) in product(names, sources) if plan.seed is not None]
+    if repeats is None and len(set(seeded)) < len(seeded):  # (noise of other mechanisms is independent)
+        raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")

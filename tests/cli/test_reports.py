@@ -449,7 +449,8 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
     for name in ("one", "two"):
         records.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
-    assert "NOT private" in ldp("compare one.parquet two.parquet").out
+    assert "of one seed" in ldp("compare one.parquet two.parquet", code=2).err
+    assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
 
 
 def test_pooled_files_are_those_of_polars(ldp, people, reports):

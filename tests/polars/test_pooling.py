@@ -52,6 +52,22 @@ def reports(n, countries, plan):
 FIRST, SECOND = reports(600, ["de", "fr"], OLD), reports(400, ["fr", "it"], NEW)
 
 
+def test_frames_of_one_seed_have_one_noise_and_say_how_many_they_are():
+    """A report is the same function of its row in each: the variance of a sum of k frames is at most k-fold."""
+    seeded, other = OLD.seeded(1), OLD.seeded(2)
+    one, two, third = (reports(n, ["de"], plan) for n, plan in ((500, seeded), (400, seeded), (400, other)))
+    with pytest.raises(ParameterError, match=r"one seed, .* plan\.seeded\(k\), or say repeats="):
+        ldp_polars.pool([(one, seeded), (two, seeded)])
+    with pytest.raises(ParameterError, match=r"one seed, .* say same_people="):
+        one.ldp.compare(seeded, other=two)
+    wide, narrow = (ldp_polars.pool([(one, seeded), (two, seeded)], repeats=k)["standard_error"] for k in (4, 1))
+    assert (wide / narrow).to_list() == pytest.approx([2.0] * len(wide))
+    assert len(one.ldp.compare(seeded, other=two, same_people=True)) == 6
+    mixed = PrivacyPlan({name: NEW[name] for name in NEW.columns}, seed=1)  # other mechanisms have noise of their own
+    for apart in ((third, other), (reports(400, ["de"], mixed), mixed)):
+        assert len(ldp_polars.pool([(one, seeded), apart], columns=["minutes"])) == 1
+
+
 def expected(column, keep=None):
     """What the core says of the reports that are kept."""
     sides = [frame if keep is None else frame.filter(keep) for frame in (FIRST, SECOND)]
