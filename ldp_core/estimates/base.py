@@ -58,8 +58,8 @@ def sampled_part(population: Population, n: Any, repeats: int | None = None) -> 
     (N - n) / (N - 1) for a population of N people (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Theorem 3.2 for
     shares; of means it is Theorem 2.2, whose S^2 is N / (N - 1) times the variance of one); 1 for many, 0 for the
     sample itself. Of n reports, at most ``repeats`` of each person, let a person have the part w: their mean has
-    (N sum w^2 - 1) / (N - 1) of the variance of one, and sum w^2 is at most repeats / n. So it is that of the mean of as
-    few people as they can be of, n / repeats.
+    (N sum w^2 - 1) / (N - 1) of the variance of one, and sum w^2 is at most repeats / n. So it is that of the mean of
+    as few people as they can be of, n / repeats.
 
     Raises:
         ParameterError: more people reported than there are.
