@@ -419,7 +419,9 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)
-    side = side._replace(sampled=sampled_part(population, side.n, repeats))
+    side = side._replace(
+        sampled=sampled_part(population, side.n, repeats), step=0.0
+    )  # (score ends, as Newcombe has them)
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side
