@@ -90,10 +90,9 @@ def compare(
         asked.check(mechanism)
     key, *others = asked.schema(mechanism).names
     taken = {"column_name", "entry", "before", "after", _WITH, key, *others}
-    mine: Groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports)
-    theirs: Groups | None = (
-        None if other is None else groups_of(other, plan, by, window, event_time, taken, assume_reports)
-    )
+    how = {"window": window, "event_time": event_time, "taken": taken, "assume_reports": assume_reports}
+    mine: Groups = groups_of(reports, plan, by, **how, together=columns)
+    theirs: Groups | None = None if other is None else groups_of(other, plan, by, **how, together=columns)
     if other is reports or is_copy(reports, other, plan):
         raise ParameterError("other= has the same reports: a side is not compared with itself")
     for side in (reports,) if other is None else (reports, other):

@@ -16,7 +16,16 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import HistogramEstimate, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Question
+from ldp_core import (
+    HistogramEstimate,
+    InputError,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    Question,
+    ReportError,
+)
 from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 from ldp_core.engine import (
@@ -49,6 +58,7 @@ from ldp_polars.columns import (
     refuse_reports,
     report_dtype,
     to_arrow,
+    unnamed,
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
@@ -191,6 +201,7 @@ def histograms(
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
             the columns has a histogram; or a ``by`` column has the name of a column of the result.
+        ReportError: when run: a row of a sampled plan has no answer, or several, as after a left join.
         DtypeError: nothing says that a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
         MechanismMismatchError: a ``by`` column holds reports.
@@ -206,7 +217,8 @@ def histograms(
     plan = plan_of(reports, plan)
     if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
+    taken = {"column_name", "entry", *ENTRY}
+    groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports, plan.oracles)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     of: dict[str, Any] = {**plan.oracles, **_margins(plan, person)}
     asked = questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
@@ -261,7 +273,8 @@ def estimates(
     of: dict[str, Any] = {**plan.columns, **_margins(plan, person)}
     asked = questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
-    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
+    together = () if isinstance(reports, pl.LazyFrame) else asked
+    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports, together)
     made: dict[str, Any] = {}
     for name, how in asked.items():
         table = groups.entries(name, of[name], how, person)
@@ -342,8 +355,12 @@ def groups_of(
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
+    together: Iterable[str] = (),
 ) -> Groups:
-    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``."""
+    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``.
+
+    Of columns of which a record answers one each checks that it did; of those that are always asked ``together`` one.
+    """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     columns = _check_reports(reports, plan)
@@ -369,11 +386,38 @@ def groups_of(
     refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
     check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
+    if isinstance(plan, PrivacyPlan) and plan.drawn is not None:
+        drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
+        lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
         keys.append(WINDOW_START)
     return Groups(lazy, tuple(keys), window)
+
+
+def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
+    """The frame, whose rows must each answer one of the columns, as those that a join adds do not; checked ``where``."""
+    there = []
+    for name, column in zip(names, named(names), strict=True):
+        typed = isinstance(dtype := dtypes[name], Report)
+        plain, kind = (column.ext.storage(), dtype.ext_storage()) if typed else (column, dtype)
+        there.append((plain.arr.first() if isinstance(kind, pl.Array) else plain).is_not_null())  # a list of nulls
+    return lazy.with_columns(
+        pl.map_batches([column, pl.sum_horizontal(there)], _once, return_dtype=dtypes[name], is_elementwise=True)
+        for name, column in zip(where, named(where), strict=True)
+    )
+
+
+def _once(inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
+    """Polars calls it back: (reports, of how many columns a row has an answer) -> the reports."""
+    reports, answers = inputs
+    if wrong := len(answers) - int((unnamed(answers) == 1).sum()):
+        raise ReportError(
+            f"column {reports.name!r}: {wrong} of {len(answers)} rows have no answer, or several, in the columns of "
+            "which a record answers one: they are no reports of this plan, as the rows that a left join adds"
+        )
+    return reports
 
 
 def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:

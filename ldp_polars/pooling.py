@@ -81,7 +81,7 @@ def pool(
         check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
-    grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports) for frame, plan in sources]
+    grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports, names) for frame, plan in sources]
     keys = named(grouped[0].names)
     tables = []
     for name, made in mechanisms.items():
