@@ -15,10 +15,11 @@ from polars import selectors as cs
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
 from ldp_polars.columns import Report, check_repeats_said, dtype_of
-from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
-from ldp_polars.tallying import counts, tally_for
+from ldp_polars.frames import Frame, Groups, are_copies, checked_plan, digest_of, groups_of, is_copy, named
+from ldp_polars.tallying import counts, tally_dtype, tally_for
 
 _WITH = "compared_with"
+_ITSELF = "other= has the same reports: a side is not compared with itself"
 
 
 def compare(
@@ -93,8 +94,10 @@ def compare(
     how = {"window": window, "event_time": event_time, "taken": taken, "assume_reports": assume_reports}
     mine: Groups = groups_of(reports, plan, by, **how, together=columns)
     theirs: Groups | None = None if other is None else groups_of(other, plan, by, **how, together=columns)
-    if other is reports or is_copy(reports, other, plan):
-        raise ParameterError("other= has the same reports: a side is not compared with itself")
+    if other is reports or (
+        other is not None and isinstance(reports, pl.DataFrame) and is_copy(reports, other, plan)
+    ):
+        raise ParameterError(_ITSELF)
     for side in (reports,) if other is None else (reports, other):
         _check_people(side.collect_schema(), columns, asked)
     if theirs is None and not mine.keys:
@@ -107,9 +110,19 @@ def compare(
         baseline = _of_dtype(baseline, reports.collect_schema()[mine.keys[-1]])
     types = {asked.schema(mechanism).field(key).type for mechanism in columns.values()}
     value = pl.col(key) if len(types) == 1 else pl.col(key).cast(pl.String)
-    tables = []
+    tables: list[pl.LazyFrame] = []
     for name, mechanism in columns.items():
         pairs = _pairs(mine, theirs, name, mechanism, baseline)
+        if isinstance(reports, pl.LazyFrame) and other is not None and not tables:  # one column checks for all
+            for k, side in enumerate((reports, other)):
+                digest = digest_of(side, plan).select(pl.struct(pl.all()).alias(f"entry {k}"))
+                pairs = pairs.join(digest, how="cross")
+            checked = partial(_not_itself, plan=plan)
+            sides = ["before", "entry 0", "entry 1"]
+            dtype = tally_dtype(mechanism)
+            pairs = pairs.with_columns(pl.map_batches(sides, checked, return_dtype=dtype, is_elementwise=True)).drop(
+                sides[1:]
+            )
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
@@ -170,6 +183,14 @@ def _answered(
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
     rows = pa.LargeListArray.from_arrays(offsets, structs(table))
     return pl.Series(inputs[0].name, rows).cast(return_dtype)
+
+
+def _not_itself(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
+    """Polars calls it back: (tallies before, digests of both sides, the same in each row) -> the tallies before."""
+    tallies, *digests = inputs
+    if len(tallies) and are_copies(*(tuple(digest[0].values()) for digest in digests), plan):
+        raise ParameterError(_ITSELF)
+    return tallies
 
 
 def _counted(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:

@@ -644,15 +644,33 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
 
 
 def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+    """Whether two frames of reports of a plan have the same ones row by row; a lazy one is run."""
+    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
+    if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
+        return False
+    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    return are_copies(*(digest.rows()[0] for digest in digests), plan)
+
+
+def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
+    """One row: how many reports there are, and a hash of them and their order, which copies have in common."""
+    schema = reports.collect_schema()
+    index, plain = unused(schema), []
+    for name, column in zip(plan.columns, named(plan.columns), strict=True):
+        dtype = schema[name]
+        typed = column.ext.storage() if isinstance(dtype, Report) else column
+        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
+    rows = reports.lazy().with_row_index(index)
+    return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
+
+
+def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+    """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
     """
-    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
-        return False
-    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    names = list(plan.columns)
-    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+    likely = digest[0] * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    return digest == other and not likely
 
 
 _MISSES = 30
@@ -677,18 +695,23 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
+    plans = {file: _plan_of(file) for file in files_of(path)}
+    [first, plan], *others = plans.items()
+    for file, other in others:
+        if other != plan:
+            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
+    return plan
+
+
+def files_of(path: str | Path) -> list[str]:
+    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
         files = sorted(map(str, Path(path).rglob("*.parquet")))
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
         raise InputError(f"there is no Parquet file in {str(path)!r}")
-    plans = {file: _plan_of(file) for file in files or [str(path)]}
-    [first, plan], *others = plans.items()
-    for file, other in others:
-        if other != plan:
-            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
-    return plan
+    return files or [str(path)]
 
 
 def _plan_of(file: str) -> PrivacyPlan:

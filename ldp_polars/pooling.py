@@ -14,9 +14,10 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
 from ldp_polars.columns import check_repeats_said
-from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
+from ldp_polars.frames import checked_plan, files_of, groups_of, is_copy, named, read_plan
 from ldp_polars.tallying import counts, tally_for
 
+_TWICE = "the same reports are there twice: people count once, so give each file or frame once"
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
 
 
@@ -49,7 +50,8 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; keyed noise, and no ``repeats``; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
+            and patterns, or a copy of a file or frame); keyed noise, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -64,10 +66,12 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    if len({Path(one).resolve() if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given) or any(
-        plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)
-    ):
-        raise ParameterError("the same reports are there twice: people count once, so give each file or frame once")
+    each = [
+        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
+        for one in given
+    ]
+    if any(one & other for one, other in combinations(each, 2)):
+        raise ParameterError(_TWICE)
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
     names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
@@ -82,6 +86,8 @@ def pool(
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports, names) for frame, plan in sources]
+    if any(plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)):
+        raise ParameterError(_TWICE)
     keys = named(grouped[0].names)
     tables = []
     for name, made in mechanisms.items():
