@@ -364,13 +364,15 @@ def groups_of(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     columns = _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
+    keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
-        if not isinstance(name, (str, type(None))):
+        if not isinstance(name, str) and (argument == "by" or name is not None):
             raise ParameterError(
                 f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
                 f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
             )
+    if twice := sorted({name for name in keys if keys.count(name) > 1}):
+        raise ParameterError(f"by= has the columns {twice} twice")
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -378,6 +380,8 @@ def groups_of(
             f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
+    if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
+        raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
     both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
@@ -396,8 +400,21 @@ def groups_of(
     return Groups(lazy, tuple(keys), window)
 
 
+def check_same_keys(sides: Sequence[Groups]) -> None:
+    """Raise `PlanError` unless the columns to group by have the same dtypes on all sides, as equal groups need."""
+    schemas = [side.reports.collect_schema() for side in sides]
+    for key in sides[0].keys:
+        kinds = [schema[key] for schema in schemas]
+        if any(kind != kinds[0] for kind in kinds):
+            got = [kind if isinstance(kind, pl.Datetime) else kind.base_type() for kind in kinds]  # an Enum has values
+            raise PlanError(
+                f"{'event_time=' if key == WINDOW_START else f'column {key!r}'}: groups must be of one dtype in all "
+                f"frames, got {', '.join(map(str, got))}: cast them, and convert times to one time zone, before"
+            )
+
+
 def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
-    """The frame, whose rows must each answer one of the columns, as those that a join adds do not; checked ``where``."""
+    """The frame; where a column of ``where`` is read, each row must answer one of ``names``, as no row of nulls does."""
     there = []
     for name, column in zip(names, named(names), strict=True):
         typed = isinstance(dtype := dtypes[name], Report)
