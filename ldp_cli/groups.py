@@ -10,7 +10,7 @@ import typer
 
 from ldp_cli import files
 from ldp_cli.printing import number, percent
-from ldp_core import Domain, Numeric, PlanError, PrivacyPlan
+from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
 from ldp_core.engine import check_open
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class ByPrivate:
     def __post_init__(self) -> None:
         check_open("--confidence", self.confidence)
         asked = (self.of is not None) + (self.weights is not None)
-        if asked == 2 or (not asked and len(self.among) < 2):
-            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among VALUE several times")
+        if asked == 2 or (not asked and len({*self.among}) < 2):
+            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among of several values")
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
 
@@ -47,7 +47,7 @@ class ByPrivate:
         ``standard_error`` (not of quantiles), ``low``, ``high``, ``n``. Too few people have the value if ends are
         infinite.
         """
-        asked = list(self._asked(reports.collect_schema().names(), assume_reports=assume_reports))
+        asked = list(self._asked(reports.collect_schema(), assume_reports=assume_reports))
         exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
         keys = [expr.alias(name) for name, expr in places.items()]
         found = reports.group_by(keys).agg(exprs).sort(list(places), nulls_last=True) if keys else reports.select(exprs)
@@ -63,14 +63,18 @@ class ByPrivate:
                     rows.append({**head, "value": value, "answer": answer, "estimate": estimate, **numbers})
         return rows
 
-    def _asked(self, there: list[str], *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
+    def _asked(self, there: pl.Schema, *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
         """Values, what is asked of each, and its expression."""
         from polars import selectors  # noqa: PLC0415 (only here)
 
         ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
         if unknown := [name for name in (self.of, self.weights) if name is not None and name not in there]:
-            raise PlanError(f"the reports have no columns {unknown}; they have {there}")
+            raise PlanError(f"the reports have no columns {unknown}; they have {[*there]}")
+        numbers = {*selectors.expand_selector(there, selectors.numeric() | selectors.boolean()), *self.plan.columns}
+        for name in (self.of, self.weights):
+            if name is not None and name not in numbers:
+                raise DtypeError(f"--of and --weights take a column of numbers, got {name!r} ({there[name]})")
 
         def weight(name: str, value: Any = None) -> pl.Expr:
             made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)
