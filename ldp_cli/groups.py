@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ldp_cli import files, printing
-from ldp_core import Domain, Numeric, PlanError, PrivacyPlan
+from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
 from ldp_core.engine import check_open
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class ByPrivate:
     def __post_init__(self) -> None:
         check_open("--confidence", self.confidence)
         asked = (self.of is not None) + (self.weights is not None)
-        if asked == 2 or (not asked and len(self.among) < 2):
-            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among VALUE several times")
+        if asked == 2 or (not asked and len({*self.among}) < 2):
+            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among of several values")
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
 
@@ -63,7 +63,7 @@ class ByPrivate:
         self, reports: pl.LazyFrame, places: Mapping[str, pl.Expr], *, assume_reports: bool
     ) -> list[dict[str, Any]]:
         """A row for each place, value and answer. Its ends are infinite where too few people have the value."""
-        asked = list(self._asked(reports.collect_schema().names(), assume_reports=assume_reports))
+        asked = list(self._asked(reports.collect_schema(), assume_reports=assume_reports))
         exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
         keys = [expr.alias(name) for name, expr in places.items()]
         found = reports.group_by(keys).agg(exprs).sort(list(places), nulls_last=True) if keys else reports.select(exprs)
@@ -79,13 +79,18 @@ class ByPrivate:
                     rows.append({**head, "value": value, "answer": answer, "estimate": estimate, **numbers})
         return rows
 
-    def _asked(self, there: list[str], *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
+    def _asked(self, there: pl.Schema, *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
         """Values, what is asked of each, and its expression."""
         from polars import selectors  # noqa: PLC0415 (only here)
 
         ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
-        files.check_columns([name for name in (self.of, self.weights) if name is not None], there)
+        asked = [name for name in (self.of, self.weights) if name is not None]
+        files.check_columns(asked, [*there])
+        numbers = {*selectors.expand_selector(there, selectors.numeric() | selectors.boolean()), *self.plan.columns}
+        for name in asked:
+            if name not in numbers:
+                raise DtypeError(f"--of and --weights take a column of numbers, got {name!r} ({there[name]})")
 
         def weight(name: str, value: Any = None) -> pl.Expr:
             made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)

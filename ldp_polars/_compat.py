@@ -16,7 +16,13 @@ from ldp_core import LdpError
 EXPRESSION = "\n\nThis error occurred in the following expression:"
 """Polars makes an error of a Python function anew, as ``type(error)(message)``, and appends the whole expression."""
 
-LdpError.endings = (EXPRESSION,)  # it has all that the expression is made of, the labels of a domain too
+PLAN = "\n\nResolved plan until failure:"
+"""The same of one that is called as the plan is made: the plan so far, with the names of its files."""
+
+CONTEXT = "\n\nThis error occurred with the following context stack:"
+"""What follows the plan, and is appended again where that is left out already."""
+
+LdpError.endings = (EXPRESSION, PLAN, CONTEXT)  # they have all that a query is made of, the labels of a domain too
 
 Choice = Callable[[pl.Expr, Any], pl.Expr]  # from an expression and its dtype to the expression that takes its place
 

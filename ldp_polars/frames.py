@@ -546,6 +546,9 @@ def explain(
             of reports whose noise is common to all of a person.
         total, delta: see `PrivacyPlan.explain`.
 
+    Raises:
+        InputError: null ids.
+
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
@@ -556,7 +559,10 @@ def explain(
     if id is None:
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
         return checked_plan(plan).explain(n, **how)
-    each = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()["len"]
+    counted = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()
+    if nobody := counted.filter(pl.col("id").is_null())["len"].sum():
+        raise InputError(f"{nobody:,} of {counted['len'].sum():,} ids are null: whose records are they?")
+    each = counted["len"]
     if not len(each):
         return checked_plan(plan).explain(0, **how)
     middle, most = (math.ceil(each.quantile(q, "higher") or 0) for q in (0.5, 1.0))

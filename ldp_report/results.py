@@ -57,7 +57,7 @@ class Results:
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
             whom these are a sample.
         repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
-            another: nobody said who is in both.
+            another, as under a plan that remembers answers: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
         total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
@@ -148,7 +148,7 @@ class Results:
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         changed = (
             None
-            if self.plan is None or self.plan.seed is not None or self.repeats is not None
+            if self.plan is None or self.plan.seed is not None or self.plan.memoized or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)

@@ -28,6 +28,8 @@ class LivePage:
         confidence: of the intervals.
         port: to listen on; 0 for a free one.
         name: what the page is called.
+        repeats: the most reports of one person in a window. Say it where noise is keyed, also if it is 1: the same
+            people may be in two windows, and what differs between them is then not said.
 
     Attributes:
         url: where it is, once it is served.
@@ -43,11 +45,14 @@ class LivePage:
     True
     """
 
-    def __init__(self, plan: PrivacyPlan, confidence: float, *, port: int = 0, name: str = "") -> None:
+    def __init__(
+        self, plan: PrivacyPlan, confidence: float, *, port: int = 0, name: str = "", repeats: int | None = None
+    ) -> None:
         self._lock = threading.Lock()
         self._letters: list[Row] = []
         columns: dict[str, list[Row]] = {column: [] for column in plan.columns}
         self._results = Results(columns, self._letters, plan, confidence, name, per_column=True, live=True)
+        self._results.repeats = repeats
         self._counted: Counter[str] = Counter()
         self._version = 0
         self._ended = False

@@ -381,7 +381,8 @@ def weighted_mean(
     Of numbers of which exactly two occur the interval is the score interval of that, times V over what V is with f in
     the place of each f_h. Where that is below 1, few people do not tell how far: it goes up by 2 / (2 + E f (1 - f)) of
     the rest, of E effective people, as in `ldp_core.estimates.clusters`. Where all numbers are the same, or fewer than
-    ten people are effective, it is unbounded.
+    ten people are effective, it is unbounded. One record does not tell how much another one would differ: without
+    groups its standard error is infinite.
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
@@ -394,7 +395,7 @@ def weighted_mean(
 
     Raises:
         InputError: not columns of as many finite numbers; weights that are not above 0; a group without a share, or one
-            with fewer than two records; fewer than two records.
+            with fewer than two records.
         ParameterError: shares that do not add up to 1, or shares without groups; confidence outside (0, 1).
 
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
@@ -407,6 +408,10 @@ def weighted_mean(
         raise InputError(f"weights must be above 0, and {np.count_nonzero(d <= 0):,} of {len(d):,} are not")
     if (groups is None) != (shares is None):
         raise ParameterError("groups and shares go together: the group of each record, and the share of each group")
+    if shares is None and len(u) < 2:
+        return WeightedMean(
+            u.sum() if len(u) else np.nan, np.inf, -np.inf, np.inf, len(u) / repeats, len(u), confidence
+        )
     of, parts = (np.zeros(len(u), np.int64), np.ones(1)) if shares is None else _groups_of(groups, shares, len(u))
     counts, sums = (np.bincount(of, x, minlength=len(parts)) for x in (None, d))
     if (counts < 2).any():

@@ -101,6 +101,7 @@ def test_what_is_refused(ldp, reports):
     for options, text in (
         ("--by-private os", "--of NUMBER"),
         ("--by-private os --among ios", "--of NUMBER"),
+        ("--by-private os --among ios --among ios", "--of NUMBER"),
         ("--by-private os --of minutes --weights stands", "--of NUMBER"),
         ("--by-private os --of age --quantile 0.5", "public number"),
         ("--by-private os --weights stands --quantile 0.5", "public number"),
@@ -119,8 +120,22 @@ def test_what_is_refused(ldp, reports):
         ("--by-private nothing --of minutes", "list of values"),
         ("--by-private age --of minutes", "list of values"),
         ("--by-private os --of crashed", "without numbers"),
+        ("--by-private os --of country", "take a column of numbers, got 'country' (String)"),
+        ("--by-private os --weights day", "take a column of numbers, got 'day' (Date)"),
     ):
         assert text in ldp(f"estimate reports.parquet {options}", code=1).err.replace("\n", " "), options
     PEOPLE.ldp.perturb(PLAN, key=Secret(bytes(32)), id="id").ldp.sink_parquet("keyed.parquet", PLAN)
     assert "say repeats=1" in ldp("estimate keyed.parquet --by-private os --of minutes", code=2).err.replace("\n", " ")
     ldp("estimate keyed.parquet --by-private os --of minutes --repeats 1")
+    said = ldp("estimate keyed.parquet --by-private os --weights stands", code=2).err
+    assert "say repeats=1" in said.replace("\n", " ")
+    assert "keyed.parquet" not in said  # (Polars adds its plan)
+
+
+def test_a_group_of_one_person_leaves_the_others_their_answers(ldp, reports):
+    one = pl.when(pl.col("day").cum_count() == 1).then(pl.lit("lu")).otherwise("country").alias("country")
+    reports.with_columns(one).ldp.sink_parquet("lonely.parquet", PLAN)
+    found = ldp("estimate lonely.parquet --by-private os --weights stands --by country --json").data
+    assert [row["n"] for row in found] == [999] * 3 + [1000] * 3 + [1] * 3
+    assert found[3:6] == ldp("estimate reports.parquet --by-private os --weights stands --by country --json").data[3:]
+    assert {(row["low"], row["high"]) for row in found[6:]} == {(None, None)}

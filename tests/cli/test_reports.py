@@ -452,8 +452,8 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "of one seed" in ldp("compare one.parquet two.parquet", code=2).err
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     shutil.copy("one.parquet", "copy.parquet")
-    assert "with itself" in ldp("compare one.parquet copy.parquet", code=2).err
-    assert "there twice" in ldp("pool one.parquet copy.parquet", code=2).err
+    assert "with itself" in ldp("compare one.parquet copy.parquet --same-people", code=2).err
+    assert "there twice" in ldp("pool one.parquet copy.parquet --repeats 1", code=2).err
 
 
 def test_pooled_files_are_those_of_polars(ldp, people, reports):

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import Domain, DomainError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import Domain, DomainError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_polars import _compat
 
 from .helpers import FRAME, XYZ, child
@@ -143,6 +143,9 @@ def test_a_message_is_ours_alone():
     with pytest.raises(DomainError) as caught:
         failing(DomainError)
     assert str(caught.value) == "our words"
+    keyed = SYMBIAN.head(1).ldp.perturb(PrivacyPlan({"os": M}), key=Secret(bytes(32)), id="os")
+    with pytest.raises(ParameterError, match=r"^column 'os': [^\n]* say repeats=1 [^\n]*$"):
+        keyed.lazy().select(ldp_polars.weight("os", "ios", M).ldp.total()).collect()
 
 
 def test_polars_appends_what_it_did():
@@ -151,3 +154,11 @@ def test_polars_appends_what_it_did():
         failing(ValueError)
     assert str(caught.value).startswith(f"our words{_compat.EXPRESSION}")
     assert 'col("os")' in str(caught.value)
+
+    def refuse(expr, dtype):
+        raise ValueError("our words")
+
+    with pytest.raises(ValueError, match="our words") as caught:
+        SYMBIAN.lazy().select(_compat.at_plan_time(pl.col("os"), refuse)).collect()
+    assert str(caught.value).startswith(f"our words{_compat.PLAN}")
+    assert _compat.CONTEXT in str(caught.value)

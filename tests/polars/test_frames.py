@@ -572,6 +572,9 @@ def test_explain_says_what_a_person_spends_on_these_data():
     bounded = PERSONS.ldp.bound(id="user", records=1).ldp.explain(plan, id="user")
     assert bounded.startswith("40 people, one record each\n")
     assert "all reports" not in bounded
+    for nobody in (PERSONS, PERSONS.lazy()):
+        with pytest.raises(InputError, match="1,000 of 1,000 ids are null"):
+            nobody.with_columns(user=None).ldp.explain(plan, id="user")
     assert ldp_polars.explain(PERSONS.clear(), plan, id="user") == ldp_polars.explain(PERSONS.clear(), plan)
 
 

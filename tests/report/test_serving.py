@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from ldp_core import LdpError, PrivacyPlan, RandomizedResponse
+from ldp_core import LdpError, LongitudinalRandomizedResponse, PrivacyPlan, RandomizedResponse
 from ldp_report import LivePage, serving
 
 PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=1.0)})
@@ -51,6 +51,18 @@ def test_windows_come_as_they_close(page):
     assert json.loads(get(page, f"data.json?{known}")) == {"version": known}
     page.end()
     assert json.loads(get(page, f"data.json?{second['version']}"))["ended"]
+
+
+def test_windows_of_keyed_noise_are_not_compared():
+    remembers = LongitudinalRandomizedResponse([False, True], epsilon_infinity=2.0, epsilon_1=1.0)
+    told = []
+    for plan, repeats in ((PLAN, None), (PLAN, 1), (PrivacyPlan({"crashed": remembers}), None)):
+        with LivePage(plan, 0.95, repeats=repeats) as live:
+            for second in (1, 2):
+                live.add("crashed", [{**row, "standard_error": 0.5} for row in rows(second)])
+            told.append(json.loads(live.data(""))["data"]["columns"][0]["changed"])
+    assert "nothing has changed" in told[0]
+    assert told[1:] == [None, None]
 
 
 def test_old_windows_go_and_stay_counted(page, monkeypatch):

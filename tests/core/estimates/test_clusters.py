@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -321,6 +322,9 @@ def test_weighted_mean():
             weighted_mean(u, **wrong)
     with pytest.raises(InputError, match="fewer than two records"):
         weighted_mean([], groups=[], shares=shares)
+    alone = weighted_mean([1.5])
+    assert (alone.mean, alone.standard_error, alone.low, alone.high, alone.n) == (1.5, math.inf, -math.inf, math.inf, 1)
+    assert math.isnan(weighted_mean([]).mean)
     huge = weighted_mean(u * 1e98, weights=d, groups=pa.array(of), shares=shares)
     assert (huge.low, huge.high) == pytest.approx((found.low * 1e98, found.high * 1e98))
 
