@@ -80,14 +80,17 @@ def from_physical(
 # ---- Series and Arrow arrays
 
 
-def to_arrow(values: pl.Series) -> pa.Array:
-    """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
+def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
+    """``values`` as Arrow, for inputs of this kind: 128-bit integers as floats for an interval.
+
+    Else what does not fit in 64 bits is no label, and becomes null.
+    """
     try:
         return values.to_arrow()
     except pa.ArrowException:
         pass
     if values.dtype in (pl.Int128, pl.UInt128):
-        return values.cast(pl.Int64, strict=False).to_arrow()
+        return values.cast(pl.Float64 if kind == "float" else pl.Int64, strict=False).to_arrow()
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
 
 
@@ -236,6 +239,14 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
 def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     """Raise `MechanismMismatchError` if a dtype says that a column holds reports: perturbed again they are wrong."""
     engine.refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
+
+
+def of_one_seed(say: str) -> ParameterError:
+    """To raise where two frames have the noise of one seed, and nobody says what it has in common."""
+    return ParameterError(
+        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed "
+        f"of its own, plan.seeded(k), or say {say}"
+    )
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:

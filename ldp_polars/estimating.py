@@ -26,6 +26,7 @@ from ldp_polars.columns import (
     untyped,
     with_nulls,
 )
+from ldp_polars.noise import ids_to_arrow
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -415,7 +416,7 @@ def _of_persons(
     refuse_keys_in([persons.name] if isinstance(persons.dtype, Report) else [], "their dtype")
     with collecting() as implausible:
         arrow = to_arrow(untyped(reports, mechanism))
-        found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)
+        found = question.of_persons(mechanism, arrow, ids_to_arrow(persons), column=reports.name)
     _warn(reports.name, implausible)
     table = found.to_arrow()
     return answers_of(reports.name, table, None if question.single else [len(table)], return_dtype)

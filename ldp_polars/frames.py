@@ -16,7 +16,17 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import HistogramEstimate, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Question, engine
+from ldp_core import (
+    HistogramEstimate,
+    InputError,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    Question,
+    ReportError,
+    engine,
+)
 from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 from ldp_polars._compat import at_plan_time
@@ -30,6 +40,7 @@ from ldp_polars.columns import (
     refuse_reports,
     report_dtype,
     to_arrow,
+    unnamed,
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
@@ -172,6 +183,7 @@ def histograms(
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
             the columns has a histogram; or a ``by`` column has the name of a column of the result.
+        ReportError: when run: a row of a sampled plan has no answer, or several, as after a left join.
         DtypeError: nothing says that a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
         MechanismMismatchError: a ``by`` column holds reports.
@@ -187,7 +199,8 @@ def histograms(
     plan = plan_of(reports, plan)
     if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
+    taken = {"column_name", "entry", *ENTRY}
+    groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports, plan.oracles)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     of: dict[str, Any] = {**plan.oracles, **_margins(plan, person)}
     asked = engine.questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
@@ -242,7 +255,8 @@ def estimates(
     of: dict[str, Any] = {**plan.columns, **_margins(plan, person)}
     asked = engine.questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
-    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
+    together = () if isinstance(reports, pl.LazyFrame) else asked
+    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports, together)
     made: dict[str, Any] = {}
     for name, how in asked.items():
         table = groups.entries(name, of[name], how, person)
@@ -323,18 +337,24 @@ def groups_of(
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
+    together: Iterable[str] = (),
 ) -> Groups:
-    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``."""
+    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``.
+
+    Of columns of which a record answers one each checks that it did; of those that are always asked ``together`` one.
+    """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     columns = _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
+    keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
-        if not isinstance(name, (str, type(None))):
+        if not isinstance(name, str) and (argument == "by" or name is not None):
             raise ParameterError(
                 f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
                 f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
             )
+    if twice := sorted({name for name in keys if keys.count(name) > 1}):
+        raise ParameterError(f"by= has the columns {twice} twice")
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -342,6 +362,8 @@ def groups_of(
             f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
+    if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
+        raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
     both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
@@ -350,11 +372,51 @@ def groups_of(
     engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
     check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
+    if isinstance(plan, PrivacyPlan) and plan.drawn is not None:
+        drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
+        lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
         keys.append(WINDOW_START)
     return Groups(lazy, tuple(keys), window)
+
+
+def check_same_keys(sides: Sequence[Groups]) -> None:
+    """Raise `PlanError` unless the columns to group by have the same dtypes on all sides, as equal groups need."""
+    schemas = [side.reports.collect_schema() for side in sides]
+    for key in sides[0].keys:
+        kinds = [schema[key] for schema in schemas]
+        if any(kind != kinds[0] for kind in kinds):
+            got = [kind if isinstance(kind, pl.Datetime) else kind.base_type() for kind in kinds]  # an Enum has values
+            raise PlanError(
+                f"{'event_time=' if key == WINDOW_START else f'column {key!r}'}: groups must be of one dtype in all "
+                f"frames, got {', '.join(map(str, got))}: cast them, and convert times to one time zone, before"
+            )
+
+
+def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
+    """The frame; where a column of ``where`` is read, each row must answer one of ``names``."""
+    there = []
+    for name, column in zip(names, named(names), strict=True):
+        typed = isinstance(dtype := dtypes[name], Report)
+        plain, kind = (column.ext.storage(), dtype.ext_storage()) if typed else (column, dtype)
+        there.append((plain.arr.first() if isinstance(kind, pl.Array) else plain).is_not_null())  # a list of nulls
+    return lazy.with_columns(
+        pl.map_batches([column, pl.sum_horizontal(there)], _once, return_dtype=dtypes[name], is_elementwise=True)
+        for name, column in zip(where, named(where), strict=True)
+    )
+
+
+def _once(inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
+    """Polars calls it back: (reports, of how many columns a row has an answer) -> the reports."""
+    reports, answers = inputs
+    if wrong := len(answers) - int((unnamed(answers) == 1).sum()):
+        raise ReportError(
+            f"column {reports.name!r}: {wrong} of {len(answers)} rows have no answer, or several, in the columns of "
+            "which a record answers one: they are no reports of this plan, as the rows that a left join adds"
+        )
+    return reports
 
 
 def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
@@ -571,15 +633,34 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
 
 
 def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+    """Whether two frames of reports of a plan have the same ones row by row; a lazy one is run."""
+    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
+    if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
+        return False
+    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    one, two = (digest.row(0) for digest in digests)
+    return are_copies(one, two, plan)
+
+
+def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
+    """One row: how many reports there are, and a hash of them and their order, which copies have in common."""
+    schema = reports.collect_schema()
+    index, plain = unused(schema), []
+    for name, column in zip(plan.columns, named(plan.columns), strict=True):
+        dtype = schema[name]
+        typed = column.ext.storage() if isinstance(dtype, Report) else column
+        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
+    rows = reports.lazy().with_row_index(index)
+    return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
+
+
+def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+    """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
     """
-    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
-        return False
-    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    names = list(plan.columns)
-    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+    likely = digest[0] * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    return digest == other and not likely
 
 
 _MISSES = 30  # so many rows should differ, at least: none does with a probability of exp(-30)
@@ -603,18 +684,23 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
+    plans = {file: _plan_of(file) for file in files_of(path)}
+    [first, plan], *others = plans.items()
+    for file, other in others:
+        if other != plan:
+            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
+    return plan
+
+
+def files_of(path: str | Path) -> list[str]:
+    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
         files = sorted(map(str, Path(path).rglob("*.parquet")))
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
         raise InputError(f"there is no Parquet file in {str(path)!r}")
-    plans = {file: _plan_of(file) for file in files or [str(path)]}
-    [first, plan], *others = plans.items()
-    for file, other in others:
-        if other != plan:
-            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
-    return plan
+    return files or [str(path)]
 
 
 def _plan_of(file: str) -> PrivacyPlan:

@@ -203,15 +203,25 @@ def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, An
     domain, unmatched = given.pop("domain", None), given.pop("unmatched", "error")
     if domain is not None:
         return perturb(expr, kind(core.Domain.of(domain, unmatched), **given), **options)
-    make = partial(_perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options)
+    several = as_expr(expr).meta.output_name(raise_if_undetermined=False) is None  # one by one, when planned
+    make = partial(
+        _perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options, several=several
+    )
     make(as_expr(expr), pl.Boolean())  # bad arguments are refused now, not when planned
     return at_plan_time(as_expr(expr), make)
 
 
 def _perturb_declared(
-    values: pl.Expr, dtype: Any, *, kind: Any, unmatched: Unmatched, parameters: dict[str, Any], options: dict[str, Any]
+    values: pl.Expr,
+    dtype: Any,
+    *,
+    kind: Any,
+    unmatched: Unmatched,
+    parameters: dict[str, Any],
+    options: dict[str, Any],
+    several: bool,
 ) -> pl.Expr:
-    """`perturb` over the domain that a column's dtype declares."""
+    """`perturb` over the domain that a column's dtype declares; the column may be one of ``several``."""
     if isinstance(dtype, pl.Enum):
         labels = dtype.categories.to_list()
     elif dtype == pl.Boolean:
@@ -221,7 +231,11 @@ def _perturb_declared(
             f"column {values.meta.output_name()!r}: pass domain=[...], the values that there may be: a column of "
             f"{dtype} declares none, as Boolean and Enum do"
         )
-    return perturb(values, kind(core.Domain(labels, unmatched=unmatched), **parameters), **options)
+    mechanism = kind(core.Domain(labels, unmatched=unmatched), **parameters)
+    noise: Any = dict(options)
+    packed, typed = noise.pop("packed", False), noise.pop("typed", True)
+    column = values.meta.output_name(raise_if_undetermined=False) if several else None
+    return perturb_column(values, mechanism, packed=packed, typed=typed, noise=noise, column=column)
 
 
 def one_value_a_row(expr: pl.Expr) -> pl.Expr:
@@ -323,7 +337,7 @@ class Perturb:
             there = index.is_not_null()
             values, ids = values.filter(there), ids.filter(there)
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
-        arrow = to_arrow(values)
+        arrow = to_arrow(values, self.mechanism.inputs.kind)
         if not isinstance(arrow, pa.DictionaryArray):  # an Enum, which is slow to ask for its dtype, holds no reports
             refuse_reports({name: values.dtype})
         with polars_words(values, arrow):
@@ -390,7 +404,8 @@ def _perturbed_draw(
     if any(len(series) != n for series in (ids, *values)):
         raise core.ParameterError("a plan needs one value a row in each of its columns")
     keyed = None if secret is None else core.Keyed(secret, ids_to_arrow(ids), column="")
-    arrays = columns.perturb({v.name: to_arrow(v) for v in values}, keyed, packed=packed, tag=tag)
+    sources = columns.sources
+    arrays = columns.perturb({v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag)
     series = []
     for field, reports in zip(return_dtype.fields, arrays, strict=True):
         if len(reports) != n:

@@ -52,28 +52,33 @@ def check_population(name: str, value: Population) -> Population:
     )
 
 
-def sampled_part(population: Population, n: Any) -> Any:
+def sampled_part(population: Population, n: Any, repeats: int | None = None) -> Any:
     """What part of its variance the mean of a random sample of ``n`` people has: Var = part * (variance of one) / n.
 
     (N - n) / (N - 1) for a population of N people (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Theorem 3.2 for
     shares; of means it is Theorem 2.2, whose S^2 is N / (N - 1) times the variance of one); 1 for many, 0 for the
-    sample itself.
+    sample itself. Of n reports, at most ``repeats`` of each person, let a person have the part w: their mean has
+    (N sum w^2 - 1) / (N - 1) of the variance of one, and sum w^2 is at most repeats / n. So it is that of the mean of
+    as few people as they can be of, n / repeats.
 
     Raises:
         ParameterError: more people reported than there are.
 
     >>> sampled_part("many", 100), sampled_part(None, 100), sampled_part(100, 100), sampled_part(199, 100)
     (1.0, 0.0, 0.0, 0.5)
+    >>> sampled_part(199, 300, repeats=3)
+    0.5
     """
     if population is None or population == "many":
         return float(population is not None)
-    most = int(np.max(n, initial=0))
-    if most > population:
+    each = repeats or 1
+    fewest = -(-int(np.max(n, initial=0)) // each)
+    if fewest > population:
         raise ParameterError(
-            f"population={population} is less than the {most} who reported: give the number of all people of whom "
+            f"population={population} is less than the {fewest} who reported: give the number of all people of whom "
             'these are a sample, "many" if it is not known, or None for these people themselves'
         )
-    return (population - n) / max(population - 1, 1)
+    return (population - n / each) / max(population - 1, 1)
 
 
 def check_repeats(name: str, value: int | None) -> int | None:

@@ -405,21 +405,21 @@ def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
 
 def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:
     """k tallies as one side, with the variances of at most so many reports of a person."""
-    one = _side_of(mechanism, n, counters, population)
+    one = _side_of(mechanism, n, counters, population, repeats)
     return one if repeats is None else one.of_clusters(repeats)
 
 
-def _side_of(mechanism: Any, n: I64, counters: I64, population: Population) -> Side:
+def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None) -> Side:
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
-        errors = errors * finite_times(mechanism, population, n, errors)
+        errors = errors * finite_times(mechanism, population, n, errors, repeats)
         return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
-    sampled_part(population, n)  # (who does not answer is there, too)
+    sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)._replace(step=0.0)  # (as Newcombe, of score intervals)
-    side = side._replace(sampled=sampled_part(population, side.n))
+    side = side._replace(sampled=sampled_part(population, side.n, repeats))
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side

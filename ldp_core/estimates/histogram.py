@@ -200,8 +200,8 @@ class HistogramEstimate(Question[Histogram]):
             share f a share has f (1 - f) / n times `sampled_part` more variance: the noise has mean 0 whoever is in the
             sample. The interval is Wilson's score interval, of that variance; so it holds near shares of 0 and 1.
         repeats: the most reports of one person, where some have several. The variance is at most so many times that of
-            independent reports (`ldp_core.estimates.clusters` has the proof), and is taken to be. `of_persons` needs no
-            such bound. Default: one report of each.
+            independent reports (`ldp_core.estimates.clusters` has the proof), and is taken to be; and of N people as
+            few as can be have reported. `of_persons` needs no such bound. Default: one report of each.
 
     Raises:
         ParameterError: confidence outside (0, 1), or an unknown method; when asked: more reports than people.
@@ -319,12 +319,12 @@ class HistogramEstimate(Question[Histogram]):
         n = np.broadcast_to(n, (*counters.shape[:-1], 1))
         alone = counted_side(mechanism, n[..., 0], counters)
         answers = alone.n
-        sampled_part(self.population, n)  # (who does not answer has reported, too)
+        sampled_part(self.population, n, self.repeats)  # (who does not answer has reported, too)
         # Those who answer one of several columns are a sample of those who reported.
         before = alone._replace(sampled=np.maximum(n - answers, 0) / np.maximum(n - 1, 1))
         after = before
         if self.population is not None:
-            after = alone._replace(sampled=sampled_part(self.population, answers))
+            after = alone._replace(sampled=sampled_part(self.population, answers, self.repeats))
         oracle, *_ = mechanism.answers(n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         unknown = np.isinf(times[0])

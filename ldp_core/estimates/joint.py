@@ -459,7 +459,7 @@ class TableEstimate(Question[Table]):
         within = [np.clip(margin, 0, n[:, None]) for margin in margins]
         a, b = _noise(one, two, people, *within)
         most = np.maximum(people, 1)
-        sampled = sampled_part(self.population, people)
+        sampled = sampled_part(self.population, people, self.repeats)
         side = Side(people, counts / most, a / most, b, sampled, self.times**2 * _step(one, two))
         errors = self.times * most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
         z = np.full(1, self.times * z_score(self.confidence))

@@ -124,7 +124,7 @@ class MeanEstimate(Question[Mean]):
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        times = self.times * finite_times(mechanism, self.population, n, error)
+        times = self.times * finite_times(mechanism, self.population, n, error, self.repeats)
         return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
 
     @override
@@ -160,9 +160,9 @@ class MeanEstimate(Question[Mean]):
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
 
 
-def finite_times(mechanism: Any, population: Population, n: I64, error: F64) -> F64:
+def finite_times(mechanism: Any, population: Population, n: I64, error: F64, repeats: int | None = None) -> F64:
     """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
-    part = sampled_part("many" if population is None else population, n)
+    part = sampled_part("many" if population is None else population, n, repeats)
     spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0)
     times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
     return times

@@ -69,6 +69,7 @@ class Reader:
     population: Population
     times: float = 1.0
     """`Question.times`."""
+    repeats: int | None = None
 
     @cached_property
     def ends(self) -> tuple[pa.Array, pa.Array]:
@@ -101,7 +102,7 @@ class Reader:
     def _counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """`Ordered.range_counts`; a variance that is not known is so large that nothing is."""
         counts, variances = self.mechanism.range_counts(n, counters, low, high)
-        return counts, np.minimum(variances, 1e6 * (n[:, None] + 1.0) ** 2)
+        return counts, np.where(np.isinf(variances), 1e6 * ((n[:, None] + 1.0) ** 2 + counts**2), variances)
 
     def with_ends(
         self, n: I64, counters: I64, counts: F64, variances: F64, z: float, terms: tuple[Any, Any, Any]
@@ -119,10 +120,11 @@ class Reader:
         at_none = variances * m / some**2 - (slopes + bends * (1 - inside)) * inside
         sampled = bends
         if self.population is not None:
-            sampled = terms[1] + sampled_part(self.population, answers[:, None])
+            sampled = terms[1] + sampled_part(self.population, answers[:, None], self.repeats)
         side = Side(m, shares, times * at_none, times * slopes, times * sampled, times * steps)
-        low, high = side.ends(z)
-        return counts, some * np.sqrt(side.variance(inside)), some * low, some * high
+        found = (np.sqrt(side.variance(inside)), *side.ends(z))
+        errors, low, high = (np.where(n[:, None], some * array, 0) for array in found)
+        return counts, errors, low, high
 
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
         """Cumulative shares of k tallies, with intervals of so many standard errors."""
@@ -132,7 +134,7 @@ class Reader:
         whole, v_whole, v_above = upto[:, -1:], v_upto[:, -1:], v_upto
         if v_whole.any():  # else it is the same, as the number of all is known
             v_above = count(n, counters, places, np.full(size, size))[1]
-        v_whole = v_whole - sampled_part(self.population, n[:, None]) * np.maximum(whole, 0)
+        v_whole = v_whole - sampled_part(self.population, n[:, None], self.repeats) * np.maximum(whole, 0)
         a = whole**2 - z**2 * v_whole
         b = upto * whole + z**2 * (v_above - v_upto - v_whole) / 2
         root = np.sqrt(np.maximum(b**2 - a * (upto**2 - z**2 * v_upto), 0))
@@ -279,7 +281,7 @@ class _OfDistribution(Reader):
 
 def reader_of(what: str, mechanism: Mechanism, question: Question[Any]) -> Reader:
     """What reads a mechanism's tallies; `ParameterError` if it has no ordered values, or its errors are not known."""
-    asked = question.population, question.times
+    asked = question.population, question.times, question.repeats
     if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
         if question.times > 1 and mechanism.distribution(mechanism.empty_tally()).method != "unbiased":
             raise refuse_repeats(f"{what} of {mechanism.name}, whose distribution is fitted,")

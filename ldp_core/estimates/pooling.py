@@ -7,7 +7,23 @@ the groups, each with the variance v_g(f) that it would have, are on balance rig
     score(f) = sum over g of (f_g - f) / v_g(f) / sqrt(sum over g of 1 / v_g(f)) = 0
 
 Of pure protocols this is the maximum of the likelihood, as S_g is binomial(n_g, q_g + (p_g - q_g) f), and the f with
-|score(f)| <= z are the score interval (C. R. Rao, 1948). Whether the groups are of one population is tested by
+|score(f)| <= z are the score interval (C. R. Rao, 1948). Tallies of one mechanism are added up before.
+
+**Means.** Where numbers are skewed a group of small numbers has a small mean and seems to be precise: weights by the
+groups' own variances make means too small. So the means m_g of n_g reports have weights n_g / V_g, with
+
+    V_g = noise_g(m) + (1 + c_g) s        c_g = half of the second derivative of noise_g
+
+the variance of one report of numbers with the mean m and the variance s, as the noise is nearly a quadratic function of
+the number; m and s are those of all groups together, with weights that do not depend on the reports. (If an error in s
+moves weights, it moves those of all groups alike.) The interval adds those of the groups,
+
+    low = m - sqrt(sum over g of w_g^2 (m_g - low_g)^2)        w_g = n_g / V_g / sum over h of n_h / V_h
+
+and high alike (G. Y. Zou, A. Donner, "Construction of Confidence Limits about Effect Measures: A General Approach",
+Statistics in Medicine 27(10), 2008).
+
+**One population?** Whether the groups are of one population is tested by
 Q = sum (f_g - f)^2 / v_g(f), chi-square with one degree of freedom less than there are groups (W. G. Cochran,
 "The Combination of Estimates from Different Experiments", Biometrics 10(1), 1954). People who choose a small epsilon
 may differ from others: a total over *these* people is the sum of the groups' estimates, whatever Q is.
@@ -29,7 +45,7 @@ from ldp_core.errors import MechanismMismatchError, ParameterError
 from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
-from ldp_core.estimates.mean import Averaging
+from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -143,21 +159,51 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95,
 def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float, repeats: int | None) -> Pooled:
     """`pool` of tallies that are the mechanisms' own, of which some may be empty: where it is done by keys."""
     z, repeats = z_score(check_open("confidence", confidence)), check_repeats("repeats", repeats)
-    values, codes = common_values([mechanism for mechanism, _ in groups])
-    sides = [
-        _of(side_of(m, np.array([t.n]), t.counters[None], "many", repeats), places)
-        for (m, t), places in zip(groups, codes, strict=True)
-        if t.n
-    ]
-    if not sides:
+    values, places = common_values([mechanism for mechanism, _ in groups])
+    codes = {mechanism.fingerprint: place for (mechanism, _), place in zip(groups, places, strict=True)}
+    some = [group for group in groups if group[1].n]
+    if not some:
         raise ParameterError("there are no reports of any of the mechanisms")
-    estimate, low, high = _roots(sides, np.array([0.0, z, -z]))
-    variances = np.array([side.variance(_inside(estimate, side)) for side in sides])
-    weights = (1 / variances).sum(axis=0)
+    alike = {m.fingerprint: (m, [t for other, t in some if other.fingerprint == m.fingerprint]) for m, _ in some}
+    merged = [(m, m.merge(tallies)) for m, tallies in alike.values()]
+    made = [
+        (m, _of(side_of(m, np.array([t.n]), t.counters[None], "many", repeats), codes[m.fingerprint]))
+        for m, t in (*merged, *some)
+    ]
+    (_, alone), (mechanisms, sides) = zip(*made[: len(merged)], strict=True), zip(*made[len(merged) :], strict=True)
+    if pa.types.is_null(values.type):
+        (estimate, error, low, high), of_one = _means(merged, confidence, repeats)
+        variances = np.array([of_one[m.fingerprint] / side.n for m, side in zip(mechanisms, sides, strict=True)])
+    else:
+        estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
+        variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
+        error = (1 / of_alone).sum(axis=0) ** -0.5
     q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
     p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
-    arrays = (estimate[0], (weights**-0.5)[0], low[0], high[0], q, p_values)
+    arrays = (estimate[0], error[0], low[0], high[0], q, p_values)
     return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in groups), confidence)
+
+
+def _means(
+    groups: Sequence[tuple[Any, Tally]], confidence: float, repeats: int | None
+) -> tuple[F64, dict[bytes, float]]:
+    """Of one mechanism's tally each: the mean, its error and ends, float64[4, 1, 1], and by fingerprint each V_g."""
+    domain, n = groups[0][0].domain, np.array([tally.n for _, tally in groups], float)
+    question, length, times = MeanEstimate(confidence, repeats=repeats), domain.high - domain.low, repeats or 1
+    means, *others = np.array([question._numbers(m, np.array(t.n), t.counters) for m, t in groups]).T
+    most = np.array([m.most_noise for m, _ in groups]) + 0.25  # (no numbers vary more than by a quarter of length^2)
+    middle = np.clip((np.average(means, weights=n / most) - domain.low) / length, 0, 1)
+    noise, at0, at_half, at1 = np.array([m.noise(np.array([middle, 0.0, 0.5, 1.0])) for m, _ in groups]).T
+    slopes = np.maximum(1 + 2 * (at0 - 2 * at_half + at1), 0)
+    known, squares = n * slopes / most**2, (others[0] / length) ** 2 * n / times
+    spread = np.clip(known @ (squares - noise) / max(known @ slopes, 1e-300), 0, 0.25)
+    variances = np.maximum(noise + slopes * spread, 1e-12) * length**2 * times
+    weights = n / variances
+    weights /= weights.sum()
+    mean, ends = weights @ means, [others[0], *(end - means for end in others[1:])]
+    error, below, above = (np.sqrt(weights**2 @ one**2) for one in ends)
+    of_one = {m.fingerprint: v for (m, _), v in zip(groups, variances.tolist(), strict=True)}
+    return np.array([mean, error, mean - below, mean + above])[:, None, None], of_one
 
 
 def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[int]]]:
@@ -203,7 +249,7 @@ def _inside(f: F64, side: Side) -> F64:
     return np.clip(f, 0, 1) if side.sampled else f
 
 
-def _roots(sides: list[Side], t: F64) -> F64:
+def _roots(sides: Sequence[Side], t: F64) -> F64:
     """Where the score is each t, by bisection: float64[len(t), 1, k]."""
     t = t[:, None, None]
 

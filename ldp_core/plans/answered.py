@@ -147,7 +147,11 @@ class AnsweredPair(_OfPairs, Pair):
         m = counters[:, 0].astype(float)[:, None, None]
         scale = m / np.maximum(n, 1)[:, None, None]
         u, w = counts * scale, margins[0][:, :, None] * scale + np.zeros_like(counts)
-        part = sampled_part(asked.population, m) if asked.population is not None else _unsampled(n[:, None, None], m)
+        part = (
+            sampled_part(asked.population, m, asked.repeats)
+            if asked.population is not None
+            else _unsampled(n[:, None, None], m)
+        )
         f = np.clip(w, 0, m)
         c = np.clip(u, 0, f)
         noise = _Cells.of(self.mechanism.inner)
@@ -317,7 +321,7 @@ class MarginEstimate(HistogramEstimate):
         side = mechanism.side(np.asarray(n), counters)
         people = side.n
         # Of the people themselves, (sum n h^2 / m - 1) n / (n - 1); those who answer are a sample of them.
-        part = 1 - sampled_part(self.population, people)
+        part = 1 - sampled_part(self.population, people, self.repeats)
         sampled = np.maximum(side.sampled - part, 0) * (1 + part / np.maximum(people - 1, 1))
         side = side._replace(sampled=sampled).of_clusters(self.repeats or 1)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
