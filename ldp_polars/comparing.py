@@ -13,8 +13,8 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import Report, check_repeats_said, dtype_of, of_one_seed
+from ldp_core.engine import I64, Compare, CompareQuantiles, Population
+from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed
 from ldp_polars.frames import (
     Frame,
     Groups,
@@ -188,9 +188,7 @@ def _answered(
     sides = [_counted(side, mechanism) for side in inputs]
     n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
     table, lengths = asked.rows(mechanism, n, counters)
-    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
-    rows = pa.LargeListArray.from_arrays(offsets, structs(table))
-    return pl.Series(inputs[0].name, rows).cast(return_dtype)
+    return answers_of(inputs[0].name, table, lengths, return_dtype)
 
 
 def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:
