@@ -20,42 +20,27 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core import (
-    HadamardResponse,
-    HierarchicalHistogram,
-    LocalHashing,
-    Mechanism,
-    NOutput,
-    OneBitMean,
-    PrivacyPlan,
-    PrivSet,
-    RandomizedResponse,
-    SquareWave,
-    SubsetSelection,
-    UnaryEncoding,
-    audit,
-)
+import ldp_core as ldp
 from tests.report import chromium
 
 CLIENT = Path(__file__).parents[1] / "clients" / "js"
 MECHANISMS = [
-    RandomizedResponse(["a", "b"], epsilon=1.0),
-    RandomizedResponse(["a", "b", "c"], epsilon=1.0),
-    UnaryEncoding(["a", "b", "c"], epsilon=1.0),
-    SubsetSelection(["a", "b", "c", "d", "e"], epsilon=1.0),
-    LocalHashing(["a", "b", "c"], epsilon=1.0, variant="fast"),
-    HadamardResponse(["a", "b", "c"], epsilon=1.0),
-    OneBitMean((0, 1), epsilon=1.0),
-    NOutput((0, 1), epsilon=1.0),
-    SquareWave((0, 1), epsilon=1.0, buckets=8),
-    HierarchicalHistogram(range(4), epsilon=1.0),
-    PrivSet(["a", "b", "c"], epsilon=1.0, most=2),
+    ldp.RandomizedResponse(["a", "b"], epsilon=1.0),
+    ldp.RandomizedResponse(["a", "b", "c"], epsilon=1.0),
+    ldp.UnaryEncoding(["a", "b", "c"], epsilon=1.0),
+    ldp.SubsetSelection(["a", "b", "c", "d", "e"], epsilon=1.0),
+    ldp.LocalHashing(["a", "b", "c"], epsilon=1.0, variant="fast"),
+    ldp.HadamardResponse(["a", "b", "c"], epsilon=1.0),
+    ldp.OneBitMean((0, 1), epsilon=1.0),
+    ldp.NOutput((0, 1), epsilon=1.0),
+    ldp.SquareWave((0, 1), epsilon=1.0, buckets=8),
+    ldp.HierarchicalHistogram(range(4), epsilon=1.0),
+    ldp.PrivSet(["a", "b", "c"], epsilon=1.0, most=2),
 ]
 LISTS = [["a", "b"], []]
 STEP = 50_000  # values in one call of a page
 
-Box = Callable[[dict[str, Any], list[Any]], list[Any]]
-"""A compiled plan and values to reports."""
+Box = Callable[[dict[str, Any], list[Any]], list[Any]]  # a compiled plan and values to reports
 
 
 def in_node(plan: dict[str, Any], values: list[Any]) -> list[Any]:
@@ -97,24 +82,22 @@ def in_chromium() -> Iterator[Box]:
         site.shutdown()
 
 
-def inputs_of(m: Mechanism) -> list[Any]:
-    """Two values that are far apart."""
-    if isinstance(m, PrivSet):
+def inputs_of(m: ldp.Mechanism) -> list[Any]:
+    if isinstance(m, ldp.PrivSet):
         return [*range(len(LISTS))]
     return [m.inputs.labels[0], m.inputs.labels[-1]] if hasattr(m.inputs, "labels") else [0.0, 1.0]
 
 
 def main(trials: int, box: Box) -> None:
-    """One line a mechanism."""
     for m in MECHANISMS:
-        plan, lists = PrivacyPlan({"x": m}).compile(), isinstance(m, PrivSet)
+        plan, lists = ldp.PrivacyPlan({"x": m}).compile(), isinstance(m, ldp.PrivSet)
 
-        def perturb(values: pa.Array, m: Mechanism = m, plan: Any = plan, lists: bool = lists) -> pa.Array:
+        def perturb(values: pa.Array, m: ldp.Mechanism = m, plan: Any = plan, lists: bool = lists) -> pa.Array:
             made = m.reports.from_json(box(plan, [LISTS[v] if lists else v for v in values.to_pylist()]))
             return made.flatten() if lists else made  # (a word each)
 
         claim: Any = m.epsilon if lists else m  # `audit` takes no lists, so that a number stands for each
-        found = audit(claim, perturb, inputs=inputs_of(m), trials=trials, name=m.name)
+        found = ldp.audit(claim, perturb, inputs=inputs_of(m), trials=trials, name=m.name)
         print(f"{m.name:25} epsilon {m.epsilon:.3f}  at least {found.lower_bound:.4f}  {found.verdict}", flush=True)
 
 

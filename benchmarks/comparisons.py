@@ -11,29 +11,8 @@ from itertools import product
 
 import numpy as np
 
+import ldp_core as ldp
 from benchmarks.simulation import EPSILONS, Table, percent, print_tables, zipf
-from ldp_core import (
-    BlockHadamardResponse,
-    DBitFlip,
-    HadamardResponse,
-    HybridProjectiveGeometryResponse,
-    Keyed,
-    LdpWarning,
-    LocalHashing,
-    Loloha,
-    LongitudinalRandomizedResponse,
-    LongitudinalUnaryEncoding,
-    ProjectiveGeometryResponse,
-    RandomizedResponse,
-    Secret,
-    SubsetSelection,
-    SummationHistogramEncoding,
-    Tally,
-    ThresholdHistogramEncoding,
-    UnaryEncoding,
-    pool,
-    required_n,
-)
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.quantile_differences import CompareQuantiles
@@ -43,45 +22,45 @@ from ldp_core.plans.sampled import SampledColumn
 
 RUNS = 2000
 ORACLES = {
-    "OUE": lambda d, epsilon: UnaryEncoding(range(d), epsilon=epsilon),
-    "SUE": lambda d, epsilon: UnaryEncoding(range(d), epsilon=epsilon, variant="symmetric"),
-    "randomized response": lambda d, epsilon: RandomizedResponse(range(d), epsilon=epsilon),
-    "subset selection": lambda d, epsilon: SubsetSelection(range(d), epsilon=epsilon),
+    "OUE": lambda d, epsilon: ldp.UnaryEncoding(range(d), epsilon=epsilon),
+    "SUE": lambda d, epsilon: ldp.UnaryEncoding(range(d), epsilon=epsilon, variant="symmetric"),
+    "randomized response": lambda d, epsilon: ldp.RandomizedResponse(range(d), epsilon=epsilon),
+    "subset selection": lambda d, epsilon: ldp.SubsetSelection(range(d), epsilon=epsilon),
 }
 
 
 OTHERS = {
-    "local hashing": lambda d: LocalHashing(range(d), epsilon=1.0),
-    "local hashing, binary": lambda d: LocalHashing(range(d), epsilon=1.0, variant="binary"),
-    "local hashing, fast": lambda d: LocalHashing(range(d), epsilon=1.0, variant="fast"),
-    "Hadamard response": lambda d: HadamardResponse(range(d), epsilon=1.0),
-    "Hadamard response, 2 blocks": lambda d: BlockHadamardResponse(range(d), epsilon=1.0, blocks=2),
-    "projective geometry": lambda d: ProjectiveGeometryResponse(range(d), epsilon=1.0),
-    "projective geometry, hybrid": lambda d: HybridProjectiveGeometryResponse(range(d), epsilon=1.0),
-    "THE": lambda d: ThresholdHistogramEncoding(range(d), epsilon=1.0),
-    "SHE": lambda d: SummationHistogramEncoding(range(d), epsilon=1.0),
-    "L-GRR": lambda d: LongitudinalRandomizedResponse(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
-    "L-OSUE": lambda d: LongitudinalUnaryEncoding(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
-    "LOLOHA, 4 buckets": lambda d: Loloha(range(d), epsilon_infinity=2.0, epsilon_1=1.0, g=4),
-    "dBitFlip, 2 bits": lambda d: DBitFlip(range(d), epsilon_infinity=1.0, bits=2),
-    "fake data, 3 columns, OUE": lambda d: FakeDataColumn(UnaryEncoding(range(d), epsilon=1.0), columns=3),
-    "sampled, 3 columns, OUE": lambda d: SampledColumn(UnaryEncoding(range(d), epsilon=1.0), columns=3),
+    "local hashing": lambda d: ldp.LocalHashing(range(d), epsilon=1.0),
+    "local hashing, binary": lambda d: ldp.LocalHashing(range(d), epsilon=1.0, variant="binary"),
+    "local hashing, fast": lambda d: ldp.LocalHashing(range(d), epsilon=1.0, variant="fast"),
+    "Hadamard response": lambda d: ldp.HadamardResponse(range(d), epsilon=1.0),
+    "Hadamard response, 2 blocks": lambda d: ldp.BlockHadamardResponse(range(d), epsilon=1.0, blocks=2),
+    "projective geometry": lambda d: ldp.ProjectiveGeometryResponse(range(d), epsilon=1.0),
+    "projective geometry, hybrid": lambda d: ldp.HybridProjectiveGeometryResponse(range(d), epsilon=1.0),
+    "THE": lambda d: ldp.ThresholdHistogramEncoding(range(d), epsilon=1.0),
+    "SHE": lambda d: ldp.SummationHistogramEncoding(range(d), epsilon=1.0),
+    "L-GRR": lambda d: ldp.LongitudinalRandomizedResponse(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
+    "L-OSUE": lambda d: ldp.LongitudinalUnaryEncoding(range(d), epsilon_infinity=2.0, epsilon_1=1.0),
+    "LOLOHA, 4 buckets": lambda d: ldp.Loloha(range(d), epsilon_infinity=2.0, epsilon_1=1.0, g=4),
+    "dBitFlip, 2 bits": lambda d: ldp.DBitFlip(range(d), epsilon_infinity=1.0, bits=2),
+    "fake data, 3 columns, OUE": lambda d: FakeDataColumn(ldp.UnaryEncoding(range(d), epsilon=1.0), columns=3),
+    "sampled, 3 columns, OUE": lambda d: SampledColumn(ldp.UnaryEncoding(range(d), epsilon=1.0), columns=3),
 }
 REPEATS = 7
 
 
 def tallies(m, shares, n: int, runs: int, generator: np.random.Generator) -> np.ndarray:
     """int64[runs, d]: counters of n reports of people drawn from a population."""
-    if isinstance(m, RandomizedResponse):
+    if isinstance(m, ldp.RandomizedResponse):
         return generator.multinomial(n, m.q + (m.p - m.q) * shares, size=runs)
     people = generator.multinomial(n, shares, size=runs)
-    if not isinstance(m, UnaryEncoding):
+    if not isinstance(m, ldp.UnaryEncoding):
         codes = np.arange(len(shares), dtype=m.domain.code_dtype)
         if not (isinstance(m, HashedReports) and isinstance(m.family, AffineFamily)):
             return np.array([m.simulate_counters(codes, row, generator) for row in people])
         found = []
         for row in people:  # (simulated, their functions are independent)
-            noise = Keyed(Secret.from_seed(int(generator.integers(2**62))), np.arange(n), column="x")
+            noise = ldp.Keyed(ldp.Secret.from_seed(int(generator.integers(2**62))), np.arange(n), column="x")
             found.append(m.tally(m.perturb(np.repeat(m.domain.labels, row), randomness=noise)).counters)
         return np.array(found)
     return generator.binomial(people, m.p) + generator.binomial(n - people, m.q)
@@ -127,19 +106,19 @@ def repeated(runs: int) -> Table:
         *("coverage of the differences", "with `repeats=`", "pooled", "with `repeats=`"),
     )
     for seed, (d, keyed, changing) in enumerate(product((2, 4, 16), (False, True), (False, True))):
-        m, f, generator = RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
+        m, f, generator = ldp.RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
         n = np.array([2000, 1500])
         counters = np.array([[_of_people(m, f, k, keyed, changing, generator) for k in n] for _ in range(runs)])
-        sizes, shown = np.tile(REPEATS * n, (runs, 1)), []
+        sizes, cells = np.tile(REPEATS * n, (runs, 1)), []
         for repeats in (None, REPEATS):
             found = Compare(repeats=repeats)._arrays(m, sizes, counters)
             held = np.zeros(d)
             for pair in counters:
-                both = [(m, Tally(REPEATS * int(k), c, m.fingerprint)) for k, c in zip(n, pair, strict=True)]
-                one = pool(both, repeats=repeats)
+                both = [(m, ldp.Tally(REPEATS * int(k), c, m.fingerprint)) for k, c in zip(n, pair, strict=True)]
+                one = ldp.pool(both, repeats=repeats)
                 held += (one.low <= f) & (f <= one.high)
-            shown.append(((found[10] < 0.05).mean(), ((found[4] <= 0) & (found[5] >= 0)).mean(), held.mean() / runs))
-        columns = [one for both in zip(*shown, strict=True) for one in both]
+            cells.append(((found[10] < 0.05).mean(), ((found[4] <= 0) & (found[5] >= 0)).mean(), held.mean() / runs))
+        columns = [one for both in zip(*cells, strict=True) for one in both]
         yield (str(d), "keyed" if keyed else "fresh", "change" if changing else "stay", *percent(*columns))
 
 
@@ -166,7 +145,7 @@ def powers(runs: int) -> Table:
     for k, (name, make) in enumerate(ORACLES.items()):
         for epsilon, change, power in ((0.5, 0.05, 0.8), (1.0, 0.01, 0.8), (1.0, 0.03, 0.5), (2.0, 0.01, 0.9)):
             m = make(16 if k else 2, epsilon)
-            need = required_n(m, change=change, base=0.05, power=power).n
+            need = ldp.required_n(m, change=change, base=0.05, power=power).n
             rest = m.domain.size - 1
             shares = [np.array([f, *[(1 - f) / rest] * rest]) for f in (0.05, 0.05 + change)]
             found = compared(m, *shares, (need, need), runs, seed=77 + k)
@@ -194,13 +173,13 @@ def medians(runs: int) -> Table:
                     found, _ = CompareQuantiles().rows(m, np.tile(sizes, (runs, 1)), np.stack(sides, axis=1))
                     low, high = (found[end].to_numpy() for end in ("low", "high"))
                     is_held.append(np.mean((low <= true[1] - true[0]) & (true[1] - true[0] <= high)))
-            shown = percent(1 - min(called), float(np.mean(held)), min(held))
-            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *shown)
+            cells = percent(1 - min(called), float(np.mean(held)), min(held))
+            yield (name, str(d), f"{epsilon:g}", f"{n:,}", *cells)
 
 
 def looks(runs: int) -> Table:
     yield ("60 looks, 500 to 100,000 reports a side", "all intervals hold", "all values: ever called changed")
-    m, f, generator = RandomizedResponse(range(4), epsilon=1.0), zipf(4), np.random.default_rng(5)
+    m, f, generator = ldp.RandomizedResponse(range(4), epsilon=1.0), zipf(4), np.random.default_rng(5)
     at = np.unique(np.round(np.geomspace(500, 100_000, 60)).astype(int))
     lam = m.q + (m.p - m.q) * f
     counters = np.zeros((2, runs, len(at), 4), np.int64)
@@ -233,5 +212,5 @@ def run_lengths(runs: int) -> Table:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise looks implausible)
+    warnings.simplefilter("ignore", ldp.LdpWarning)  # (keyed noise looks implausible)
     print_tables([levels, all_levels, repeated, powers, medians, looks, run_lengths], RUNS, __doc__)

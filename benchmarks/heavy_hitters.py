@@ -32,10 +32,8 @@ K, M = 256, 1024  # rows and width of pure-ldp's sketch
 
 class Population(NamedTuple):
     values: pa.Array
-    numbers: np.ndarray
-    """int64[n]: of the values, among all strings of the full length."""
-    ranked: np.ndarray
-    """Numbers in order of their true counts."""
+    numbers: np.ndarray  # int64[n]: of the values, among all strings of the full length
+    ranked: np.ndarray  # numbers in order of their true counts
     alphabet: str
     length: int
 
@@ -120,12 +118,9 @@ def supporters(reports: np.ndarray, prefixes: np.ndarray, oracle: LocalHashing) 
 
 
 class Made(NamedTuple):
-    """A protocol of pure-ldp."""
-
     client: object
     server: object
-    bits: int | None
-    """Of its texts; None: they are the strings themselves."""
+    bits: int | None  # of its texts; None: they are the strings themselves
     tally_bytes: int
 
 
@@ -179,8 +174,7 @@ class Measured(NamedTuple):
     recall: tuple[float, ...]
     f1: tuple[float, ...]
     ncr: tuple[float, ...]
-    above: float
-    """How many values are above the threshold, and of those how many are of the 100 most frequent."""
+    above: float  # how many values are above the threshold, and of those how many are of the 100 most frequent
     right: float
     client: float
     server: float

@@ -14,32 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+import ldp_core as ldp
 from benchmarks.columns import EPSILON
 from benchmarks.peers import Peer, apple_cms, installed, k_ary, multi, pure, unary
 from benchmarks.timing import Row, absolute, compare
-from ldp_core import (
-    BlockHadamardResponse,
-    CountMeanSketch,
-    DBitFlip,
-    FrequencyOracle,
-    HadamardCountMeanSketch,
-    HadamardResponse,
-    HybridProjectiveGeometryResponse,
-    Keyed,
-    LocalHashing,
-    Loloha,
-    LongitudinalRandomizedResponse,
-    LongitudinalUnaryEncoding,
-    PrivacyPlan,
-    ProjectiveGeometryResponse,
-    RandomizedResponse,
-    Rappor,
-    Secret,
-    SubsetSelection,
-    SummationHistogramEncoding,
-    ThresholdHistogramEncoding,
-    UnaryEncoding,
-)
 
 BAR = 40.0
 OURS = 1_000_000
@@ -62,52 +40,52 @@ def rows(scale: float) -> Iterator[Row]:
             yield absolute(job, partial(_estimate, mechanism, reports), n=len(reports), unit="ns/report", repeats=2)
 
 
-def _cases(d: int) -> Iterator[tuple[str, FrequencyOracle, list[Peer]]]:
+def _cases(d: int) -> Iterator[tuple[str, ldp.FrequencyOracle, list[Peer]]]:
     """Names, our mechanisms, and those of the peers that have the same."""
     domain, one, both = range(d), {"epsilon": EPSILON}, {"epsilon_infinity": INFINITY, "epsilon_1": EPSILON}
     of_d, few = (EPSILON, d), {"n": 2_000}
-    yield "k-ary RR", RandomizedResponse(domain, **one), k_ary(d)
-    yield "OUE", UnaryEncoding(domain, **one), unary(d)
-    yield "SS", SubsetSelection(domain, **one), multi("pure_frequency_oracles.SS", (d, EPSILON), (d, EPSILON))
+    yield "k-ary RR", ldp.RandomizedResponse(domain, **one), k_ary(d)
+    yield "OUE", ldp.UnaryEncoding(domain, **one), unary(d)
+    yield "SS", ldp.SubsetSelection(domain, **one), multi("pure_frequency_oracles.SS", (d, EPSILON), (d, EPSILON))
     for label, kind, threshold in (
-        ("SHE", SummationHistogramEncoding, False),
-        ("THE", ThresholdHistogramEncoding, True),
+        ("SHE", ldp.SummationHistogramEncoding, False),
+        ("THE", ldp.ThresholdHistogramEncoding, True),
     ):
         theirs = pure("histogram_encoding", "HE", d, of_d, lambda _: of_d, use_the=threshold, copied=threshold)
         peers = multi("pure_frequency_oracles.HE", (d, EPSILON), (d, EPSILON, threshold)) + theirs
         yield label, kind(domain, **one), peers
     theirs = pure("local_hashing", "LH", d, of_d, lambda _: of_d, use_olh=True, **few)
     peers = multi("pure_frequency_oracles.LH", (d, EPSILON), (d, EPSILON), **few) + theirs
-    yield "OLH", LocalHashing(domain, **one), peers
+    yield "OLH", ldp.LocalHashing(domain, **one), peers
     shape = (EPSILON, d, 500)  # the peer's own examples take 500 hash functions
     peers = pure("local_hashing", "FastLH", d, shape, lambda _: shape, use_olh=True)
-    yield "FLH", LocalHashing(domain, **one, variant="fast"), peers
-    yield "HR", HadamardResponse(domain, **one), _hadamard(d, EPSILON)
-    yield "BHR, epsilon 2, 4 blocks", BlockHadamardResponse(domain, epsilon=2.0, blocks=4), _hadamard(d, 2.0)
+    yield "FLH", ldp.LocalHashing(domain, **one, variant="fast"), peers
+    yield "HR", ldp.HadamardResponse(domain, **one), _hadamard(d, EPSILON)
+    yield "BHR, epsilon 2, 4 blocks", ldp.BlockHadamardResponse(domain, epsilon=2.0, blocks=4), _hadamard(d, 2.0)
     if installed("pure_ldp"):
         apple_cms()
     size = {"hashes": 256, "width": 256}
     for label, sketch, hadamard in (
-        ("CMS 256 x 256", CountMeanSketch("int", **one, **size), False),
-        ("HCMS 256 x 256", HadamardCountMeanSketch("int", **one, **size), True),
+        ("CMS 256 x 256", ldp.CountMeanSketch("int", **one, **size), False),
+        ("HCMS 256 x 256", ldp.HadamardCountMeanSketch("int", **one, **size), True),
     ):
         client = lambda server: (EPSILON, server.get_hash_funcs(), 256)  # noqa: E731
         peers = pure("apple_cms", "CMS", d, (EPSILON, 256, 256), client, is_hadamard=hadamard, n=5_000)
         yield label, sketch.over(domain), peers
-    rappor = Rappor("int", bits=64, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
+    rappor = ldp.Rappor("int", bits=64, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)
     client = lambda server: (0.5, 64, server.get_hash_funcs())  # noqa: E731
     peers = pure("rappor", "RAPPOR", d, (0.5, 64, 2, d), client, num_of_cohorts=8, reg_const=0.05, n=5_000)
     yield "RAPPOR k=64, 8 cohorts (theirs without the second round)", rappor.over(domain), peers
     rounds = (INFINITY, EPSILON)
     peers = multi("long_freq_est.L_GRR", (d, *rounds), (d, *rounds))
-    yield "L-GRR", LongitudinalRandomizedResponse(domain, **both), peers
+    yield "L-GRR", ldp.LongitudinalRandomizedResponse(domain, **both), peers
     for variant in ("SUE", "OUE", "SOUE", "OSUE"):
         peers = multi(f"long_freq_est.L_{variant}", (d, *rounds), rounds)
-        yield f"L-{variant}", LongitudinalUnaryEncoding(domain, **both, variant=variant), peers
+        yield f"L-{variant}", ldp.LongitudinalUnaryEncoding(domain, **both, variant=variant), peers
     peers = multi("long_freq_est.L_LH", (d, *rounds), (d, *rounds), **few)
-    yield "LOLOHA (theirs L-OLH)", Loloha(domain, **both), peers
+    yield "LOLOHA (theirs L-OLH)", ldp.Loloha(domain, **both), peers
     peers = multi("long_freq_est.dBitFlipPM", (d, d, 4, INFINITY), (d, 4, INFINITY))
-    yield "dBitFlipPM, 4 bits", DBitFlip(domain, epsilon_infinity=INFINITY, bits=4), peers
+    yield "dBitFlipPM, 4 bits", ldp.DBitFlip(domain, epsilon_infinity=INFINITY, bits=4), peers
 
 
 def _hadamard(d: int, epsilon: float) -> list[Peer]:
@@ -116,35 +94,35 @@ def _hadamard(d: int, epsilon: float) -> list[Peer]:
     return pure("hadamard_response", "HadamardResponse", d, (epsilon, d), client)
 
 
-def _independent_of_d(d: int) -> Iterator[tuple[str, FrequencyOracle]]:
+def _independent_of_d(d: int) -> Iterator[tuple[str, ldp.FrequencyOracle]]:
     """Mechanisms of which a tally does not cost n d."""
-    yield "FLH", LocalHashing(range(d), epsilon=EPSILON, variant="fast")
-    yield "HR", HadamardResponse(range(d), epsilon=EPSILON)
-    yield "PGR", ProjectiveGeometryResponse(range(d), epsilon=EPSILON)
+    yield "FLH", ldp.LocalHashing(range(d), epsilon=EPSILON, variant="fast")
+    yield "HR", ldp.HadamardResponse(range(d), epsilon=EPSILON)
+    yield "PGR", ldp.ProjectiveGeometryResponse(range(d), epsilon=EPSILON)
     for epsilon in (EPSILON, 4.0):  # the larger, the more blocks
-        yield f"BHR, epsilon {epsilon:g}", BlockHadamardResponse(range(d), epsilon=epsilon)
-        yield f"HPGR, epsilon {epsilon:g}", HybridProjectiveGeometryResponse(range(d), epsilon=epsilon)
-    yield "CMS 256 x 256", CountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
-    yield "HCMS 256 x 256", HadamardCountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
+        yield f"BHR, epsilon {epsilon:g}", ldp.BlockHadamardResponse(range(d), epsilon=epsilon)
+        yield f"HPGR, epsilon {epsilon:g}", ldp.HybridProjectiveGeometryResponse(range(d), epsilon=epsilon)
+    yield "CMS 256 x 256", ldp.CountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
+    yield "HCMS 256 x 256", ldp.HadamardCountMeanSketch("int", epsilon=EPSILON, hashes=256, width=256).over(range(d))
 
 
-def _estimate(m: FrequencyOracle, reports: Any) -> Any:
+def _estimate(m: ldp.FrequencyOracle, reports: Any) -> Any:
     return m.estimate(m.tally(reports))
 
 
-def _against(label: str, m: FrequencyOracle, peer: Peer, d: int, scale: float) -> Iterator[Row]:
+def _against(label: str, m: ldp.FrequencyOracle, peer: Peer, d: int, scale: float) -> Iterator[Row]:
     n = int(OURS * scale)
     codes = np.random.default_rng(1).integers(0, d, n)
-    values, secret, ids = pa.array(codes), Secret.generate(), np.arange(n)
+    values, secret, ids = pa.array(codes), ldp.Secret.generate(), np.arange(n)
 
     def client() -> Any:
-        noise = Keyed(secret, ids, column="x") if m.memoized else None
+        noise = ldp.Keyed(secret, ids, column="x") if m.memoized else None
         return m.perturb(values, packed=True, randomness=noise)
 
     yield from _both_sides(label, client, partial(_estimate, m), codes.tolist(), peer)
 
 
-def _plan_against(label: str, plan: PrivacyPlan, peer: Peer, d: int, scale: float) -> Iterator[Row]:
+def _plan_against(label: str, plan: ldp.PrivacyPlan, peer: Peer, d: int, scale: float) -> Iterator[Row]:
     table = np.random.default_rng(1).integers(0, d, (int(OURS * scale), len(plan.columns)))
     batch = pa.RecordBatch.from_arrays([pa.array(c) for c in table.T], names=list(plan.columns))
 
@@ -167,17 +145,17 @@ def _both_sides(
 COLUMNS = 4
 
 
-def _plans(d: int) -> Iterator[tuple[str, PrivacyPlan, Peer]]:
+def _plans(d: int) -> Iterator[tuple[str, ldp.PrivacyPlan, Peer]]:
     """Plans of several columns, each over ``range(d)``."""
 
-    def columns(epsilon: float) -> dict[str, RandomizedResponse]:
-        return {f"x{i}": RandomizedResponse(range(d), epsilon=epsilon) for i in range(COLUMNS)}
+    def columns(epsilon: float) -> dict[str, ldp.RandomizedResponse]:
+        return {f"x{i}": ldp.RandomizedResponse(range(d), epsilon=epsilon) for i in range(COLUMNS)}
 
     parameters = ([d] * COLUMNS, COLUMNS, EPSILON)
     for label, name, plan in (
-        ("SPL", "SPL", PrivacyPlan(columns(EPSILON / COLUMNS))),
-        ("SMP", "SMP", PrivacyPlan.sampled(columns(EPSILON), epsilon=EPSILON)),
-        ("RS+FD", "RSpFD", PrivacyPlan.fake(columns(EPSILON), epsilon=EPSILON)),
+        ("SPL", "SPL", ldp.PrivacyPlan(columns(EPSILON / COLUMNS))),
+        ("SMP", "SMP", ldp.PrivacyPlan.sampled(columns(EPSILON), epsilon=EPSILON)),
+        ("RS+FD", "RSpFD", ldp.PrivacyPlan.fake(columns(EPSILON), epsilon=EPSILON)),
     ):
         for peer in multi(f"mdim_freq_est.{name}_solution", parameters, parameters, f"{name}_GRR"):
             yield f"{label}[GRR], {COLUMNS} columns of d={d}", plan, peer

@@ -9,25 +9,17 @@ several ranges.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 
+import ldp_core as ldp
 from benchmarks.simulation import Table, cases, ends, percent, print_tables, simulated
-from ldp_core import (
-    CdfEstimate,
-    HierarchicalHistogram,
-    QuantilesEstimate,
-    RandomizedResponse,
-    RangeEstimate,
-    SubsetSelection,
-    UnaryEncoding,
-)
 from ldp_core.engine import F64, apportioned
 
 RUNS = 2000
 PROBABILITIES = (0.1, 0.5, 0.9)
 FEW = (1.0, 2.0, 4.0, 6.0, 8.0)
+KINDS = ((ldp.UnaryEncoding, 64), (ldp.SubsetSelection, 64), (ldp.HierarchicalHistogram, 128))
 
 
 def populations(d: int) -> dict[str, F64]:
@@ -42,9 +34,10 @@ def populations(d: int) -> dict[str, F64]:
     return {name: shares / shares.sum() for name, shares in made.items()}
 
 
-def coverage(kind: Any, d: int, runs: int) -> Table:
+def coverage(runs: int) -> Table:
     yield "mechanism", "values", "population", "epsilon", "people", "ranges", "quantiles", "bands"
-    for (name, shares), epsilon, n in cases(populations(d).items()):
+    each = ((*of, name, shares) for of in KINDS for name, shares in populations(of[1]).items())
+    for (kind, d, name, shares), epsilon, n in cases(each):
         m, people = kind(range(d), epsilon=epsilon), apportioned(name, shares, n)
         counters = simulated(m, range(d), people, runs, seed=1)
         sums = np.cumsum(people)
@@ -53,9 +46,9 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
         quantiles = np.array([np.searchsorted(sums, p * n - 1e-9) for p in PROBABILITIES])
         held = []
         for question, true, slack in (
-            (RangeEstimate(ranges=[(int(low), int(high)) for low, high in ranges]), truths, 1e-6 * n),
-            (QuantilesEstimate(PROBABILITIES), quantiles, 0.0),
-            (CdfEstimate(), sums / n, 1e-9),
+            (ldp.RangeEstimate(ranges=[(int(low), int(high)) for low, high in ranges]), truths, 1e-6 * n),
+            (ldp.QuantilesEstimate(PROBABILITIES), quantiles, 0.0),
+            (ldp.CdfEstimate(), sums / n, 1e-9),
         ):
             low, high = ends(question, m, n, counters)
             held.append((low - slack <= true) & (true <= high + slack))
@@ -63,19 +56,13 @@ def coverage(kind: Any, d: int, runs: int) -> Table:
         yield m.name, str(d), name, f"{epsilon:g}", f"{n:,}", *(f"{100 * share:.1f}" for share in found)
 
 
-def subset_selection(runs: int) -> Table:
-    return coverage(SubsetSelection, 64, runs)
-
-
-def unary_encoding(runs: int) -> Table:
-    return coverage(UnaryEncoding, 64, runs)
-
-
 def few_people(runs: int) -> Table:
     """The worst of 20 cases: k people at one of 64 values, and the others spread over the first half."""
     yield "mechanism", "epsilon", "50 people", "200 people", "1,000 people"
     d = 64
-    for kind, epsilon in product((RandomizedResponse, UnaryEncoding, SubsetSelection, HierarchicalHistogram), FEW):
+    for kind, epsilon in product(
+        (ldp.RandomizedResponse, ldp.UnaryEncoding, ldp.SubsetSelection, ldp.HierarchicalHistogram), FEW
+    ):
         m, worst = kind(range(d), epsilon=epsilon), []
         for n in (50, 200, 1000):
             held = []
@@ -83,16 +70,12 @@ def few_people(runs: int) -> Table:
                 people = np.bincount(np.arange(n - k) % (d // 2), minlength=d)
                 people[d - 1] += k
                 ranges = [(d - 1, d - 1), (0, d - 2), (0, d // 2 - 1), (d - 4, d - 1)]
-                low, high = ends(RangeEstimate(ranges=ranges), m, n, simulated(m, range(d), people, runs, seed=1))
+                low, high = ends(ldp.RangeEstimate(ranges=ranges), m, n, simulated(m, range(d), people, runs, seed=1))
                 truths = np.array([people[first : last + 1].sum() for first, last in ranges])
                 held += ((low - 1e-6 * n <= truths) & (truths <= high + 1e-6 * n)).mean(axis=0).tolist()
             worst.append(min(held))
         yield m.name, f"{epsilon:g}", *percent(*worst)
 
 
-def hierarchical(runs: int) -> Table:
-    return coverage(HierarchicalHistogram, 128, runs)
-
-
 if __name__ == "__main__":
-    print_tables([unary_encoding, subset_selection, hierarchical, few_people], RUNS, __doc__)
+    print_tables([coverage, few_people], RUNS, __doc__)

@@ -47,15 +47,7 @@ def multi(path: str, client: tuple[Any, ...], server: tuple[Any, ...], name: str
 def pure(
     path: str, name: str, d: int, server: tuple[Any, ...], client: Callable[[Any], tuple[Any, ...]], **options: Any
 ) -> list[Peer]:
-    """Of pure-ldp: objects. A server adds up report by report, and estimates value by value.
-
-    Args:
-        path, name: of the module and the classes.
-        d: number of values.
-        server: the arguments of the server.
-        client: those of the client, from the server.
-        options: of both; ``n``, and ``copied`` for a server that changes its reports.
-    """
+    """Of pure-ldp: objects. A server adds up report by report, copied if it changes them, and estimates by value."""
     if not installed("pure_ldp"):
         return []
     module = importlib.import_module(f"pure_ldp.frequency_oracles.{path}")
@@ -86,7 +78,6 @@ class _Numpy(ModuleType):
 
 
 def apple_cms() -> Any:
-    """pure-ldp's module of sketches, made to work."""
     importlib.import_module("pure_ldp.core._freq_oracle_server").np = _Numpy("numpy")
     return importlib.import_module("pure_ldp.frequency_oracles.apple_cms")
 

@@ -14,21 +14,13 @@ from typing import Any
 
 import numpy as np
 
+import ldp_core as ldp
 from benchmarks.simulation import Table, percent, print_tables
-from ldp_core import (
-    HistogramEstimate,
-    LdpWarning,
-    LongitudinalRandomizedResponse,
-    RandomizedResponse,
-    Tally,
-    weighted_mean,
-)
 
 RUNS, PEOPLE, SHARE, CHANGES = 2000, 2000, 0.2, 0.2
 NOISE = ("fresh", "keyed", "longitudinal")
 FEW = (10, 15, 20, 50, 100)
-CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))
-"""Share and epsilon."""
+CASES = list(product((0.01, 0.05, 0.2, 0.5), (0.5, 1.0, 3.0)))  # share and epsilon
 
 
 def with_value(n: np.ndarray, changing: bool, share: float, generator: np.random.Generator) -> np.ndarray:
@@ -81,14 +73,17 @@ def held(
     Of ``few`` only those by persons.
     """
     generator, holds = np.random.default_rng(seed), np.zeros(3)
-    m = RandomizedResponse(epsilon=epsilon)
+    m = ldp.RandomizedResponse(epsilon=epsilon)
     if noise == "longitudinal":
-        m = LongitudinalRandomizedResponse([False, True], epsilon_infinity=2.0, epsilon_1=1.0)
-    many, bound = HistogramEstimate(population="many"), HistogramEstimate(population="many", repeats=int(n.max()))
+        m = ldp.LongitudinalRandomizedResponse([False, True], epsilon_infinity=2.0, epsilon_1=1.0)
+    many, bound = (
+        ldp.HistogramEstimate(population="many"),
+        ldp.HistogramEstimate(population="many", repeats=int(n.max())),
+    )
     for _ in range(runs):
         yes = said_yes(m, noise, with_value(n, changing, share, generator), n, generator)
         each = np.stack([n - yes, yes], axis=1)
-        tally = Tally(int(n.sum()), each.sum(axis=0), m.fingerprint)
+        tally = ldp.Tally(int(n.sum()), each.sum(axis=0), m.fingerprint)
         by_person = many.of_sums(m, tally, many.person_sums(m, n, each))
         found = (by_person,) * 3 if few else (many.result(m, tally), by_person, bound.result(m, tally))
         holds += [one.frequency_low[1] <= share <= one.frequency_high[1] for one in found]
@@ -98,13 +93,13 @@ def held(
 def weighted(people: int, share: float, epsilon: float, runs: int, seed: int) -> np.ndarray:
     """Shares of intervals of `weighted_mean` that hold, by weights and by groups; two of three have one and a half of
     the share of all. Of the first a quarter of people stand for three each, of the latter there are two groups."""
-    generator, holds, m = np.random.default_rng(seed), np.zeros(2), RandomizedResponse(epsilon=epsilon)
+    generator, holds, m = np.random.default_rng(seed), np.zeros(2), ldp.RandomizedResponse(epsilon=epsilon)
     old = np.arange(people) < 0.75 * people
     for _ in range(runs):
         has = generator.random(people) < np.where(old, 1.5, 0.5) * share
         w = (np.where(has, generator.random(people) < m.p, generator.random(people) < m.q) - m.q) / (m.p - m.q)
         by_groups = {"groups": old, "shares": {True: 0.5, False: 0.5}}
-        found = (weighted_mean(w, weights=np.where(old, 1.0, 3.0)), weighted_mean(w, **by_groups))
+        found = (ldp.weighted_mean(w, weights=np.where(old, 1.0, 3.0)), ldp.weighted_mean(w, **by_groups))
         holds += [one.low <= share <= one.high for one in found]
     return holds / runs
 
@@ -126,7 +121,6 @@ def few_people(runs: int) -> Table:
 
 
 def weighted_means(runs: int) -> Table:
-    """The same of `weighted_mean`."""
     yield "people", "by weights", "by groups"
     for people in (20, 50, 100):
         made = np.array([weighted(people, *case, runs, 24) for case in CASES])
@@ -138,5 +132,5 @@ def _least(shares: Any) -> str:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", LdpWarning)  # (keyed noise of few people looks implausible)
+    warnings.simplefilter("ignore", ldp.LdpWarning)  # (keyed noise of few people looks implausible)
     print_tables([repeated, few_people, weighted_means], RUNS, __doc__)

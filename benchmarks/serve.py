@@ -29,7 +29,6 @@ HEALTH = b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
 
 
 async def client(port: int, request: Callable[[], bytes], until: float) -> int:
-    """How many requests were answered with 200 until then."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     done = 0
     while time.monotonic() < until:
@@ -44,7 +43,6 @@ async def client(port: int, request: Callable[[], bytes], until: float) -> int:
 
 
 async def answered(port: int, request: Callable[[], bytes], clients: int, seconds: float) -> tuple[int, float]:
-    """How many requests, in how many seconds."""
     start = time.monotonic()
     done = await asyncio.gather(*(client(port, request, start + seconds) for _ in range(clients)))
     return sum(done), time.monotonic() - start

@@ -38,12 +38,10 @@ def print_tables(tables: Sequence[Callable[..., Table]], runs: int, about: str |
 
 
 def cases(populations: Iterable[Any] = ("",), epsilons: Sequence[float] = EPSILONS) -> Iterator[tuple[Any, ...]]:
-    """(population, epsilon, number of people)."""
     return product(populations, epsilons, SIZES)
 
 
 def zipf(d: int) -> F64:
-    """Shares in proportion to 1, 1/2, 1/3 and so on."""
     shares = 1 / np.arange(1, d + 1)
     return shares / shares.sum()
 

@@ -24,7 +24,6 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """How many times faster ours is."""
         return self.theirs / self.ours if self.theirs is not None else None
 
     def cells(self) -> list[str]:

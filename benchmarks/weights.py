@@ -14,35 +14,23 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+import ldp_core as ldp
 import ldp_polars  # noqa: F401 (the namespace)
 from benchmarks.simulation import Table, print_tables
 from benchmarks.timing import Row, absolute, compare
-from ldp_core import (
-    HierarchicalHistogram,
-    Hybrid,
-    Keyed,
-    Piecewise,
-    PrivacyPlan,
-    RandomizedResponse,
-    Secret,
-    UnaryEncoding,
-    linear_fit,
-    ratio,
-    weighted_quantiles,
-)
 from ldp_core.estimates.weights import ratios, score_sums
 
 Sample = Callable[[np.random.Generator, int, float], tuple[Any, float]]
-W3C = RandomizedResponse(epsilon=1.1)
-BIT = RandomizedResponse(epsilon=2.0)
-SYSTEM = UnaryEncoding(["yes", "no", "none"], epsilon=1.0)
+W3C = ldp.RandomizedResponse(epsilon=1.1)
+BIT = ldp.RandomizedResponse(epsilon=2.0)
+SYSTEM = ldp.UnaryEncoding(["yes", "no", "none"], epsilon=1.0)
 
 
-def _coins(rng: np.random.Generator, m: RandomizedResponse, bits: Any) -> Any:
+def _coins(rng: np.random.Generator, m: ldp.RandomizedResponse, bits: Any) -> Any:
     return bits ^ (rng.random(len(bits)) >= m.p)
 
 
-def _bits(rng: np.random.Generator, m: UnaryEncoding, codes: Any) -> Any:
+def _bits(rng: np.random.Generator, m: ldp.UnaryEncoding, codes: Any) -> Any:
     d = m.domain.size
     return rng.random((len(codes), d)) < np.where(np.eye(d, dtype=bool)[codes], m.p, m.q)
 
@@ -56,11 +44,11 @@ def _times(rng: np.random.Generator, n: int, share: float) -> tuple[Any, Any]:
 
 def mean_of_a_group(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
     y, w = _times(rng, n, share)
-    return ratio(w * y, w), float(np.exp(7.6 + 0.18))
+    return ldp.ratio(w * y, w), float(np.exp(7.6 + 0.18))
 
 
 def median_of_a_group(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
-    return weighted_quantiles(*_times(rng, n, share), [0.5]), float(np.exp(7.6))
+    return ldp.weighted_quantiles(*_times(rng, n, share), [0.5]), float(np.exp(7.6))
 
 
 def share_of_answers(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
@@ -68,7 +56,7 @@ def share_of_answers(rng: np.random.Generator, n: int, share: float) -> tuple[An
     codes = rng.choice(3, n, p=[0.6 * share, 0.4 * share, 1 - share])
     bits = _bits(rng, SYSTEM, codes)
     yes, no = SYSTEM.weights(bits, "yes"), SYSTEM.weights(bits, "no")
-    return ratio(yes, yes + no), 0.6
+    return ldp.ratio(yes, yes + no), 0.6
 
 
 def rate_of_both_private(rng: np.random.Generator, n: int, share: float) -> tuple[Any, float]:
@@ -76,7 +64,7 @@ def rate_of_both_private(rng: np.random.Generator, n: int, share: float) -> tupl
     inside = rng.random(n) < share
     crashed = rng.random(n) < np.where(inside, 0.3, 0.1)
     w, c = BIT.weights(_coins(rng, BIT, inside), True), BIT.weights(_coins(rng, BIT, crashed), True)
-    return ratio(w * c, w), 0.3
+    return ldp.ratio(w * c, w), 0.3
 
 
 CASES: list[tuple[str, Sample, int, float]] = [
@@ -113,7 +101,7 @@ def rare(private: bool, epsilon: float, rate: float, runs: int) -> tuple[list[fl
     Fieller's alone and with the score's, in each case; and by how much more often the latter are unbounded.
     """
     rng, more, held = np.random.default_rng(13), 0.0, ([], [])
-    m = RandomizedResponse(epsilon=epsilon)
+    m = ldp.RandomizedResponse(epsilon=epsilon)
     values = m.weights(np.array([True, False]), True)
     p, q, y = (m.p, m.q, values) if private else (1.0, 0.0, np.array([1.0, 0.0]))
     yes = q + rate * (p - q)
@@ -148,7 +136,9 @@ def lines(m: Any, other: Any, n: int, runs: int) -> tuple[float, float, dict[str
     for k in range(runs):
         x = rng.beta(2, 5, n)
         y = 0.2 + x / 2 + rng.uniform(-0.15, 0.15, n)
-        found = linear_fit((m, _reports(m, x, 2 * k)), y if other is None else (other, _reports(other, y, 2 * k + 1)))
+        found = ldp.linear_fit(
+            (m, _reports(m, x, 2 * k)), y if other is None else (other, _reports(other, y, 2 * k + 1))
+        )
         slopes.append(found["slope"][0])
         for name in found.names:
             held[name] += (found[name][1] <= true[name] <= found[name][2]) / runs
@@ -156,15 +146,15 @@ def lines(m: Any, other: Any, n: int, runs: int) -> tuple[float, float, dict[str
 
 
 def _reports(m: Any, x: Any, seed: int) -> Any:
-    return m.perturb(x, randomness=Keyed(Secret.from_seed(seed), np.arange(len(x)), column="x"))
+    return m.perturb(x, randomness=ldp.Keyed(ldp.Secret.from_seed(seed), np.arange(len(x)), column="x"))
 
 
 LINES = [
-    ("Hybrid, epsilon 2, of both", Hybrid((0, 1), epsilon=2.0), Hybrid((0, 1), epsilon=2.0), 200_000),
-    ("Hybrid, epsilon 2, of both", Hybrid((0, 1), epsilon=2.0), Hybrid((0, 1), epsilon=2.0), 20_000),
-    ("Piecewise, epsilon 2, of both", Piecewise((0, 1), epsilon=2.0), Piecewise((0, 1), epsilon=2.0), 20_000),
-    ("Piecewise, epsilon 4, of x; y is public", Piecewise((0, 1), epsilon=4.0), None, 5000),
-    ("Hybrid, epsilon 2, of x; y is public", Hybrid((0, 1), epsilon=2.0), None, 20_000),
+    ("Hybrid, epsilon 2, of both", ldp.Hybrid((0, 1), epsilon=2.0), ldp.Hybrid((0, 1), epsilon=2.0), 200_000),
+    ("Hybrid, epsilon 2, of both", ldp.Hybrid((0, 1), epsilon=2.0), ldp.Hybrid((0, 1), epsilon=2.0), 20_000),
+    ("Piecewise, epsilon 2, of both", ldp.Piecewise((0, 1), epsilon=2.0), ldp.Piecewise((0, 1), epsilon=2.0), 20_000),
+    ("Piecewise, epsilon 4, of x; y is public", ldp.Piecewise((0, 1), epsilon=4.0), None, 5000),
+    ("Hybrid, epsilon 2, of x; y is public", ldp.Hybrid((0, 1), epsilon=2.0), None, 20_000),
 ]
 
 
@@ -176,13 +166,13 @@ def rows(scale: float) -> Iterator[Row]:
     n = int(10**6 * scale)
     rng = np.random.default_rng(1)
     values = {"os": rng.choice(["ios", "android", "web"], n), "minutes": rng.random(n), "age": rng.integers(0, 64, n)}
-    m = UnaryEncoding(["ios", "android", "web"], epsilon=1.0)
+    m = ldp.UnaryEncoding(["ios", "android", "web"], epsilon=1.0)
     reports = pl.DataFrame(values | {"crashed": rng.random(n) < 0.1, "time": rng.random(n), "week": np.arange(n) % 2})
     reports = reports.with_columns(
         pl.col("os").ldp.perturb(m),
         pl.col("crashed").ldp.perturb(BIT),
-        pl.col("time").ldp.perturb(Hybrid((0, 1), epsilon=1.0)),
-        pl.col("age").ldp.perturb(HierarchicalHistogram(range(64), epsilon=1.0, workload="prefixes")),
+        pl.col("time").ldp.perturb(ldp.Hybrid((0, 1), epsilon=1.0)),
+        pl.col("age").ldp.perturb(ldp.HierarchicalHistogram(range(64), epsilon=1.0, workload="prefixes")),
     )
     w, y, age = pl.col("os").ldp.weight("ios"), pl.col("minutes"), pl.col("age").ldp
     selected = {
@@ -197,7 +187,7 @@ def rows(scale: float) -> Iterator[Row]:
     }
     jobs = {asked: partial(reports.select, expression) for asked, expression in selected.items()}
     jobs["comparison of two groups", "os"] = partial(
-        reports.ldp.compare, PrivacyPlan({"os": m}, keep=["week"]), by="week"
+        reports.ldp.compare, ldp.PrivacyPlan({"os": m}, keep=["week"]), by="week"
     )
     jobs["table of two columns", "os"] = partial(reports.ldp.table, "os", "crashed")
     yield absolute("weights of reports", lambda: reports.select(w), n=n, unit="ns/row", limit=10)

@@ -120,10 +120,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "HistogramRow IntegerHistogramRow BooleanHistogramRow text_row MeanRow DistributionRow DeadLetter",
         ),
     },
-    "ldp_plots": {
-        "Estimates": ("plots", "estimate windows"),
-        "Light and dark": ("plots", "themed"),
-    },
+    "ldp_plots": {"Estimates": ("plots", "estimate windows"), "Light and dark": ("plots", "themed")},
     "ldp_report": {
         "A report of estimates": ("report", "Results read_results report_page about RESULTS"),
         "While a job runs": ("report live", "LivePage"),
@@ -235,7 +232,6 @@ _UNKNOWN = "no bound"
 
 
 def _short(number: float) -> str:
-    """Three digits, or all before the point."""
     if number == float("inf"):
         return _UNKNOWN
     return f"{number:.3g}" if number < 1000 else f"{number:,.0f}"
@@ -376,7 +372,7 @@ def photograph(name: str, text: str) -> None:
         path.write_text(f"{svg}{mark}\n", encoding="utf-8")
 
 
-def shown(name: str, alt: str) -> str:
+def picture(name: str, alt: str) -> str:
     """A picture on a page, in the colors that the reader's browser asks for."""
     return "\n".join(
         [
@@ -392,7 +388,7 @@ def shown(name: str, alt: str) -> str:
 def with_pictures(text: str) -> str:
     """The page, with each picture below its mark. Its alt text is written on the page, and kept."""
     pattern = re.compile(r'<!-- picture: ([\w-]+) -->\n(?:<picture>.*?alt="([^"]*)".*?</picture>\n)?', re.DOTALL)
-    return pattern.sub(lambda found: shown(found[1], found[2] or found[1]), text)
+    return pattern.sub(lambda found: picture(found[1], found[2] or found[1]), text)
 
 
 # ---- notebooks

@@ -39,7 +39,6 @@ _STYLED = re.compile(r"<style.*?</style>|<small>.*?</small>| border=\"1\" class=
 
 
 def _packages() -> dict[str, str]:
-    """What docs/api.md lists of each package."""
     index = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     return dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", index, re.DOTALL | re.MULTILINE))
 

@@ -19,10 +19,7 @@ women = counted.select(pl.col("marriage", "affair").repeat_by("women").explode()
 
 # Two questions. What one woman reveals, at most, is the sum of both: epsilon 2.
 plan = PrivacyPlan(
-    {
-        "affair": RandomizedResponse(epsilon=1.0),
-        "marriage": RandomizedResponse(range(1, 6), epsilon=1.0),
-    }
+    {"affair": RandomizedResponse(epsilon=1.0), "marriage": RandomizedResponse(range(1, 6), epsilon=1.0)}
 )
 print("What each woman is promised:")
 print(plan.explain(len(women)))

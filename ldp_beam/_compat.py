@@ -1,10 +1,7 @@
-"""What is used of Beam that it does not promise to keep; seen in 2.77. Nothing else in the package uses any.
+"""What is used of Beam that it does not promise to keep; seen in 2.77. `tests/beam/test_compat.py` says when it moves.
 
-* ``ParDo.to_runner_api_parameter``, ``context.add_requirement``, and ``requires_stable_input`` in its payload:
-  `StableInputParDo`.
-* The classes of Flink's and the portable runner: `knows_stable_input`; of the local ones: `drops_late_state`.
-
-`tests/beam/test_compat.py` says so when one of them moves.
+They are what `StableInputParDo` calls, and the classes of runners that the functions below it know. Nothing else in the
+package uses any.
 """
 
 from __future__ import annotations
@@ -25,11 +22,9 @@ class StableInputParDo(beam.ParDo):
     """A ParDo that gets elements only when the runner would bring the same ones again: it *requires stable input*.
 
     Beam's model has this, and its Python SDK no way to say it. Flink's runner (seen in 2.70.0,
-    ``ExecutableStageDoFnOperator``) then keeps what comes into the whole stage of fused steps in its state, and hands
-    it on when the next checkpoint is complete: all that a step of this stage, or one after it, tells the world is made
-    of checkpointed elements. So they come later by up to ``--checkpointing_interval``, and take memory as long.
-
-    To be used where the runner knows it (`knows_stable_input`), and first in a stage: after a shuffle.
+    ``ExecutableStageDoFnOperator``) then keeps what comes into the whole stage of fused steps until the next checkpoint
+    is complete, up to ``--checkpointing_interval`` later. So all that a step of this stage, or one after it, tells the
+    world is made of checkpointed elements. It goes first in a stage, after a shuffle, where `knows_stable_input`.
     """
 
     @override

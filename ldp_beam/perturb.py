@@ -18,13 +18,7 @@ from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, find_lacking
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
-from ldp_beam.elements.records import (
-    NAMESPACE,
-    FlushedAtOnce,
-    RecordsDoFn,
-    RecordsTransform,
-    refuse_sliding,
-)
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
@@ -238,13 +232,7 @@ def _single(reports: Any) -> list[Any]:
 class _PerturbDoFn(RecordsDoFn):
     """Draws the reports. Holds no randomness: every call of ``perturb`` takes a fresh key from the OS."""
 
-    def __init__(
-        self,
-        plan: PrivacyPlan,
-        packed: bool,
-        key: NoiseKey | None,
-        dead_letter_tag: str | None,
-    ) -> None:
+    def __init__(self, plan: PrivacyPlan, packed: bool, key: NoiseKey | None, dead_letter_tag: str | None) -> None:
         super().__init__(dead_letter_tag)
         self._plan = plan
         self._packed = packed

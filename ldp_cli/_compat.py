@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-FIXED = (3, 14)
-"""The Python in which a thread that calls back while Python ends no longer aborts the process."""
+FIXED = (3, 14)  # the Python in which a thread that calls back while Python ends no longer aborts the process
 
 
 def end_at_once(code: int | str | None) -> None:

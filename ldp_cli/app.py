@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
-from ldp_cli import jobs, pages, planning, reports
+from ldp_cli import estimating, jobs, pages, planning, reports
 from ldp_cli.printing import note, say
 from ldp_core import LdpError, LdpWarning, ParameterError
 
@@ -100,113 +100,83 @@ def ldp(
     """Local differential privacy: private reports in, debiased estimates with error bars out."""
 
 
-def _add(group: typer.Typer, name: str, command: Callable[..., None], *examples: str, **options: Any) -> None:
-    group.command(name, epilog=_examples(*examples), no_args_is_help=True, **options)(command)
+def _add(kind: str | None, command: Callable[..., None], *examples: str, name: str = "", **options: Any) -> None:
+    """A command of this kind; None: of plans."""
+    how = {"epilog": _examples(*examples), "no_args_is_help": True, "rich_help_panel": kind, **options}
+    (plans if kind is None else app).command(name or command.__name__, **how)(command)
 
 
-_add(plans, "new", planning.new, "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day")
-_add(plans, "check", planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
-_add(plans, "compile", planning.compile_plan, "ldp plan compile plan.toml > plan.json")
+_add(None, planning.new, "ldp plan new plan.toml -c os=ios,android,web -c minutes=0:60 -e 2 --keep day")
+_add(None, planning.check, "ldp plan check plan.toml", "ldp plan check plan.toml people.parquet")
+_add(None, planning.compile_plan, "ldp plan compile plan.toml > plan.json", name="compile")
 _add(
-    plans,
-    "explain",
+    None,
     planning.explain,
     "ldp plan explain plan.toml --people 10000 --records 25",
     "ldp plan explain plan.toml --data people.parquet --id user",
 )
 _add(
-    app,
-    "recommend",
-    planning.suggest,
+    _BEFORE,
+    planning.recommend,
     "ldp recommend ios,android,web --epsilon 1 --people 100000",
     "ldp recommend 0:60 --epsilon 1 --people 100000",
-    rich_help_panel=_BEFORE,
 )
 _add(
-    app,
-    "size",
+    _BEFORE,
     planning.size,
     "ldp size 16 --margin 1% --epsilon 1 --simultaneous",
     "ldp size 16 --margin 1% --people 50000",
     "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
     "ldp size 16 --change 1% --from 5% --power 80% --epsilon 1",
-    rich_help_panel=_BEFORE,
 )
 _add(
-    app,
-    "simulate",
+    _BEFORE,
     planning.simulate,
     "ldp simulate plan.toml people.parquet",
     "ldp simulate plan.toml --share os=ios:0.6,android:0.4 --people 1000000",
-    rich_help_panel=_BEFORE,
 )
 app.command("planner", epilog=_examples("ldp planner --open"), rich_help_panel=_BEFORE)(pages.planner)
 _add(
-    app,
-    "perturb",
+    _FILES,
     reports.perturb,
     "ldp perturb people.parquet reports.parquet --plan plan.toml",
     "ldp perturb people.csv out.parquet --plan plan.toml --id user --records 1",
-    rich_help_panel=_FILES,
 )
 _add(
-    app,
-    "estimate",
-    reports.estimate,
+    _FILES,
+    estimating.estimate,
     "ldp estimate reports.parquet",
     "ldp estimate reports.parquet --window 7d --event-time day --output weekly",
     "ldp estimate reports.parquet --column os --plot os.svg",
-    rich_help_panel=_FILES,
 )
 _add(
-    app,
-    "compare",
+    _FILES,
     reports.compare,
     "ldp compare before.parquet after.parquet",
     "ldp compare reports.parquet --window 7d --event-time day",
     "ldp compare reports.parquet --by country --baseline de --column os",
-    rich_help_panel=_FILES,
 )
 _add(
-    app,
-    "pool",
+    _FILES,
     reports.pool,
     "ldp pool old.parquet new.parquet",
     "ldp pool old.parquet new.parquet --window 7d --event-time day --column os",
-    rich_help_panel=_FILES,
 )
+_add(_FILES, pages.report, "ldp report weekly -o weekly.html", "ldp report out --plan plan.toml --open")
+_add(_RUNS, jobs.audit, "ldp audit plan.toml", "ldp audit plan.toml --column os --trials 1e7 --json")
 _add(
-    app,
-    "report",
-    pages.report,
-    "ldp report weekly -o weekly.html",
-    "ldp report out --plan plan.toml --open",
-    rich_help_panel=_FILES,
-)
-_add(
-    app,
-    "audit",
-    jobs.audit,
-    "ldp audit plan.toml",
-    "ldp audit plan.toml --column os --trials 1e7 --json",
-    rich_help_panel=_RUNS,
-)
-_add(
-    app,
-    "run",
+    _RUNS,
     jobs.run,
     "ldp run --demo",
     "ldp run --plan plan.toml --input 'in/*.csv' --event-time time --output out",
-    rich_help_panel=_RUNS,
+    name="run",
     context_settings=jobs.PASSED_ON,
 )
 _add(
-    app,
-    "serve",
+    _RUNS,
     pages.serve,
     "ldp serve --plan plan.toml --output reports",
     "ldp serve --plan plan.toml --output reports --origin https://example.org",
-    rich_help_panel=_RUNS,
 )
 app.command(
     "live",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
@@ -13,8 +13,8 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
 
-from ldp_core import InputError, ParameterError, PrivacyPlan
-from ldp_core.engine import need, open_parquet
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import DrawnColumn, need, open_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -59,8 +59,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
 
 
-_TEXTS = ("str", "date")
-"""Kinds of values that are read as text from CSV."""
+_TEXTS = ("str", "date")  # kinds of values that are read as text from CSV
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
@@ -87,12 +86,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
 
 
 def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
-    """A lazy frame of records or reports.
-
-    Args:
-        path: a file, a folder of Parquet files, or a pattern.
-        plan: of what will be done with it; text columns of CSV are read as text.
-    """
+    """A lazy frame of a file, a folder of Parquet files, or a pattern; of CSV texts of the plan are read as text."""
     polars: Any = need("polars", "polars")
     found = files_of(path)
     kind = format_of(found[0])
@@ -112,10 +106,7 @@ def having(frame: pl.LazyFrame, names: list[str], path: str) -> pl.LazyFrame:
 
 
 def size_of(path: str) -> int | None:
-    """Number of records: of Parquet as its footers say; of text by its bytes and the length of the first lines.
-
-    None if it is not known; the files may be broken.
-    """
+    """Number of records, of text by its bytes and its first lines; None if it is not known: files may be broken."""
     records = 0.0
     with suppress(pa.ArrowException, OSError, ValueError):
         for file in files_of(path):
@@ -131,6 +122,12 @@ def size_of(path: str) -> int | None:
 
 
 _SAMPLE = 1 << 20
+
+
+def check_columns(names: Iterable[str], there: Iterable[str]) -> None:
+    """Raise `PlanError` if the reports do not have these columns."""
+    if unknown := sorted({*names} - {*there}):
+        raise PlanError(f"the reports have no columns {unknown}; they have {list(there)}")
 
 
 def counted(frame: pl.LazyFrame, read: list[int], done: Callable[[int], None]) -> pl.LazyFrame:
@@ -169,6 +166,20 @@ def our_polars() -> Any:
     import ldp_polars  # noqa: PLC0415 (only some commands need it)
 
     return ldp_polars
+
+
+def in_periods(name: str, length: str | None) -> Any:
+    """The expression of a column; of times, the start of the period."""
+    from polars import selectors  # noqa: PLC0415 (only here)
+
+    column = selectors.by_name(name)  # (pl.col reads patterns)
+    return column if length is None else our_polars().window_start(column, length)
+
+
+def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan:
+    """The plan of some columns: of those of which a record answers one there are all or none."""
+    columns = {c: wanted.get(c, m) for c, m in plan.columns.items() if c in wanted or isinstance(m, DrawnColumn)}
+    return PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
 
 
 @contextmanager

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ldp_cli import files
-from ldp_cli.printing import number, percent
+from ldp_cli import files, printing
 from ldp_core import Domain, Numeric, PlanError, PrivacyPlan
 from ldp_core.engine import check_open
 
@@ -38,15 +37,32 @@ class ByPrivate:
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
 
-    def rows(
+    def show(
+        self,
+        reports: pl.LazyFrame,
+        by: Iterable[str],
+        window: str | None,
+        event_time: str | None,
+        *,
+        as_json: bool,
+        assume_reports: bool,
+    ) -> None:
+        """Print the answers, in each group of public columns and each window."""
+        places = {name: files.in_periods(name, None) for name in by}
+        if event_time is not None:
+            places["window_start"] = files.in_periods(event_time, window)
+        with printing.working("weighing the reports"), files.polars_work("estimate"):
+            found = self._rows(reports, places, assume_reports=assume_reports)
+        if as_json:
+            printing.say_json(found)
+            return
+        words = f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"
+        printing.show_by_column(found, list(places), self._cells, words, [self.plan])
+
+    def _rows(
         self, reports: pl.LazyFrame, places: Mapping[str, pl.Expr], *, assume_reports: bool
     ) -> list[dict[str, Any]]:
-        """A row for each place, value and answer.
-
-        ``column_name``, the places, ``value``, ``answer`` (mean, total, a quantile or share), ``estimate``,
-        ``standard_error`` (not of quantiles), ``low``, ``high``, ``n``. Too few people have the value if ends are
-        infinite.
-        """
+        """A row for each place, value and answer. Its ends are infinite where too few people have the value."""
         asked = list(self._asked(reports.collect_schema().names(), assume_reports=assume_reports))
         exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
         keys = [expr.alias(name) for name, expr in places.items()]
@@ -69,8 +85,7 @@ class ByPrivate:
 
         ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
-        if unknown := [name for name in (self.of, self.weights) if name is not None and name not in there]:
-            raise PlanError(f"the reports have no columns {unknown}; they have {there}")
+        files.check_columns([name for name in (self.of, self.weights) if name is not None], there)
 
         def weight(name: str, value: Any = None) -> pl.Expr:
             made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)
@@ -101,11 +116,7 @@ class ByPrivate:
             raise typer.BadParameter(f"--among {unknown[0]}: the values are {', '.join(there)}")
         return {text: there[text] for text in self.among or there}
 
-    def cells(self, row: dict[str, Any], _: Callable[[Any], str]) -> dict[str, str]:
+    def _cells(self, row: dict[str, Any], _: Callable[[Any], str]) -> dict[str, str]:
         """Of a row for people."""
-        text = percent if self.of is None else number
+        text = printing.percent if self.of is None else printing.number
         return {"": row["answer"], "estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}
-
-    def words(self) -> str:
-        """What the numbers mean."""
-        return f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"

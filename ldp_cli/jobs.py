@@ -14,7 +14,8 @@ from ldp_beam import telemetry
 from ldp_beam.telemetry import FileOptions, LiveOptions
 from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
-from ldp_cli.printing import Json, note, say, say_json
+from ldp_cli.options import Json
+from ldp_cli.printing import note, say, say_json
 from ldp_cli.values import whole
 from ldp_core import PrivacyPlan
 
@@ -29,9 +30,7 @@ def audit(
     catalog: Annotated[
         bool, typer.Option("--catalog", help="Audit an example of each mechanism, in place of a plan.")
     ] = False,
-    column: Annotated[
-        list[str] | None, typer.Option("--column", metavar="NAME", help="Audit only this column.")
-    ] = None,
+    column: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Audit only this column.")] = None,
     trials: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="How many reports are drawn of each input.")
     ] = 1_000_000,

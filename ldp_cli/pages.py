@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from ldp_cli import files
-from ldp_cli.printing import Overwrite, note, say
-from ldp_cli.values import named, share, whole
+from ldp_cli.options import Confidence, Overwrite
+from ldp_cli.printing import note, say
+from ldp_cli.values import named, whole
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
 from ldp_core.engine import check_open, need, seconds
 from ldp_report import planner_page, read_results, report_page
@@ -99,9 +100,7 @@ def serve(
     << 20,
     rate: Annotated[float, typer.Option(min=0.001, help="How many messages a second one address may send.")] = 100.0,
     every: Annotated[str, typer.Option(metavar="LENGTH", help="How often a new Parquet file begins.")] = "10m",
-    confidence: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
-    ] = 0.95,
+    confidence: Confidence = 0.95,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="The most reports of one person. Then the noise may be keyed, too.")
     ] = None,

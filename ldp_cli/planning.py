@@ -10,51 +10,16 @@ from typing import Annotated, Any, Literal
 import pyarrow as pa
 import typer
 
-from ldp_cli import files
-from ldp_cli.printing import (
-    Json,
-    Overwrite,
-    Plot,
-    Theme,
-    cells_of,
-    check_picture,
-    largest,
-    note,
-    number,
-    out,
-    percent,
-    save,
-    say,
-    say_json,
-    show,
-    working,
-)
+import ldp_core as core
+from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
-from ldp_core import (
-    Domain,
-    DtypeError,
-    InputError,
-    Interval,
-    Mechanism,
-    Numeric,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    Result,
-    question_of,
-    recommend,
-    required_epsilon,
-    required_n,
-)
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import plan_contents, seed_warning
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
     float,
-    typer.Option(
-        "--group", parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."
-    ),
+    typer.Option(parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."),
 ]
 
 
@@ -68,15 +33,12 @@ def new(
     ],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one record spends, over all columns.")],
     keep: Annotated[
-        list[str] | None,
-        typer.Option("--keep", metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED."),
+        list[str] | None, typer.Option(metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED.")
     ] = None,
     other: Annotated[
         list[str] | None,
         typer.Option(
-            "--other",
-            metavar="NAME",
-            help="In this column, nulls and values that are not declared are one more answer.",
+            metavar="NAME", help="In this column, nulls and values that are not declared are one more answer."
         ),
     ] = None,
     way: Annotated[
@@ -92,45 +54,45 @@ def new(
             "--clients", help="Take only mechanisms that browsers have, as ldp serve needs. With --way split."
         ),
     ] = False,
-    overwrite: Overwrite = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write a plan: what one record reveals."""
     if clients and way != "split":
-        raise ParameterError(f"--clients goes with --way split, got {way}: browsers report every column")
+        raise core.ParameterError(f"--clients goes with --way split, got {way}: browsers report every column")
     columns: dict[str, Any] = {}
     others = set(other or ())
     for pair in column:
         name, text = named(pair, example="os=ios,android")
         if name in columns:
-            raise ParameterError(f"column {name!r} is there twice")
+            raise core.ParameterError(f"column {name!r} is there twice")
         inputs = declared(text, other=name in others)
-        columns[name] = inputs if isinstance(inputs, Domain) else mechanism_of(inputs, epsilon / len(column))
+        columns[name] = inputs if isinstance(inputs, core.Domain) else mechanism_of(inputs, epsilon / len(column))
     unknown = sorted(others - columns.keys())
     if unknown:
-        raise ParameterError(f"--other names columns {unknown}, which are not in the plan")
+        raise core.ParameterError(f"--other names columns {unknown}, which are not in the plan")
     try:
-        made = getattr(PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
+        made = getattr(core.PrivacyPlan, way)(columns, epsilon=epsilon, keep=keep or ())
         if clients:
-            made = PrivacyPlan({name: _for_clients(m) for name, m in made.columns.items()}, keep=made.keep)
+            made = core.PrivacyPlan({name: _for_clients(m) for name, m in made.columns.items()}, keep=made.keep)
             made.compile()
-    except PlanError as error:
-        raise ParameterError(str(error)) from None
+    except core.PlanError as error:
+        raise core.ParameterError(str(error)) from None
     if file is None:
-        say(made.to_toml())
+        printing.say(made.to_toml())
         return
     files.refuse_existing(file, overwrite=overwrite)
     try:
         file.write_text(made.to_toml(), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
-    show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+        raise core.InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
+    printing.show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
 
 
-def _for_clients(m: Mechanism) -> Mechanism:
+def _for_clients(m: core.Mechanism) -> core.Mechanism:
     """The mechanism, or the best one for its declared values that has a compiled form."""
-    others = recommend(m.inputs, m.epsilon, 10_000) if isinstance(m.inputs, Domain) else ()
+    others = core.recommend(m.inputs, m.epsilon, 10_000) if isinstance(m.inputs, core.Domain) else ()
     for made in (m, *(row.mechanism() for row in others)):
-        with suppress(ParameterError):
+        with suppress(core.ParameterError):
             made.compiled()
             return made
     return m
@@ -142,15 +104,15 @@ def check(
         str | None, typer.Argument(metavar="DATA", help="The records that it is for: Parquet, CSV or NDJSON.")
     ] = None,
     *,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Check a plan, and whether it fits data: counts what is not declared, and shows no value."""
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     if data is None:
         if as_json:
-            say_json({"epsilon": made.epsilon, "fingerprint": made.fingerprint, **made.to_dict()})
+            printing.say_json({"epsilon": made.epsilon, "fingerprint": made.fingerprint, **made.to_dict()})
         else:
-            show(_plan_cells(made), title=f"{plan}: a plan", notes=seed_warning(made))
+            printing.show(_plan_cells(made), title=f"{plan}: a plan", notes=seed_warning(made))
         return
     records, refused, outside, wrong = _fit(made, data)
     bad = any(refused.values()) or bool(wrong)
@@ -159,7 +121,7 @@ def check(
             name: {"refused": refused[name], "not declared": outside[name], "error": wrong.get(name)}
             for name in made.columns
         }
-        say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
+        printing.say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
     else:
         rows = []
         for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True):
@@ -171,9 +133,11 @@ def check(
         verdicts = [f"the plan does not fit: {remedy}" if bad else "the plan fits"]
         for name, m in made.columns.items():
             if taken := outside[name] - refused[name]:
-                counted = f"{name}: {taken:,} of {records:,} values ({percent(taken / records)}) are not declared"
+                counted = (
+                    f"{name}: {taken:,} of {records:,} values ({printing.percent(taken / records)}) are not declared"
+                )
                 verdicts.append(f"{counted}, and become {_TAKEN[m.inputs.unmatched]}")
-        show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), *verdicts])
+        printing.show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), *verdicts])
     if bad:
         raise typer.Exit(1)
 
@@ -188,25 +152,25 @@ _TAKEN = {
 """What becomes of values that are not declared and not refused, by ``unmatched``."""
 
 
-def _fit(plan: PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:
+def _fit(plan: core.PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:
     """Number of records; by column how many of them are refused and not declared, and what is wrong with its type."""
     records, refused, outside = 0, dict.fromkeys(plan.columns, 0), dict.fromkeys(plan.columns, 0)
     wrong: dict[str, str] = {}
-    with working("checking the records"):
+    with printing.working("checking the records"):
         for batch in files.batches(data, plan):
             records += batch.num_rows
             for name, source, inputs in ((c, *one) for c in plan.columns for one in plan.sources(c).items()):
                 try:
                     refused[name] += int(inputs.refuses(batch.column(source), column=source).sum())
                     outside[name] += int(inputs.outside(batch.column(source), column=source).sum())
-                except DtypeError as error:
+                except core.DtypeError as error:
                     wrong[name] = str(error)
     return records, refused, outside, wrong
 
 
 def compile_plan(plan: PlanFile) -> None:
     """Print the plan as JSON for clients in other languages: integers in place of probabilities (docs/wire.md)."""
-    say_json(PrivacyPlan.from_toml(plan).compile())
+    printing.say_json(core.PrivacyPlan.from_toml(plan).compile())
 
 
 def explain(
@@ -218,33 +182,31 @@ def explain(
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
     ] = None,
     records: Annotated[
-        list[int] | None,
-        typer.Option("--records", metavar="K", help="Say what K records of one person spend together."),
+        list[int] | None, typer.Option(metavar="K", help="Say what K records of one person spend together.")
     ] = None,
     total: Annotated[
         float | None, typer.Option(help="What all records of a person spend, if you know it. Says what that reveals.")
     ] = None,
     keyed: Annotated[bool, typer.Option("--keyed", help="The noise is keyed by a secret and the person.")] = False,
     repeats: Annotated[
-        float,
-        typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay."),
+        float, typer.Option(min=1, help="With --people: how many of the records each person has, of values that stay.")
     ] = 1,
     delta: Annotated[float | None, typer.Option(help="Say also what shuffled records reveal, with this delta.")] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Say what a plan costs a person, and the error to expect."""
-    made = PrivacyPlan.from_toml(plan)
+    made = core.PrivacyPlan.from_toml(plan)
     if (people is None) == (data is None) or (id is not None and data is None):
         raise typer.BadParameter("give --people N, or --data FILE and perhaps --id COLUMN")
     if data is not None and id is not None:
         if as_json or records or repeats != 1:
             raise typer.BadParameter("--id counts the records of each person: leave out --records, --repeats, --json")
         ldp_polars = files.our_polars()
-        with working("counting the records"), files.polars_work("explain"):
+        with printing.working("counting the records"), files.polars_work("explain"):
             text = ldp_polars.explain(
                 files.having(files.scan(data, made), [id], data), made, id=id, keyed=keyed, total=total, delta=delta
             )
-        say(text)
+        printing.say(text)
         return
     n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))
     reports = sorted({1, *records}) if records else [1, 10, 100]
@@ -252,7 +214,7 @@ def explain(
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
     if not as_json:
-        say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
+        printing.say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
         return
     columns = {}
     for name, m in made.columns.items():
@@ -266,17 +228,16 @@ def explain(
             "advice": outlook.advice,
         }
     many = {str(k): made.epsilon_of(k, changes=None, keyed=keyed) for k in reports}
-    say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
+    printing.say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
 
 
 Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]
 Question = Annotated[
-    str | None,
-    typer.Option("--ask", metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45."),
+    str | None, typer.Option(metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45.")
 ]
 
 
-def suggest(
+def recommend(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon of one report.")],
@@ -287,15 +248,15 @@ def suggest(
     most_bytes: Annotated[
         float | None, typer.Option("--bytes", help="Leave out mechanisms whose reports have more bytes.")
     ] = None,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Rank the mechanisms for such values, epsilon and people."""
     how: dict[str, Any] = {"ask": ask, "group": group, "repeats": repeats}
-    found = recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
+    found = core.recommend(values_of(values), epsilon, people, bytes_per_report=most_bytes, **how)
     if as_json:
-        say_json([row.values() for row in found])
+        printing.say_json([row.values() for row in found])
     else:
-        show([row.texts() for row in found], notes=[found.note])
+        printing.show([row.texts() for row in found], notes=[found.note])
 
 
 def size(
@@ -351,7 +312,7 @@ def size(
     mechanism: Annotated[str | None, typer.Option(help="Ask only about the mechanism of this name.")] = None,
     ask: Question = None,
     group: Group = 1.0,
-    as_json: Json = False,
+    as_json: options.Json = False,
 ) -> None:
     """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
     how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
@@ -360,9 +321,9 @@ def size(
     if plan is not None:
         if values is not None or epsilon is not None or people is not None or mechanism is not None:
             raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
-        made = PrivacyPlan.from_toml(plan)
-        numbers = [name for name, m in made.columns.items() if isinstance(m, Numeric)]
-        found = required_n(made, margins_of(texts, numbers=numbers), **how)
+        made = core.PrivacyPlan.from_toml(plan)
+        numbers = [name for name, m in made.columns.items() if isinstance(m, core.Numeric)]
+        found = core.required_n(made, margins_of(texts, numbers=numbers), **how)
     elif values is not None and epsilon is not None and people is not None:
         raise typer.BadParameter("--epsilon says how many people, --people says which epsilon: leave out one of them")
     elif values is None or (epsilon is None) == (people is None):
@@ -372,21 +333,20 @@ def size(
         wanted, what = _one_number(texts, inputs, ask), "margin" if change is None else "change"
         if ask is not None:
             how["ask"] = ask
-        elif not isinstance(inputs, Interval) and wanted >= _WIDE:
-            note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
+        elif not isinstance(inputs, core.Interval) and wanted >= _WIDE:
+            printing.note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
         kind, how = _kind(inputs, mechanism, ask), {what: wanted, **how}
         if epsilon is not None:
-            found = required_n(kind, domain=inputs, epsilon=epsilon, **how)
+            found = core.required_n(kind, domain=inputs, epsilon=epsilon, **how)
         else:
-            found = required_epsilon(kind, n=int(people or 0), domain=inputs, **how)
+            found = core.required_epsilon(kind, n=int(people or 0), domain=inputs, **how)
     if as_json:
-        say_json({"question": found.note, "needs": [row.values() for row in found]})
+        printing.say_json({"question": found.note, "needs": [row.values() for row in found]})
     else:
-        show([row.texts() for row in found], title=found.title, notes=[found.note])
+        printing.show([row.texts() for row in found], title=found.title, notes=[found.note])
 
 
 def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> list[str]:
-    """The margins, or the change."""
     if bool(margin) == (change is not None):
         raise typer.BadParameter("give --margin, or --change and, of a share, --from")
     if change is not None and plan is not None:
@@ -395,22 +355,23 @@ def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> 
 
 
 def _one_number(texts: list[str], inputs: Any, ask: str | None) -> float:
-    shares = ask is not None and (view := question_of(ask).view) and (view.counts or view.shares)
-    wanted = margins_of(texts, numbers=() if shares or (ask is None and not isinstance(inputs, Interval)) else [""])
+    shares = ask is not None and (view := core.question_of(ask).view) and (view.counts or view.shares)
+    wanted = margins_of(
+        texts, numbers=() if shares or (ask is None and not isinstance(inputs, core.Interval)) else [""]
+    )
     if not isinstance(wanted, float):
-        raise ParameterError("margins by column are a plan's: give one number")
+        raise core.ParameterError("margins by column are a plan's: give one number")
     return wanted
 
 
-_WIDE = 0.1
-"""Larger margins of a share are rarely meant."""
+_WIDE = 0.1  # larger margins of a share are rarely meant
 
 
 def _kind(inputs: Any, name: str | None, ask: str | None) -> str | None:
     """The name of a mechanism for such inputs, or None for all."""
     kinds = None if ask else KINDS.get(type(inputs))
     if kinds is not None and name is not None and name not in kinds:
-        raise ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
+        raise core.ParameterError(f"of such values --mechanism is one of {list(kinds)}, got {name!r}")
     return name
 
 
@@ -429,17 +390,15 @@ def simulate(
     people: Annotated[int | None, typer.Option("--people", "-n", help="How many people have these shares.")] = None,
     repeats: Repeats = 1,
     seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
-    confidence: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")
-    ] = 0.95,
+    confidence: options.Confidence = 0.95,
     top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
-    plot: Plot = None,
-    theme: Theme = "light",
-    as_json: Json = False,
+    plot: options.Plot = None,
+    theme: options.Theme = "light",
+    as_json: options.Json = False,
 ) -> None:
     """Show what you would see: estimates beside the truth, without making reports."""
-    check_picture(plot)
-    made = PrivacyPlan.from_toml(plan)
+    printing.check_picture(plot)
+    made = core.PrivacyPlan.from_toml(plan)
     if (data is None) == (not shares):
         raise typer.BadParameter("give DATA, or --share for each column")
     asked: Any
@@ -450,10 +409,10 @@ def simulate(
             name: shares_of(what)
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
-    with working("simulating"):
+    with printing.working("simulating"):
         found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:
-        save(found.plot(top=top, theme=theme), plot)
+        printing.save(found.plot(top=top, theme=theme), plot)
     if as_json:
         beside: dict[str, Any] = {}
         for name, result in found.items():
@@ -461,34 +420,34 @@ def simulate(
             rows = result.to_arrow().to_pylist()
             values = not people_of.keys().isdisjoint(row.get("value") for row in rows)  # and not ranges, or sets
             beside[name] = [{**row, "people": people_of.get(row["value"], 0)} if values else row for row in rows]
-        say_json(beside)
+        printing.say_json(beside)
         return
     for k, (name, result) in enumerate(found.items()):
         if k:
-            out().print()
+            printing.out().print()
         _show_beside(name, made[name], result, dict(found.people[name]), top)
 
 
-def _show_beside(name: str, m: Mechanism, result: Result, people: dict[Any, int], top: int) -> None:
+def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict[Any, int], top: int) -> None:
     """The table of an estimate, beside the truth where it is a number for each row."""
     look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
-    shown = largest(records, look, top) if look.counts else records
+    of_top = printing.largest(records, look, top) if look.counts else records
     values = look.counts and not people.keys().isdisjoint(record["value"] for record in records)
     rows = []
-    for record in shown:
-        cells = cells_of({"n": result.n, **record}, look, result.confidence)
+    for record in of_top:
+        cells = printing.cells_of({"n": result.n, **record}, look, result.confidence)
         about = {label: cells.pop(label) for label in look.labels if label in cells}
         if values:
             about["truth"] = f"{people.get(record['value'], 0):,}"
         elif look.estimate == "mean":
-            about["truth"] = number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
+            about["truth"] = printing.number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
         rows.append(about | cells)
-    more = len(records) - len(shown)
+    more = len(records) - len(of_top)
     title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
-    show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
+    printing.show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
 
 
-def _plan_cells(plan: PrivacyPlan) -> list[dict[str, str]]:
+def _plan_cells(plan: core.PrivacyPlan) -> list[dict[str, str]]:
     """The plan as a table: a row a column, and one for the whole record."""
     heads, *rows = plan_contents(plan)
     return [dict(zip(heads, row, strict=True)) for row in rows]

@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-import typer
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import (
@@ -27,11 +26,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import ParameterError
-from ldp_core.engine import View, folded, need, text_of, visible
+from ldp_core import ParameterError, PrivacyPlan
+from ldp_core.engine import View, folded, need, seed_warning, text_of, visible
 
-_WIDE = 120
-"""Columns of a table that goes to a file or another program."""
+_WIDE = 120  # columns of a table that goes to a file or another program
 
 
 def out() -> Console:
@@ -81,13 +79,34 @@ def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[
         console.print(Text(line))
 
 
+def show_by_column(
+    found: list[dict[str, Any]],
+    keys: list[str],
+    cells: Callable[[dict[str, Any], Callable[[Any], str]], dict[str, str]],
+    words: str,
+    plans: Sequence[PrivacyPlan],
+    titles: Mapping[str, str] | None = None,
+) -> None:
+    """A table for each column, of rows with ``cells`` after the keys and the value; below what they mean."""
+    for k, name in enumerate(dict.fromkeys(row["column_name"] for row in found)):
+        if k:
+            out().print()
+        cells_of_rows = []
+        for row in (row for row in found if row["column_name"] == name):
+            numbers = row.get("value") is None
+            head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
+            cells_of_rows.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+        show(cells_of_rows, title=(titles or {}).get(name, name))
+    seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
+    show([], notes=[words, *dict.fromkeys(seeded)])
+
+
 def _is_number(cell: str) -> bool:
     return not cell or cell[0] in "0123456789-<" or cell in _WORDS
 
 
 _WORDS = ("no bound", "inf", "nan")
-_WORD = 12
-"""Of a text so many characters stay together, at least."""
+_WORD = 12  # of a text so many characters stay together, at least
 
 
 def say(text: str) -> None:
@@ -148,16 +167,6 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
 
 # ---- pictures
 
-Plot = Annotated[
-    Path | None,
-    typer.Option(
-        "--plot", metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."
-    ),
-]
-Theme = Annotated[Literal["light", "dark"], typer.Option("--theme", help="The colors of the picture.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
-Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
-
 
 def save(chart: Any, path: Path) -> None:
     """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
@@ -182,15 +191,7 @@ _PICTURES = ("html", "json", "svg", "png", "pdf")
 
 @contextmanager
 def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A spinner and the time, on standard error while the block runs, if it is a terminal.
-
-    Args:
-        what: is being done.
-        total: how many records there are, as far as is known: shows the percentage of those that are done.
-
-    Yields:
-        What to call with a number of records that are done.
-    """
+    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done."""
     console = Console(stderr=True)
     if not console.is_terminal:  # (rich before 15 prints an empty line where progress is disabled)
         yield lambda records: None

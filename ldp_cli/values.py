@@ -11,18 +11,7 @@ from typing import Any
 
 import typer
 
-from ldp_core import (
-    Dates,
-    Domain,
-    DomainError,
-    HeavyHitters,
-    InputError,
-    Interval,
-    Mechanism,
-    NOutput,
-    ParameterError,
-    Prefixes,
-)
+import ldp_core as core
 
 SYNTAX = (
     "ios,android or false,true (a list); 1..40 (whole numbers); @FILE (one a line); 0:60 (numbers, for their mean); "
@@ -41,7 +30,7 @@ def population_of(text: str | None) -> Any:
     return int(text) if text is not None and text.isdecimal() else None if text == "none" else text
 
 
-def values_of(text: str) -> int | Domain | Interval | Prefixes:
+def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:
     """What is asked about: a number of values, or the values.
 
     >>> values_of("16"), values_of("0:60"), values_of("1..3"), values_of("false,true")
@@ -52,38 +41,33 @@ def values_of(text: str) -> int | Domain | Interval | Prefixes:
     return declared(text)
 
 
-def declared(text: str, *, other: bool = False) -> Domain | Interval | Prefixes:
-    """Declared values.
-
-    Args:
-        text: see `SYNTAX`.
-        other: whether there is one more answer, for values that are not declared and for nulls.
-    """
+def declared(text: str, *, other: bool = False) -> core.Domain | core.Interval | core.Prefixes:
+    """Declared values, written as in `SYNTAX`; with ``other`` one more answer, for nulls and all other values."""
     try:
         made = _declared(text, other)
-        return Domain.of(made) if isinstance(made, Domain) else made
-    except DomainError as error:
-        raise ParameterError(f"{text!r}: {error}; values are written as {SYNTAX}") from None
+        return core.Domain.of(made) if isinstance(made, core.Domain) else made
+    except core.DomainError as error:
+        raise core.ParameterError(f"{text!r}: {error}; values are written as {SYNTAX}") from None
 
 
-def _declared(text: str, other: bool) -> Domain | Interval | Prefixes:
+def _declared(text: str, other: bool) -> core.Domain | core.Interval | core.Prefixes:
     if text.startswith("@"):
-        return Domain(labels(lines(text[1:])), unmatched="other" if other else "error")
+        return core.Domain(labels(lines(text[1:])), unmatched="other" if other else "error")
     if text.startswith("text:"):
-        return Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
+        return core.Prefixes(ascii_lowercase + digits, _whole(text[5:], text), unmatched="cut")
     if dates := _DATES.fullmatch(text):
         low, high, every = dates.groups()
-        return Dates(low, high, every or "1d", "other" if other else "error")
+        return core.Dates(low, high, every or "1d", "other" if other else "error")
     for mark in (":", ".."):
         ends = text.split(mark)
         if len(ends) == 2 and all(map(_is_number, ends)):
             if mark == ":":
-                return Interval(float(ends[0]), float(ends[1]), unmatched="clip" if other else "error")
+                return core.Interval(float(ends[0]), float(ends[1]), unmatched="clip" if other else "error")
             low, high = (_whole(end, text) for end in ends)
-            return Domain(range(low, high + 1), unmatched="other" if other else "error")
+            return core.Domain(range(low, high + 1), unmatched="other" if other else "error")
         if mark == ".." and len(ends) == 2 and "," not in text:
-            raise ParameterError(f"{text!r}: a range of integers is written as 1..12")
-    return Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
+            raise core.ParameterError(f"{text!r}: a range of integers is written as 1..12")
+    return core.Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
 
 
 _DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
@@ -109,7 +93,7 @@ def lines(path: str) -> list[str]:
         return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
-        raise InputError(f"cannot read {path!r}: {reason}") from None
+        raise core.InputError(f"cannot read {path!r}: {reason}") from None
 
 
 def named(pair: str, *, example: str) -> tuple[str, str]:
@@ -120,13 +104,17 @@ def named(pair: str, *, example: str) -> tuple[str, str]:
     """
     name, mark, what = pair.partition("=")
     if not (name and mark and what):
-        raise ParameterError(f"expected NAME=WHAT, as {example}, got {pair!r}")
+        raise core.ParameterError(f"expected NAME=WHAT, as {example}, got {pair!r}")
     return name, what
 
 
-def mechanism_of(inputs: Interval | Prefixes, epsilon: float) -> Mechanism:
+def mechanism_of(inputs: core.Interval | core.Prefixes, epsilon: float) -> core.Mechanism:
     """The mechanism for numbers, or for text that nobody listed."""
-    return NOutput(inputs, epsilon=epsilon) if isinstance(inputs, Interval) else HeavyHitters(inputs, epsilon=epsilon)
+    return (
+        core.NOutput(inputs, epsilon=epsilon)
+        if isinstance(inputs, core.Interval)
+        else core.HeavyHitters(inputs, epsilon=epsilon)
+    )
 
 
 def shares_of(text: str) -> dict[str | int | bool, float]:
@@ -137,16 +125,12 @@ def shares_of(text: str) -> dict[str | int | bool, float]:
     """
     pairs = [part.rpartition(":") for part in next(csv.reader([text]), [])]
     if not pairs or not all(value and _is_number(share.removesuffix("%")) for value, _, share in pairs):
-        raise ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
+        raise core.ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
     return dict(zip(labels(value for value, _, _ in pairs), (_number(share) for _, _, share in pairs), strict=True))
 
 
 def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | dict[str, float]:
-    """One margin, or margins by column.
-
-    Args:
-        texts: as ``0.02``, ``2%``, ``os=0.02``.
-        numbers: columns of numbers, or ``""`` for what has no columns: a margin of a mean is in the numbers' own unit.
+    """One margin, or margins by column. Those of ``numbers`` (``""`` is what has no columns) are in the numbers' unit.
 
     >>> margins_of(["2%"]), margins_of(["os=2%", "minutes=0.5"], numbers=["minutes"])
     (0.02, {'os': 0.02, 'minutes': 0.5})
@@ -156,9 +140,11 @@ def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | di
     for name, text in pairs.items():
         of = f" of {name!r}" if name else ""
         if not _is_number(text.removesuffix("%")):
-            raise ParameterError(f"the margin{of} must be a number, as 0.01 or 1%, got {text!r}")
+            raise core.ParameterError(f"the margin{of} must be a number, as 0.01 or 1%, got {text!r}")
         if text.endswith("%") and (name in numbers or (one and numbers)):
-            raise ParameterError(f"a mean's margin is in the unit of the numbers, as 0.5, not in percent; got {text!r}")
+            raise core.ParameterError(
+                f"a mean's margin is in the unit of the numbers, as 0.5, not in percent; got {text!r}"
+            )
     found = {name: _number(text) for name, text in pairs.items()}
     return found[""] if one else found
 
@@ -200,5 +186,5 @@ def _is_number(text: str) -> bool:
 
 def _whole(text: str, given: str) -> int:
     if not text.removeprefix("-").isdecimal():
-        raise ParameterError(f"expected a whole number in {given!r}; values are written as {SYNTAX}")
+        raise core.ParameterError(f"expected a whole number in {given!r}; values are written as {SYNTAX}")
     return int(text)

@@ -8,26 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core import ParameterError, Result
-from ldp_core.engine import (
-    CHART_WIDTH,
-    ESTIMATES_KEY,
-    HALF_CHART_WIDTH,
-    SHARE,
-    Chart,
-    Theme,
-    View,
-    axis_of_column,
-    charts_side_by_side,
-    check_top,
-    draw,
-    draw_means,
-    draw_windows,
-    read_json,
-    text_of,
-    themed,
-    view_of,
-)
+from ldp_core import ParameterError, Result, engine
 from ldp_core.engine import ChartRow as Row
 from ldp_core.engine import chart_row_of as row_of
 from ldp_core.engine import is_cut_chart as is_cut
@@ -45,8 +26,8 @@ def estimate(
     ranked: bool = False,
     confidence: float | None = None,
     title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
+    theme: engine.Theme | None = "light",
+) -> engine.Chart:
     """Estimates of any kind with their intervals, one picture per column and group.
 
     Values have bars and buckets have areas; those of groups are side by side, on one axis for each column. Single
@@ -75,21 +56,18 @@ def estimate(
         ParameterError: no estimates; several rows for one value, which ``by`` or `windows` would tell apart.
         MissingExtraError: Altair is not installed.
 
-    >>> from ldp_core import Mean, RandomizedResponse
+    >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=2.0)
     >>> chart = estimate(m.estimate(m.simulate([700, 300], seed=1)), truth={"ios": 700, "android": 300})
     >>> chart.to_dict()["title"]["subtitle"]
     ['2 of 2 intervals hold the truth (diamonds)']
-    >>> chart = estimate(Mean(21.5, 0.4, 20.716, 22.284, 10_000, 0.95), truth=21.0)
-    >>> next(iter(chart.to_dict()["datasets"].values()))[0]["holds"]
-    True
     """
     least = getattr(data, "threshold", None)
     options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
-    def draw_one(panel: Panel, width: int) -> Chart:
-        told = [tuple(text_of(record[label]) for label in panel.view.labels) for record in panel.records]
-        if len(set(told)) < len(told):
+    def draw_one(panel: Panel, width: int) -> engine.Chart:
+        labels = [tuple(engine.text_of(record[label]) for label in panel.view.labels) for record in panel.records]
+        if len(set(labels)) < len(labels):
             raise ParameterError(
                 f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell "
                 "them apart, column= one of several columns, and windows() draws them over time"
@@ -102,9 +80,9 @@ def estimate(
             "width": width,
         }
         view = replace(panel.view, ranked=panel.view.ranked or ranked)
-        return draw(panel.records, view, theme=None, **about, **options)
+        return engine.draw(panel.records, view, theme=None, **about, **options)
 
-    def draw_numbers(panels: list[Panel]) -> Chart:
+    def draw_numbers(panels: list[Panel]) -> engine.Chart:
         rows = []
         for panel in panels:
             if len(panel.records) > 1:
@@ -115,7 +93,7 @@ def estimate(
         first = panels[0]
         about: dict[str, Any] = {"confidence": first.one("confidence", confidence), "unit": first.view.unit}
         about |= {"population": first.one("population")}
-        return draw_means(rows, truth=truth, name=first.column or title, title=title or first.column, **about)
+        return engine.draw_means(rows, truth=truth, name=first.column or title, title=title or first.column, **about)
 
     of_column: dict[str, list[Panel]] = {}
     for panel in panels(data, column=column, by=by):
@@ -124,8 +102,8 @@ def estimate(
     for found in of_column.values():
         labels = len(found[0].view.labels)
         if labels:
-            wide = CHART_WIDTH if len(found) == 1 else HALF_CHART_WIDTH
-            charts.append(charts_side_by_side([draw_one(panel, wide) for panel in found], heights=labels > 1))
+            wide = engine.CHART_WIDTH if len(found) == 1 else engine.HALF_CHART_WIDTH
+            charts.append(engine.charts_side_by_side([draw_one(panel, wide) for panel in found], heights=labels > 1))
         else:
             charts.append(draw_numbers(found))
     return stacked(charts, "", theme)
@@ -142,8 +120,8 @@ def windows(
     covered: tuple[Any, Any] | None = None,
     confidence: float | None = None,
     title: str = "",
-    theme: Theme | None = "light",
-) -> Chart:
+    theme: engine.Theme | None = "light",
+) -> engine.Chart:
     """Estimates over time: a line per value, or one of means, with a band of the intervals.
 
     Args:
@@ -175,21 +153,21 @@ def windows(
     named = list(dict.fromkeys(panel.column for panel in found))
     if len(named) > 1:
         raise ParameterError(f"there are several columns: say which, column= one of {named}")
-    check_top(top)
+    engine.check_top(top)
     view = found[0].view
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     means = not view.labels
-    quantity = axis_of_column(view.unit, named[0]) if means else SHARE if shares else view.unit
+    quantity = engine.axis_of_column(view.unit, named[0]) if means else engine.SHARE if shares else view.unit
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
-    wanted = names[:top] if values is None else [text_of(value) for value in values]
+    wanted = names[:top] if values is None else [engine.text_of(value) for value in values]
     unknown = sorted(set(wanted) - set(names)) if not means else []
     if unknown:
         raise ParameterError(f"values names {len(unknown)} that the estimates do not have")
     rows: list[Row] = []
     for panel, row in flat:
-        name = quantity if means else text_of(row.get("value"))
+        name = quantity if means else engine.text_of(row.get("value"))
         if means or name in wanted:
             place = {"window": row["window_start"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
             cut = is_cut(row["window_start"], row.get("window_end"), covered)
@@ -197,7 +175,7 @@ def windows(
     places = [(row["window"], row["series"], row["panel"]) for row in rows]
     if len(set(places)) < len(places):
         raise ParameterError("there are several rows for one window and value: by= names what tells them apart")
-    chart = draw_windows(
+    chart = engine.draw_windows(
         rows,
         quantity=quantity,
         confidence=found[0].one("confidence", confidence),
@@ -205,7 +183,7 @@ def windows(
         hidden=0 if means or values is not None else len(names) - len(wanted),
         title=title or named[0],
     )
-    return themed(chart, theme)
+    return engine.themed(chart, theme)
 
 
 def _largest(rows: Iterable[Row]) -> list[str]:
@@ -215,7 +193,7 @@ def _largest(rows: Iterable[Row]) -> list[str]:
         if "value" not in row or "count" not in row:
             raise ParameterError("windows are drawn of histograms (value, count) or of means (mean)")
         count = row["count"]
-        name = text_of(row["value"])
+        name = engine.text_of(row["value"])
         sums[name] = sums.get(name, 0.0) + (count if count is not None and count == count else 0.0)  # noqa: PLR0124
     return sorted(sums, key=lambda name: -sums[name])
 
@@ -238,10 +216,9 @@ class Panel:
     """Rows that belong in one picture: of one column, which may have no name, and of one group."""
 
     column: str
-    group: tuple[tuple[str, str], ...]
-    """Name and value of what the estimates are by, as text."""
+    group: tuple[tuple[str, str], ...]  # name and value of what the estimates are by, as text
     records: Sequence[Mapping[str, Any]]
-    view: View
+    view: engine.View
 
     @property
     def rows(self) -> list[Row]:
@@ -259,22 +236,14 @@ class Panel:
 
 
 def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()) -> list[Panel]:
-    """The rows of data, by column and group, in the order in which these come.
-
-    Args:
-        data: a result of the core; a Polars or pandas frame, an Arrow table, or whatever else has
-            ``__arrow_c_stream__``, with a row an entry, or with columns of structs or lists of them; or an iterable of
-            Beam's rows or of mappings.
-        column: only this one.
-        by: columns, or names in Beam's ``key``, that tell groups apart.
-    """
+    """The rows of data, which are those of `estimate`, by column and group, in the order in which these come."""
     records = _records(data)
     keys = [by] if isinstance(by, str) else list(by)
     if not records:
         raise ParameterError("there is nothing to draw: there are no rows of estimates")
     made: dict[tuple[str, tuple[tuple[str, str], ...]], list[Mapping[str, Any]]] = {}
     for record in records:
-        name = text_of(record["column_name"]) if "column_name" in record else ""
+        name = engine.text_of(record["column_name"]) if "column_name" in record else ""
         if column is None or name == column:
             made.setdefault((name, tuple((key, _of_key(record, key)) for key in keys)), []).append(record)
     if not made:
@@ -284,8 +253,8 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
     return [Panel(name, group, rows, known or _view(rows[0])) for (name, group), rows in made.items()]
 
 
-def _view(record: Mapping[str, Any]) -> View:
-    found = view_of(record)
+def _view(record: Mapping[str, Any]) -> engine.View:
+    found = engine.view_of(record)
     if found is None:
         kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
         raise ParameterError(
@@ -300,7 +269,7 @@ def _of_key(record: Mapping[str, Any], key: str) -> str:
     of_beam = dict(tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in pairs)
     if key not in record and key not in of_beam:
         raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
-    return text_of(record[key] if key in record else of_beam[key])
+    return engine.text_of(record[key] if key in record else of_beam[key])
 
 
 def _records(data: Any) -> list[Mapping[str, Any]]:
@@ -347,8 +316,8 @@ def _flat(table: Any) -> list[Mapping[str, Any]]:
 
 def _about(table: Any) -> dict[str, Any]:
     """What a table's metadata say of its intervals: see `ldp_core.estimates_metadata`."""
-    text = (table.schema.metadata or {}).get(ESTIMATES_KEY.encode())
-    how = read_json(text, "the metadata of the estimates", ParameterError) if text else []
+    text = (table.schema.metadata or {}).get(engine.ESTIMATES_KEY.encode())
+    how = engine.read_json(text, "the metadata of the estimates", ParameterError) if text else []
     asked = [one for one in how if isinstance(one, Mapping)] if isinstance(how, list) else []
     said = {name: {one.get(name) for one in asked} for name in ("confidence", "population")}
     return {name: found.pop() for name, found in said.items() if len(found) == 1}

@@ -1,9 +1,7 @@
 """What is used of Polars that it does not promise to keep; seen in 2.1. Nothing else in the package uses any.
 
-* ``polars._plr.pipe_with_dtype``, ``Expr._from_pyexpr`` and ``Expr._pyexpr``: `at_plan_time`.
-* What it appends to the message of an error: `EXPRESSION`.
-
-`tests/polars/test_compat.py` says so when one of them moves.
+They are ``polars._plr.pipe_with_dtype``, ``Expr._from_pyexpr`` and ``Expr._pyexpr``, in `at_plan_time`; and what is
+appended to the message of an error, `EXPRESSION`. `tests/polars/test_compat.py` says so when one of them moves.
 """
 
 from __future__ import annotations
@@ -20,8 +18,7 @@ EXPRESSION = "\n\nThis error occurred in the following expression:"
 
 LdpError.endings = (EXPRESSION,)  # it has all that the expression is made of, the labels of a domain too
 
-Choice = Callable[[pl.Expr, Any], pl.Expr]
-"""From an expression and its dtype to the expression that takes its place."""
+Choice = Callable[[pl.Expr, Any], pl.Expr]  # from an expression and its dtype to the expression that takes its place
 
 
 class _Chosen:

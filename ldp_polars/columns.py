@@ -18,20 +18,8 @@ import pyarrow as pa
 from polars import selectors as cs
 from typing_extensions import override
 
-from ldp_core import DtypeError, FrequencyOracle, Mechanism, ParameterError, ReportError
+from ldp_core import DtypeError, FrequencyOracle, Mechanism, ParameterError, ReportError, engine
 from ldp_core.engine import REPORT_TYPE as NAME
-from ldp_core.engine import (
-    Made,
-    canonical_once,
-    check_same,
-    describe,
-    described_once,
-    not_a_mechanism,
-    not_proved,
-    refuse_reports_in,
-    unsaid_repeats,
-    warn_assumed,
-)
 
 # ---- what functions are given
 
@@ -49,7 +37,7 @@ def check_mechanism(mechanism: Mechanism) -> Mechanism:
     """Return ``mechanism``; raise `ParameterError` if it is none."""
     if not isinstance(mechanism, Mechanism):
         frames = "a plan is for a frame, df.ldp.perturb(plan) and reports.ldp.histograms(plan); "
-        raise ParameterError(f"expected a mechanism, got {not_a_mechanism(mechanism, frames)}")
+        raise ParameterError(f"expected a mechanism, got {engine.not_a_mechanism(mechanism, frames)}")
     return mechanism
 
 
@@ -91,14 +79,17 @@ def from_physical(
 # ---- Series and Arrow arrays
 
 
-def to_arrow(values: pl.Series) -> pa.Array:
-    """``values`` as Arrow; of a 128-bit integer what does not fit in 64 bits is no label, and becomes null."""
+def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
+    """``values`` as Arrow, for inputs of this kind: 128-bit integers as floats for an interval.
+
+    Else what does not fit in 64 bits is no label, and becomes null.
+    """
     try:
         return values.to_arrow()
     except pa.ArrowException:
         pass
     if values.dtype in (pl.Int128, pl.UInt128):
-        return values.cast(pl.Int64, strict=False).to_arrow()
+        return values.cast(pl.Float64 if kind == "float" else pl.Int64, strict=False).to_arrow()
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
 
 
@@ -127,7 +118,7 @@ def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
     return codes.cast(dtype)
 
 
-def spread(values: pl.Series, there: pl.Series) -> pl.Series:
+def with_nulls(values: pl.Series, there: pl.Series) -> pl.Series:
     """``values``, in order, in the rows that are ``there``, and null in the others."""
     if there.all():
         return values
@@ -158,19 +149,21 @@ class Report(pl.BaseExtension):
         dtype = report_dtype(mechanism, packed=packed)
         # Text as String, because Polars 2.1 cannot export an extension of an Enum.
         storage = pl.String() if isinstance(dtype, pl.Enum) else dtype
-        super().__init__(NAME, storage, describe(mechanism, seeded=seeded, keyed=keyed))
+        super().__init__(NAME, storage, engine.describe(mechanism, seeded=seeded, keyed=keyed))
 
     @classmethod
     @override
     def ext_from_params(cls, name: str, storage: Any, metadata: str | None) -> Report:
         """What Polars makes of a column that it reads: columns of one mechanism have one text, and so concatenate."""
-        made: Report = super().ext_from_params(name, storage, None if metadata is None else canonical_once(metadata))
+        made: Report = super().ext_from_params(
+            name, storage, None if metadata is None else engine.canonical_once(metadata)
+        )
         return made
 
     @property
-    def made(self) -> Made:
+    def made(self) -> engine.Made:
         """The mechanism, and what is known of the noise."""
-        return described_once(self.ext_metadata() or "{}")
+        return engine.described_once(self.ext_metadata() or "{}")
 
     @property
     def mechanism(self) -> Mechanism:
@@ -207,9 +200,9 @@ def check_proved(dtypes: Mapping[str, Any], *, assume_reports: bool) -> None:
     """Raise `DtypeError` unless dtypes say that columns are reports, or somebody gives their word, with a warning."""
     plain = [name for name, dtype in dtypes.items() if not isinstance(dtype, Report)]
     if plain and not assume_reports:
-        raise DtypeError(not_proved(plain))
+        raise DtypeError(engine.not_proved(plain))
     if plain:
-        warn_assumed(plain)
+        engine.warn_assumed(plain)
 
 
 def maker_of(reports: pl.Expr, dtype: Any, mechanism: Mechanism | None, *, assume_reports: bool) -> Mechanism:
@@ -230,24 +223,25 @@ def untyped(reports: pl.Series, mechanism: Mechanism) -> pl.Series:
     """Plain reports; a `MechanismMismatchError` if their dtype says that another mechanism made them."""
     if not isinstance(reports.dtype, Report):
         return reports
-    check_same(reports.dtype.mechanism, mechanism, reports.name)
+    engine.check_same(reports.dtype.mechanism, mechanism, reports.name)
     return unnamed(reports).ext.storage().alias(reports.name)
 
 
 def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     """Raise `MechanismMismatchError` if a dtype says that a column holds reports: perturbed again they are wrong."""
-    refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
+    engine.refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
+
+
+def of_one_seed(say: str) -> ParameterError:
+    """To raise where two frames have the noise of one seed, and nobody says what it has in common."""
+    return ParameterError(
+        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed "
+        f"of its own, plan.seeded(k), or say {say}"
+    )
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:
-    """Raise `ParameterError` if the noise is keyed, and nobody says how often a person reports.
-
-    Args:
-        name: of the column.
-        dtype: its dtype, which says that noise is keyed.
-        mechanism: or this one, which has permanent answers.
-        repeats: what was said, or None.
-    """
+    """Raise `ParameterError` if dtype or mechanism say that noise is keyed, and nobody says how often people report."""
     keyed = mechanism.memoized or (isinstance(dtype, Report) and dtype.keyed)
     if keyed and repeats is None:
-        raise unsaid_repeats(name)
+        raise engine.unsaid_repeats(name)

@@ -11,25 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import (
-    CdfEstimate,
-    DistributionEstimate,
-    FrequencyOracle,
-    HeavyHitters,
-    HeavyHittersEstimate,
-    HistogramEstimate,
-    LdpWarning,
-    MeanEstimate,
-    Mechanism,
-    MedianEstimate,
-    Numeric,
-    ParameterError,
-    QuantilesEstimate,
-    Question,
-    RangeEstimate,
-    question_of,
-    usual_question,
-)
+import ldp_core as core
 from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
@@ -39,11 +21,12 @@ from ldp_polars.columns import (
     check_repeats_said,
     dtype_of,
     maker_of,
-    spread,
     to_arrow,
     unnamed,
     untyped,
+    with_nulls,
 )
+from ldp_polars.noise import ids_to_arrow
 from ldp_polars.tallying import counts, is_tally, tally_for
 
 if TYPE_CHECKING:
@@ -54,7 +37,7 @@ if TYPE_CHECKING:
 def estimate(
     expr: pl.Expr | str,
     question: Ask | None = None,
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
     person: pl.Expr | str | None = None,
@@ -99,9 +82,9 @@ def estimate(
     """
     check_open("confidence", confidence)
     if question is not None:  # now, and not when the query is planned
-        question = question_of(question, confidence=confidence)
+        question = core.question_of(question, confidence=confidence)
     if mechanism is not None:
-        question = question or usual_question(check_mechanism(mechanism), confidence)
+        question = question or core.usual_question(check_mechanism(mechanism), confidence)
         question.check(check_mechanism(mechanism))
     options: dict[str, Any] = {"confidence": confidence, "person": person, "assume_reports": assume_reports}
     return at_plan_time(as_expr(expr), partial(_estimated, mechanism=mechanism, question=question, **options))
@@ -109,7 +92,7 @@ def estimate(
 
 def histogram(
     expr: pl.Expr | str,
-    mechanism: FrequencyOracle | None = None,
+    mechanism: core.FrequencyOracle | None = None,
     *,
     confidence: float = 0.95,
     simultaneous: bool = False,
@@ -147,13 +130,13 @@ def histogram(
     ['value', 'count', 'standard_error', 'low', 'high', 'frequency', 'frequency_standard_error', 'frequency_low', \
 'frequency_high', 'n']
     """
-    question = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
+    question = core.HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def mean(
     expr: pl.Expr | str,
-    mechanism: Numeric | None = None,
+    mechanism: core.Numeric | None = None,
     *,
     confidence: float = 0.95,
     population: Population = None,
@@ -178,13 +161,13 @@ def mean(
     >>> reports.select(ldp_polars.mean("age", m)).unnest("age").columns
     ['mean', 'standard_error', 'low', 'high', 'n']
     """
-    question = MeanEstimate(confidence, population, repeats=repeats)
+    question = core.MeanEstimate(confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, person=person, assume_reports=assume_reports)
 
 
 def distribution(
     expr: pl.Expr | str,
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
     buckets: int | None = None,
@@ -215,13 +198,13 @@ def distribution(
     >>> buckets["bucket_end"].to_list()[:2]
     [10.0, 20.0]
     """
-    question = DistributionEstimate(confidence, buckets, method, assume, repeats=repeats)
+    question = core.DistributionEstimate(confidence, buckets, method, assume, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def heavy_hitters(
     expr: pl.Expr | str,
-    mechanism: HeavyHitters | None = None,
+    mechanism: core.HeavyHitters | None = None,
     k: int = 20,
     *,
     confidence: float = 0.95,
@@ -250,7 +233,7 @@ def heavy_hitters(
     >>> df.select(ldp_polars.heavy_hitters("word", k=2)).explode("word").unnest("word")["value"].to_list()
     ['rome', 'oslo']
     """
-    question = HeavyHittersEstimate(k, confidence, threshold, repeats=repeats)
+    question = core.HeavyHittersEstimate(k, confidence, threshold, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
@@ -258,7 +241,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     expr: pl.Expr | str,
     low: Any = None,
     high: Any = None,
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     ranges: Sequence[tuple[Any, Any]] | None = None,
     edges: Sequence[Any] | None = None,
@@ -289,14 +272,14 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
     >>> df.select(ldp_polars.range("children", 1, 3)).unnest("children")["value"].item()
     '1 to 3'
     """
-    question = RangeEstimate(low, high, ranges, edges, values, confidence, population, repeats=repeats)
+    question = core.RangeEstimate(low, high, ranges, edges, values, confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def quantiles(
     expr: pl.Expr | str,
     probabilities: Sequence[float] = (0.25, 0.5, 0.75),
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
     population: Population = None,
@@ -320,13 +303,13 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
     (0.5, 2.0, 2.0, 2.0, 3)
     """
-    question = QuantilesEstimate(tuple(probabilities), confidence, population, repeats=repeats)
+    question = core.QuantilesEstimate(tuple(probabilities), confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def median(
     expr: pl.Expr | str,
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
     population: Population = None,
@@ -345,13 +328,13 @@ def median(
     >>> df.select(ldp_polars.median("age")).unnest("age").row(0)
     (2.0, 2.0, 2.0, 3)
     """
-    question = MedianEstimate(confidence, population, repeats=repeats)
+    question = core.MedianEstimate(confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def cdf(
     expr: pl.Expr | str,
-    mechanism: Mechanism | None = None,
+    mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
     simultaneous: bool = True,
@@ -376,12 +359,12 @@ def cdf(
     >>> df.select(ldp_polars.cdf("age")).explode("age").unnest("age")["share"].round(6).to_list()
     [0.0, 0.25, 0.5, 1.0]
     """
-    question = CdfEstimate(confidence, simultaneous, population, repeats=repeats)
+    question = core.CdfEstimate(confidence, simultaneous, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 
 def aggregate(
-    expr: pl.Expr | str, mechanism: Mechanism, question: Question[Any], person: pl.Expr | str | None = None
+    expr: pl.Expr | str, mechanism: core.Mechanism, question: core.Question[Any], person: pl.Expr | str | None = None
 ) -> pl.Expr:
     """`estimate` of a column that is known to hold reports, and not tallies."""
     question.check(check_mechanism(mechanism))
@@ -396,8 +379,8 @@ def _estimated(
     expr: pl.Expr,
     dtype: Any,
     *,
-    mechanism: Mechanism | None,
-    question: Question[Any] | None,
+    mechanism: core.Mechanism | None,
+    question: core.Question[Any] | None,
     confidence: float,
     person: pl.Expr | str | None,
     assume_reports: bool,
@@ -405,36 +388,35 @@ def _estimated(
     """What the dtype asks for: no reports are Structs with a fingerprint."""
     if mechanism is not None and question is not None and is_tally(dtype):
         if person is not None:
-            raise ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
+            raise core.ParameterError("tallies do not tell persons apart: give reports, or the question repeats=")
         return answers(expr, mechanism, question)
     made_by = maker_of(expr, dtype, mechanism, assume_reports=assume_reports)
-    question = question or usual_question(made_by, confidence)
+    question = question or core.usual_question(made_by, confidence)
     if person is None:
         check_repeats_said(expr.meta.output_name(raise_if_undetermined=False) or "", dtype, made_by, question.repeats)
     return aggregate(expr, made_by, question, person)
 
 
-def answers(expr: pl.Expr, mechanism: Any, question: Question[Any]) -> pl.Expr:
+def answers(expr: pl.Expr, mechanism: Any, question: core.Question[Any]) -> pl.Expr:
     """The answers to tallies, as `estimate` has them."""
     answered = partial(_answered, mechanism=mechanism, question=question)
     return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
 
 
-def _dtype(mechanism: Any, question: Question[Any]) -> pl.DataType:
-    """Of an answer: a Struct, or a List of them."""
+def _dtype(mechanism: Any, question: core.Question[Any]) -> pl.DataType:
     row: pl.DataType = dtype_of(pa.struct(list(question.schema(mechanism))))
     return row if question.single else pl.List(row)
 
 
 def _of_persons(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, question: Question[Any]
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: core.Mechanism, question: core.Question[Any]
 ) -> pl.Series:
     """Polars calls it back: reports and whose they are -> one answer."""
     reports, persons = inputs
     refuse_keys_in([persons.name] if isinstance(persons.dtype, Report) else [], "their dtype")
     with collecting() as implausible:
         arrow = to_arrow(untyped(reports, mechanism))
-        found = question.of_persons(mechanism, arrow, to_arrow(persons), column=reports.name)
+        found = question.of_persons(mechanism, arrow, ids_to_arrow(persons), column=reports.name)
     _warn(reports.name, implausible)
     rows = structs(found.to_arrow())
     if not question.single:
@@ -444,11 +426,11 @@ def _of_persons(
 
 def _warn(name: str, implausible: Sequence[str]) -> None:
     if implausible:  # once a call
-        warnings.warn(f"column {name!r}: {implausible[0]}", LdpWarning, 3)
+        warnings.warn(f"column {name!r}: {implausible[0]}", core.LdpWarning, 3)
 
 
 def _answered(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, question: Question[Any]
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: core.Mechanism, question: core.Question[Any]
 ) -> pl.Series:
     """Polars calls it back: tallies -> answers, row by row but all at once; null -> null."""
     [tallies] = inputs
@@ -461,4 +443,4 @@ def _answered(
     if not question.single:
         offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
         rows = pa.LargeListArray.from_arrays(offsets, rows)
-    return spread(pl.Series(tallies.name, rows).cast(return_dtype), there)
+    return with_nulls(pl.Series(tallies.name, rows).cast(return_dtype), there)

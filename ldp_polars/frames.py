@@ -16,28 +16,19 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import HistogramEstimate, InputError, Mechanism, ParameterError, PlanError, PrivacyPlan, Question
+from ldp_core import (
+    HistogramEstimate,
+    InputError,
+    Mechanism,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    Question,
+    ReportError,
+    engine,
+)
 from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
-from ldp_core.engine import (
-    NO_PERSONS,
-    PLAN_WAYS,
-    Ask,
-    DrawnColumn,
-    Simulation,
-    Window,
-    apportioned,
-    check_same,
-    generator_of,
-    margins,
-    open_parquet,
-    questions_and_margins,
-    refuse_keys_in,
-    refuse_private,
-    simulated,
-    warn_assumed,
-    warn_of_seed,
-)
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
@@ -49,6 +40,7 @@ from ldp_polars.columns import (
     refuse_reports,
     report_dtype,
     to_arrow,
+    unnamed,
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
@@ -95,7 +87,7 @@ def perturb_frame(
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:
             raise PlanError(f"the plan is seeded with {plan.seed}: pass no other seed and no key")
         noise["seed"] = plan.seed
-        warn_of_seed(plan)
+        engine.warn_of_seed(plan)
     index = row_index()
     if _is_column(noise.get("id")) and _is_column(noise.get("row_id")):  # ids by position would find the row numbers
         counted = unused(schema.names())
@@ -103,7 +95,7 @@ def perturb_frame(
     reports = [
         perturb_column(cs.by_name(name), mechanism, packed=packed, typed=typed, noise=noise, column=name, index=index)
         for name, mechanism in plan.columns.items()
-        if not isinstance(mechanism, DrawnColumn)
+        if not isinstance(mechanism, engine.DrawnColumn)
     ]
     kept = [cs.by_name(name) for name in plan.keep]
     if plan.drawn is None:
@@ -115,7 +107,7 @@ def perturb_frame(
     marks = {"seeded": noise.get("seed") is not None, "keyed": noise.get("key") is not None}
     columns = [
         from_physical(pl.col(fields[name]), m, packed=packed, typed=typed, **marks).alias(name)
-        if isinstance(m, DrawnColumn)
+        if isinstance(m, engine.DrawnColumn)
         else cs.by_name(name)
         for name, m in plan.columns.items()
     ]
@@ -191,6 +183,7 @@ def histograms(
     Raises:
         PlanError: at once: the frame lacks a column, or a column's dtype is not that of the plan's reports; or none of
             the columns has a histogram; or a ``by`` column has the name of a column of the result.
+        ReportError: when run: a row of a sampled plan has no answer, or several, as after a left join.
         DtypeError: nothing says that a column holds reports.
         ParameterError: ``window`` without ``event_time``, or the other way round.
         MechanismMismatchError: a ``by`` column holds reports.
@@ -206,10 +199,11 @@ def histograms(
     plan = plan_of(reports, plan)
     if not plan.oracles:
         raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
-    groups = groups_of(reports, plan, by, window, event_time, {"column_name", "entry", *ENTRY}, assume_reports)
+    taken = {"column_name", "entry", *ENTRY}
+    groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports, plan.oracles)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
     of: dict[str, Any] = {**plan.oracles, **_margins(plan, person)}
-    asked = questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
+    asked = engine.questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
     value = pl.col("value") if len({m.domain.arrow_type for m in of.values()}) == 1 else pl.col("value").cast(pl.String)
     each = {name: groups.entries(name, of[name], how, person) for name, how in asked.items()}
     tidy = pl.concat(
@@ -226,7 +220,7 @@ def estimates(
     window: str | timedelta | None = None,
     event_time: str | None = None,
     confidence: float = 0.95,
-    ask: Mapping[str, Ask] | None = None,
+    ask: Mapping[str, engine.Ask] | None = None,
     population: Population = None,
     repeats: int | None = None,
     person: str | None = None,
@@ -259,9 +253,10 @@ def estimates(
     """
     plan = plan_of(reports, plan)
     of: dict[str, Any] = {**plan.columns, **_margins(plan, person)}
-    asked = questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
+    asked = engine.questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
-    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports)
+    together = () if isinstance(reports, pl.LazyFrame) else asked
+    groups = groups_of(reports, plan, by, window, event_time, {"entry", *names}, assume_reports, together)
     made: dict[str, Any] = {}
     for name, how in asked.items():
         table = groups.entries(name, of[name], how, person)
@@ -271,9 +266,9 @@ def estimates(
 
 def _margins(plan: PrivacyPlan, person: str | None) -> dict[str, Any]:
     """What the columns are tallied from that pairs of the plan hold; a `ParameterError` if persons are told apart."""
-    found: dict[str, Any] = margins(plan.columns)
+    found: dict[str, Any] = engine.margins(plan.columns)
     if found and person is not None:
-        raise ParameterError(NO_PERSONS)
+        raise ParameterError(engine.NO_PERSONS)
     return found
 
 
@@ -300,7 +295,7 @@ class Groups:
         entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = _window_end(pl.col(WINDOW_START), Window.of(self.window)).alias(WINDOW_END)
+            end = _window_end(pl.col(WINDOW_START), engine.Window.of(self.window)).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -342,18 +337,24 @@ def groups_of(
     event_time: str | None,
     taken: set[str],
     assume_reports: bool,
+    together: Iterable[str] = (),
 ) -> Groups:
-    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``."""
+    """Reports of a plan, or of some columns, and the columns to group by, of which none is ``taken``.
+
+    Of columns of which a record answers one each checks that it did; of those that are always asked ``together`` one.
+    """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     columns = _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
+    keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
-        if not isinstance(name, (str, type(None))):
+        if not isinstance(name, str) and (argument == "by" or name is not None):
             raise ParameterError(
                 f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
                 f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
             )
+    if twice := sorted({name for name in keys if keys.count(name) > 1}):
+        raise ParameterError(f"by= has the columns {twice} twice")
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -361,19 +362,61 @@ def groups_of(
             f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
+    if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
+        raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
     both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
-    refuse_keys_in({*keys} & columns.keys(), "the plan")
-    refuse_private(columns, (*keys, event_time))
-    refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
+    engine.refuse_keys_in({*keys} & columns.keys(), "the plan")
+    engine.refuse_private(columns, (*keys, event_time))
+    engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
     check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
+    if isinstance(plan, PrivacyPlan) and plan.drawn is not None:
+        drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
+        lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
     if window is not None and event_time is not None:
         _check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
         keys.append(WINDOW_START)
     return Groups(lazy, tuple(keys), window)
+
+
+def check_same_keys(sides: Sequence[Groups]) -> None:
+    """Raise `PlanError` unless the columns to group by have the same dtypes on all sides, as equal groups need."""
+    schemas = [side.reports.collect_schema() for side in sides]
+    for key in sides[0].keys:
+        kinds = [schema[key] for schema in schemas]
+        if any(kind != kinds[0] for kind in kinds):
+            got = [kind if isinstance(kind, pl.Datetime) else kind.base_type() for kind in kinds]  # an Enum has values
+            raise PlanError(
+                f"{'event_time=' if key == WINDOW_START else f'column {key!r}'}: groups must be of one dtype in all "
+                f"frames, got {', '.join(map(str, got))}: cast them, and convert times to one time zone, before"
+            )
+
+
+def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
+    """The frame; where a column of ``where`` is read, each row must answer one of ``names``."""
+    there = []
+    for name, column in zip(names, named(names), strict=True):
+        typed = isinstance(dtype := dtypes[name], Report)
+        plain, kind = (column.ext.storage(), dtype.ext_storage()) if typed else (column, dtype)
+        there.append((plain.arr.first() if isinstance(kind, pl.Array) else plain).is_not_null())  # a list of nulls
+    return lazy.with_columns(
+        pl.map_batches([column, pl.sum_horizontal(there)], _once, return_dtype=dtypes[name], is_elementwise=True)
+        for name, column in zip(where, named(where), strict=True)
+    )
+
+
+def _once(inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series:
+    """Polars calls it back: (reports, of how many columns a row has an answer) -> the reports."""
+    reports, answers = inputs
+    if wrong := len(answers) - int((unnamed(answers) == 1).sum()):
+        raise ReportError(
+            f"column {reports.name!r}: {wrong} of {len(answers)} rows have no answer, or several, in the columns of "
+            "which a record answers one: they are no reports of this plan, as the rows that a left join adds"
+        )
+    return reports
 
 
 def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
@@ -391,20 +434,20 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     >>> days.select(window_start(pl.col("day"), "1w"))["day"].to_list()
     [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]
     """
-    Window.of(window)
+    engine.Window.of(window)
     return at_plan_time(time, partial(_window_start, window=window))
 
 
 def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
-    fixed = Window.of(window)
+    fixed = engine.Window.of(window)
     length, later = _duration(fixed), _in_units(fixed.offset)
     if not fixed.offset:
         return time.dt.truncate(length)
     return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
 
 
-def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
+def _window_end(start: pl.Expr, window: engine.Window) -> pl.Expr:
     """The end of windows, from their start; of months that begin later, as much later than the month's end."""
     if not (window.months and window.offset):
         return start.dt.offset_by(_duration(window))
@@ -412,7 +455,7 @@ def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
     return start.dt.offset_by(f"-{later}").dt.offset_by(_duration(window)).dt.offset_by(later)
 
 
-def _duration(window: Window) -> str:
+def _duration(window: engine.Window) -> str:
     return f"{window.months}mo" if window.months else _in_units(window.micros)
 
 
@@ -422,8 +465,7 @@ def _in_units(micros: int) -> str:
 
 
 _DAY = 86_400_000_000
-_UNITS = {"ms": 1000, "us": 1, "ns": 1}
-"""Microseconds of the unit of a Datetime, at least one."""
+_UNITS = {"ms": 1000, "us": 1, "ns": 1}  # microseconds of the unit of a Datetime, at least one
 
 
 def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
@@ -434,7 +476,7 @@ def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
             "pl.from_epoch(column) makes one"
         )
     unit, what = (_DAY, "days") if isinstance(dtype, pl.Date) else (_UNITS[dtype.time_unit], dtype.time_unit)
-    fixed = Window.of(window)
+    fixed = engine.Window.of(window)
     if fixed.micros % unit or fixed.offset % unit:
         raise ParameterError(f"{event_time!r} is {dtype}: window must be of whole {what}, got {window!r}")
 
@@ -465,17 +507,8 @@ def explain(
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
-    >>> print(pl.DataFrame({"crashed": [True] * 100}).ldp.explain(plan))
-    column          mechanism            epsilon  margin, 95 %
+    >>> print(pl.DataFrame({"crashed": [True] * 100}).ldp.explain(plan).splitlines()[1])
     crashed         randomized_response  1        ± 18.8 % of the records
-    total a record                       1
-    <BLANKLINE>
-    records of one person  1  10  100  any number
-    epsilon together       1  10  100    no bound
-    <BLANKLINE>
-    one record (epsilon 1): odds between two values change at most 2.72-fold; of 2
-      equally likely values the right one is guessed at most 73.2 % of the time
-      (50 % without)
     """
     how: dict[str, Any] = {"keyed": keyed, "total": total, "delta": delta}
     if id is None:
@@ -502,9 +535,9 @@ def simulate(
     n: int | None = None,
     seed: int | None = None,
     confidence: float = 0.95,
-    ask: Mapping[str, Ask] | None = None,
+    ask: Mapping[str, engine.Ask] | None = None,
     repeats: int = 1,
-) -> Simulation:
+) -> engine.Simulation:
     """What the estimates of a plan would look like for these data, without making reports; see `PrivacyPlan.simulate`.
 
     Args:
@@ -526,7 +559,7 @@ def simulate(
     >>> seen["crashed"].to_polars().select("value", pl.col("frequency").round(3)).rows()
     [(False, 0.75), (True, 0.25)]
     """
-    plan, generator, lazy = checked_plan(plan), generator_of(seed), frame.lazy()
+    plan, generator, lazy = checked_plan(plan), engine.generator_of(seed), frame.lazy()
     missing = [name for name in plan.inputs if name not in lazy.collect_schema()]
     if missing:
         raise PlanError(f"the plan names columns that the frame does not have: {missing}")
@@ -537,8 +570,8 @@ def simulate(
         *values, numbers = counted.get_columns()
         weights = numbers.cast(pl.Int64).to_numpy()
         arrays = dict(zip(own, map(to_arrow, values), strict=True))
-        people[name] = plan.values_of(name, arrays), weights if n is None else apportioned(name, weights, n)
-    return simulated(plan.columns, people, generator, confidence, ask, repeats)
+        people[name] = plan.values_of(name, arrays), weights if n is None else engine.apportioned(name, weights, n)
+    return engine.simulated(plan.columns, people, generator, confidence, ask, repeats)
 
 
 def sink_parquet(
@@ -595,24 +628,42 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
     made = {name: d.made if isinstance(d, Report) else None for name, d in schema.items()}
     plan.check_made(schema.names(), made)
     if plain:
-        warn_assumed(plain)
+        engine.warn_assumed(plain)
     return lazy
 
 
 def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+    """Whether two frames of reports of a plan have the same ones row by row; a lazy one is run."""
+    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
+    if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
+        return False
+    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    one, two = (digest.row(0) for digest in digests)
+    return are_copies(one, two, plan)
+
+
+def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
+    """One row: how many reports there are, and a hash of them and their order, which copies have in common."""
+    schema = reports.collect_schema()
+    index, plain = unused(schema), []
+    for name, column in zip(plan.columns, named(plan.columns), strict=True):
+        dtype = schema[name]
+        typed = column.ext.storage() if isinstance(dtype, Report) else column
+        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
+    rows = reports.lazy().with_row_index(index)
+    return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
+
+
+def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+    """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
     """
-    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
-        return False
-    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    names = list(plan.columns)
-    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+    likely = digest[0] * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    return digest == other and not likely
 
 
-_MISSES = 30
-"""So many rows should differ, at least: none does with a probability of exp(-30)."""
+_MISSES = 30  # so many rows should differ, at least: none does with a probability of exp(-30)
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:
@@ -633,13 +684,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
-    if Path(path).is_dir():
-        files = sorted(map(str, Path(path).rglob("*.parquet")))
-    else:
-        files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
-    if not files and (Path(path).is_dir() or has_magic(str(path))):
-        raise InputError(f"there is no Parquet file in {str(path)!r}")
-    plans = {file: _plan_of(file) for file in files or [str(path)]}
+    plans = {file: _plan_of(file) for file in files_of(path)}
     [first, plan], *others = plans.items()
     for file, other in others:
         if other != plan:
@@ -647,12 +692,23 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     return plan
 
 
+def files_of(path: str | Path) -> list[str]:
+    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
+    if Path(path).is_dir():
+        files = sorted(map(str, Path(path).rglob("*.parquet")))
+    else:
+        files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
+    if not files and (Path(path).is_dir() or has_magic(str(path))):
+        raise InputError(f"there is no Parquet file in {str(path)!r}")
+    return files or [str(path)]
+
+
 def _plan_of(file: str) -> PrivacyPlan:
     found = None
     # whatever the bytes lead it to
     with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError):
         if Path(file).exists():
-            open_parquet(file).close()
+            engine.open_parquet(file).close()
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
         raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")
@@ -670,7 +726,7 @@ def _check_reports(
     for name, mechanism in columns.items():
         dtype = schema[name]
         if isinstance(dtype, Report):
-            check_same(dtype.mechanism, mechanism, name)
+            engine.check_same(dtype.mechanism, mechanism, name)
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         if dtype not in (plain, packed):
@@ -684,15 +740,18 @@ def _check_reports(
 def checked_plan(plan: PrivacyPlan) -> PrivacyPlan:
     """The plan; a `PlanError` if it is none."""
     if not isinstance(plan, PrivacyPlan):
-        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+        raise PlanError(f"expected a PrivacyPlan, got {type(plan).__name__}: {engine.PLAN_WAYS}")
     return plan
 
 
 def plan_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan | None) -> PrivacyPlan:
-    """The plan; if none is given, that of the typed reports of a frame; a `PlanError` if there are none."""
-    if plan is not None:
-        return checked_plan(plan)
+    """The plan; if none is given, that of the typed reports of a frame."""
+    return PrivacyPlan(makers_of(reports)) if plan is None else checked_plan(plan)
+
+
+def makers_of(reports: pl.DataFrame | pl.LazyFrame) -> dict[str, Mechanism]:
+    """The mechanisms of the typed reports of a frame, by column; a `PlanError` if there are none."""
     made = {name: dtype.mechanism for name, dtype in _schema_of(reports).items() if isinstance(dtype, Report)}
     if not made:
         raise PlanError("no column of the frame is of typed reports: give the plan that made them")
-    return PrivacyPlan(made)
+    return made

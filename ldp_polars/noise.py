@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
+from ldp_polars.columns import to_arrow
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -25,8 +26,8 @@ class NoiseOptions(TypedDict, total=False):
         seed: an integer that makes a run repeatable. **Such reports are not private**: for tests and simulation.
         row_id: with ``seed``: what identifies a row, as ``id`` does. Default the row's position, which is
             right in ``select`` and ``with_columns`` only, where no earlier step filters, sorts or samples.
-        tag: name of the noise; different tags are independent. Default the column's name. With a plan, which has
-            several columns, the tag is added to their names.
+        tag: name of the noise; different tags are independent. Default the column's name. With a plan, and with an
+            expression that may be several columns (a selector, ``pl.col("^q_.*$")``), the tag is added to their names.
     """
 
     key: Secret | None
@@ -41,20 +42,19 @@ class KeyedNoise:
     """What a perturbing function needs to make `Keyed` noise from ids."""
 
     secret: Secret
-    column: str | None
-    """The first name of the noise; None for the column's own."""
-    tag: str | None = None
-    """The other one, of a plan."""
-    by_position: bool = False
-    """The ids are row positions, which must not repeat within a call."""
-    nameless: bool = False
-    """The column that is perturbed really has the empty name."""
+    column: str | None  # the first name of the noise; None for the column's own
+    tag: str | None = None  # the other one, of a plan or of several columns
+    by_position: bool = False  # the ids are row positions, which must not repeat within a call
+    nameless: bool = False  # the column that is perturbed really has the empty name
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""
         name = column if self.column is None else self.column
-        if not name and not self.tag:
-            raise ParameterError("pass tag= here: Polars does not tell the name of the column, which names the noise")
+        if not name and (self.column is None or not self.tag):
+            alone = "perturb one column at a time and " if self.tag else ""
+            raise ParameterError(
+                f"{alone}pass tag= here: Polars does not tell the name of the column, which names the noise"
+            )
         if self.by_position:
             # Groups come one after the other, or, in windows, one a call: Polars then does not tell the column's name.
             increasing = len(ids) < 2 or bool(np.all(np.diff(ids.to_numpy().astype(np.int64)) > 0))
@@ -72,7 +72,7 @@ def ids_to_arrow(ids: pl.Series) -> pa.Array:
             wide = ids.cast(pl.Decimal(38, 0))
     if wide is None:
         raise InputError(f"ids are integers of at most 38 digits, and some of these {len(ids)} have more")
-    return wide.to_arrow()
+    return to_arrow(wide)
 
 
 def check_options(options: Mapping[str, Any]) -> None:
@@ -87,10 +87,11 @@ def check_options(options: Mapping[str, Any]) -> None:
 def keyed_noise(
     options: NoiseOptions, values: pl.Expr, column: str | None = None
 ) -> tuple[KeyedNoise | None, pl.Expr | str | None]:
-    """The noise that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
+    """The noise of ``values`` that ``options`` ask for, and the column of its ids; (None, None) for fresh noise.
 
     Args:
-        options: of one column, whose noise the tag names; of a plan, if there is a
+        options: of one column, whose noise the tag names, or of several, to whose names it is added, as one name for
+            all would be one noise for all; of a plan, if there is a
         column: a column of it, which the tag is added to.
         values: what is perturbed.
     """
@@ -98,7 +99,7 @@ def keyed_noise(
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)
-    if column is None:
+    if column is None and name is not None:
         column, tag = name if tag is None else tag, None
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:

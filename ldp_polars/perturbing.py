@@ -16,17 +16,7 @@ import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import (
-    Domain,
-    DtypeError,
-    Keyed,
-    LdpError,
-    Mechanism,
-    ParameterError,
-    RandomizedResponse,
-    Secret,
-    UnaryEncoding,
-)
+import ldp_core as core
 from ldp_core.engine import DrawnColumns
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
@@ -36,9 +26,9 @@ from ldp_polars.columns import (
     physical,
     polars_words,
     refuse_reports,
-    spread,
     to_arrow,
     to_physical,
+    with_nulls,
 )
 from ldp_polars.noise import KeyedNoise, NoiseOptions, check_options, ids_to_arrow, keyed_noise
 
@@ -49,7 +39,7 @@ if TYPE_CHECKING:
 
 def perturb(
     expr: pl.Expr | str,
-    mechanism: Mechanism,
+    mechanism: core.Mechanism,
     *,
     packed: bool = False,
     typed: bool = True,
@@ -92,7 +82,7 @@ def perturb(
 
 def perturb_column(
     expr: pl.Expr | str,
-    mechanism: Mechanism,
+    mechanism: core.Mechanism,
     *,
     packed: bool,
     typed: bool,
@@ -126,10 +116,10 @@ def perturb_column(
 
 def randomized_response(
     expr: pl.Expr | str,
-    mechanism: RandomizedResponse | None = None,
+    mechanism: core.RandomizedResponse | None = None,
     *,
     epsilon: float | None = None,
-    domain: Domain | Iterable[Label] | None = None,
+    domain: core.Domain | Iterable[Label] | None = None,
     unmatched: Unmatched = "error",
     typed: bool = True,
     **noise: Unpack[NoiseOptions],
@@ -154,14 +144,14 @@ def randomized_response(
     RandomizedResponse(domain=Domain(['ios', 'android']), epsilon=1.0, coins=None)
     """
     given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}
-    return _perturb(expr, RandomizedResponse, mechanism, given, typed=typed, **noise)
+    return _perturb(expr, core.RandomizedResponse, mechanism, given, typed=typed, **noise)
 
 
 def unary_encode(
     expr: pl.Expr | str,
-    mechanism: UnaryEncoding | None = None,
+    mechanism: core.UnaryEncoding | None = None,
     *,
-    domain: Domain | Iterable[Label] | None = None,
+    domain: core.Domain | Iterable[Label] | None = None,
     epsilon: float | None = None,
     variant: Variant = "optimized",
     unmatched: Unmatched = "error",
@@ -185,10 +175,10 @@ def unary_encode(
     """
     given = {"domain": domain, "epsilon": epsilon, "unmatched": None if unmatched == "error" else unmatched}
     given |= {} if variant == "optimized" else {"variant": variant}
-    return _perturb(expr, UnaryEncoding, mechanism, given, packed=packed, typed=typed, **noise)
+    return _perturb(expr, core.UnaryEncoding, mechanism, given, packed=packed, typed=typed, **noise)
 
 
-_METHODS: dict[Any, str] = {RandomizedResponse: "randomized_response", UnaryEncoding: "unary_encode"}
+_METHODS: dict[Any, str] = {core.RandomizedResponse: "randomized_response", core.UnaryEncoding: "unary_encode"}
 
 
 def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, Any], **options: Any) -> pl.Expr:
@@ -198,40 +188,54 @@ def _perturb(expr: pl.Expr | str, kind: Any, mechanism: Any, given: dict[str, An
         check_options(noise)
     if mechanism is not None:
         if not isinstance(mechanism, kind):
-            if isinstance(mechanism, Mechanism):
+            if isinstance(mechanism, core.Mechanism):
                 ways = f".ldp.perturb takes any mechanism, this one a {kind.__name__}"
             else:
                 ways = f"the labels and epsilon go by keyword, .ldp.{_METHODS[kind]}(domain=[...], epsilon=1.0)"
-            raise ParameterError(f"got {type(mechanism).__name__} in the place of a mechanism: {ways}")
+            raise core.ParameterError(f"got {type(mechanism).__name__} in the place of a mechanism: {ways}")
         if given:
-            raise ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
+            raise core.ParameterError(f"pass a mechanism or {' and '.join(given)}, not both: the mechanism has its own")
         return perturb(expr, mechanism, **options)
     if "epsilon" not in given:
-        raise ParameterError(
+        raise core.ParameterError(
             f"epsilon is missing: .ldp.{_METHODS[kind]}(domain=[...], epsilon=1.0), or pass a mechanism"
         )
     domain, unmatched = given.pop("domain", None), given.pop("unmatched", "error")
     if domain is not None:
-        return perturb(expr, kind(Domain.of(domain, unmatched), **given), **options)
-    make = partial(_perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options)
+        return perturb(expr, kind(core.Domain.of(domain, unmatched), **given), **options)
+    several = as_expr(expr).meta.output_name(raise_if_undetermined=False) is None  # one by one, when planned
+    make = partial(
+        _perturb_declared, kind=kind, unmatched=unmatched, parameters=given, options=options, several=several
+    )
     make(as_expr(expr), pl.Boolean())  # bad arguments are refused now, not when planned
     return at_plan_time(as_expr(expr), make)
 
 
 def _perturb_declared(
-    values: pl.Expr, dtype: Any, *, kind: Any, unmatched: Unmatched, parameters: dict[str, Any], options: dict[str, Any]
+    values: pl.Expr,
+    dtype: Any,
+    *,
+    kind: Any,
+    unmatched: Unmatched,
+    parameters: dict[str, Any],
+    options: dict[str, Any],
+    several: bool,
 ) -> pl.Expr:
-    """`perturb` over the domain that a column's dtype declares."""
+    """`perturb` over the domain that a column's dtype declares; the column may be one of ``several``."""
     if isinstance(dtype, pl.Enum):
         labels = dtype.categories.to_list()
     elif dtype == pl.Boolean:
         labels = [False, True]
     else:
-        raise DtypeError(
+        raise core.DtypeError(
             f"column {values.meta.output_name()!r}: pass domain=[...], the values that there may be: a column of "
             f"{dtype} declares none, as Boolean and Enum do"
         )
-    return perturb(values, kind(Domain(labels, unmatched=unmatched), **parameters), **options)
+    mechanism = kind(core.Domain(labels, unmatched=unmatched), **parameters)
+    noise: Any = dict(options)
+    packed, typed = noise.pop("packed", False), noise.pop("typed", True)
+    column = values.meta.output_name(raise_if_undetermined=False) if several else None
+    return perturb_column(values, mechanism, packed=packed, typed=typed, noise=noise, column=column)
 
 
 def one_value_a_row(expr: pl.Expr) -> pl.Expr:
@@ -244,7 +248,7 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
         return expr
     if not _keeps_rows(expr):
         _refuse_twice(expr)
-        raise ParameterError(
+        raise core.ParameterError(
             "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
             "tell (of a Python function it cannot, so not of what is perturbed already): compute it in a with_columns "
             "or select of its own before, then perturb the column, and perturb it once"
@@ -255,7 +259,7 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
 def _refuse_twice(expr: pl.Expr) -> None:
     """Raise `MechanismMismatchError` if an expression makes typed reports, of whatever columns."""
     made: Any = {}
-    with suppress(pl.exceptions.PolarsError, LdpError):
+    with suppress(pl.exceptions.PolarsError, core.LdpError):
         made = pl.LazyFrame(schema=dict.fromkeys(expr.meta.root_names(), pl.Boolean)).select(expr).collect_schema()
     refuse_reports(made)
 
@@ -300,7 +304,7 @@ class Perturb:
     ``pl.repeat`` do: that is a literal too.)
     """
 
-    mechanism: Mechanism
+    mechanism: core.Mechanism
     packed: bool
     constant: bool
     """The values are a literal, which stands for as many as there are rows; one record's value never does.
@@ -320,26 +324,28 @@ class Perturb:
         if self.constant and len(values) == 1:
             values = values.new_from_index(0, n)
         if len(values) != n:
-            raise ParameterError(
+            raise core.ParameterError(
                 f"column {name!r}: perturb needs one value a row, got {len(values)} values for {n} rows: "
                 "select, repeat or aggregate rows in a step of its own before, then perturb the column"
             )
         if len(ids) != n:
-            raise ParameterError(f"column {name!r}: keyed noise needs one id a row, got {len(ids)} ids for {n} rows")
+            raise core.ParameterError(
+                f"column {name!r}: keyed noise needs one id a row, got {len(ids)} ids for {n} rows"
+            )
         masked = index.null_count() > 0  # in a branch of when/then, lazy engines null the other branch's rows
         if masked:
             there = index.is_not_null()
             values, ids = values.filter(there), ids.filter(there)
         randomness = None if self.noise is None else self.noise.randomness(ids, name)
-        arrow = to_arrow(values)
+        arrow = to_arrow(values, self.mechanism.inputs.kind)
         if not isinstance(arrow, pa.DictionaryArray):  # an Enum, which is slow to ask for its dtype, holds no reports
             refuse_reports({name: values.dtype})
         with polars_words(values, arrow):
             reports = self.mechanism.perturb(arrow, randomness=randomness, packed=self.packed, column=name)
         if len(reports) != len(values):  # Polars does not check this in every context
-            raise LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
+            raise core.LdpError(f"column {name!r}: {len(reports)} reports for {len(values)} records")
         series = to_physical(name, reports, return_dtype)
-        return spread(series, there) if masked else series
+        return with_nulls(series, there) if masked else series
 
 
 # ---- columns of which a record answers one: one function for all of them, because one draw decides for all
@@ -388,23 +394,21 @@ def _perturbed_draw(
     columns: DrawnColumns,
     packed: bool,
     tag: str | None,
-    secret: Secret | None,
+    secret: core.Secret | None,
 ) -> pl.Series:
-    """Polars calls it back: (row index, values of each column[, ids]) -> structs of a report for each column.
-
-    The row index is there for the reasons that `Perturb` gives. Without a secret the noise is fresh.
-    """
+    """Polars calls it back: (row index, see `Perturb`; values of each column; perhaps ids) -> structs of reports."""
     index, *values = inputs
     refuse_reports({series.name: series.dtype for series in values})
     ids = values.pop() if secret is not None else index
     n = len(index)
     if any(len(series) != n for series in (ids, *values)):
-        raise ParameterError("a plan needs one value a row in each of its columns")
-    keyed = None if secret is None else Keyed(secret, ids_to_arrow(ids), column="")
-    arrays = columns.perturb({v.name: to_arrow(v) for v in values}, keyed, packed=packed, tag=tag)
+        raise core.ParameterError("a plan needs one value a row in each of its columns")
+    keyed = None if secret is None else core.Keyed(secret, ids_to_arrow(ids), column="")
+    sources = columns.sources
+    arrays = columns.perturb({v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag)
     series = []
     for field, reports in zip(return_dtype.fields, arrays, strict=True):
         if len(reports) != n:
-            raise LdpError(f"column {field.name!r}: {len(reports)} reports for {n} records")
+            raise core.LdpError(f"column {field.name!r}: {len(reports)} reports for {n} records")
         series.append(to_physical(field.name, reports, field.dtype))
     return pl.DataFrame(series).to_struct("reports")

@@ -11,7 +11,7 @@ import polars as pl
 from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, pair_of
 from ldp_polars.columns import check_repeats_said
-from ldp_polars.frames import Frame, groups_of, plan_of
+from ldp_polars.frames import Frame, checked_plan, groups_of, makers_of
 
 
 def table(
@@ -60,7 +60,9 @@ def table(
     >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
     [('1', 0.5), ('2', 1.0)]
     """
-    made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else plan_of(reports, plan).columns
+    if plan is None:
+        plan = makers_of(reports)
+    made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     pair: Pair = pair_of(made, (first, second))
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = {name: made[name] for name in pair.by_column("")}

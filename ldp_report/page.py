@@ -79,11 +79,7 @@ def embedded(data: Any) -> str:
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file of ``ldp_report/assets``.
-
-    >>> asset("draw.js").startswith("//")
-    True
-    """
+    """The text of a file of ``ldp_report/assets``."""
     return files("ldp_report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
@@ -92,11 +88,7 @@ def _hash(text: str) -> str:
 
 
 def colors() -> str:
-    """The colors of `ldp_core.charts.themes` as variables of CSS; on paper they are the light ones.
-
-    >>> "--accent: #1f6fbf" in colors()
-    True
-    """
+    """The colors of `ldp_core.charts.themes` as variables of CSS; on paper they are the light ones."""
     light, dark = (_variables(CONFIGS[theme]) for theme in ("light", "dark"))
     return f":root {{{light}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{{dark}}} }}\n"
 

@@ -20,40 +20,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from ldp_core import (
-    Domain,
-    HistogramEstimate,
-    InputError,
-    LdpError,
-    LimitError,
-    Mechanism,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    usual_question,
-)
-from ldp_core.engine import (
-    DEAD_LETTERS,
-    RESULTS,
-    View,
-    float_above,
-    holm,
-    p_values_of,
-    plan_of,
-    promise,
-    read_json,
-    text_of,
-    utc,
-    view_of,
-)
+import ldp_core as core
+from ldp_core import engine
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
 
-LATE = "late"
-"""The reason of a dead letter whose window had closed."""
+LATE = "late"  # the reason of a dead letter whose window had closed
 
-MOST_ROWS = 200_000
-"""More rows of estimates than so many are no page to read."""
+MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 
 _ENDS = ("window_start", "window_end")
 _OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
@@ -95,7 +69,7 @@ class Results:
 
     columns: dict[str, list[Row]] = field(default_factory=dict)
     letters: list[Row] | None = None
-    plan: PrivacyPlan | None = None
+    plan: core.PrivacyPlan | None = None
     confidence: float | None = None
     name: str = ""
     counted: int | None = None
@@ -169,10 +143,10 @@ class Results:
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
             groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
-        view = (view_of(rows[0]) if rows else None) or HistogramEstimate.view
+        view = (engine.view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
-        told = (
+        changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
@@ -184,7 +158,7 @@ class Results:
             "name": name,
             "unit": unit,
             "alone": (view.counts or view.alone) and self.population is None,
-            "changed": told,
+            "changed": changed,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": "table" if view.rate else _KINDS[len(view.labels)] if not view.counts else "histogram",
             "labels": view.labels,
@@ -209,8 +183,8 @@ class Results:
 
 def _changed(
     groups: Mapping[tuple[int | None, str], list[Row]],
-    view: View,
-    mechanism: Mechanism | None,
+    view: engine.View,
+    mechanism: core.Mechanism | None,
     place: Mapping[Any, int | None],
     **how: Any,
 ) -> str | None:
@@ -227,7 +201,7 @@ def _changed(
         words = [word for word in sides[0] if word in sides[1]]
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
-            p = p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
+            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
             if p is None:
                 return None
             named = [", ".join(filter(None, (key, word))) for word in words]
@@ -235,7 +209,7 @@ def _changed(
             p_values += p.tolist()
     if not found:
         return None
-    order = np.argsort(adjusted := holm(np.array(p_values)), kind="stable").tolist()
+    order = np.argsort(adjusted := engine.holm(np.array(p_values)), kind="stable").tolist()
     scale, unit = (100, " %") if view.labels else (1, "")
     said = [
         f"{name} {scale * one:.3g} to {scale * two:.3g}{unit}".strip()
@@ -250,7 +224,7 @@ def _changed(
 _LEVEL, _TOLD = 0.05, 5
 
 
-def _numbers(rows: Iterable[Row], view: View) -> dict[str, tuple[float, float, float]]:
+def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, float, float]]:
     """By value n, the share or mean, and its standard error; of rows that say them."""
     found = {}
     for row in rows:
@@ -261,28 +235,30 @@ def _numbers(rows: Iterable[Row], view: View) -> dict[str, tuple[float, float, f
     return found
 
 
-def _searched(mechanism: Mechanism) -> bool:
+def _searched(mechanism: core.Mechanism) -> bool:
     """Whether values are searched for, and the most frequent shown."""
-    with suppress(ParameterError):  # there is no estimate of it
-        return usual_question(mechanism).view.ranked
+    with suppress(core.ParameterError):  # there is no estimate of it
+        return core.usual_question(mechanism).view.ranked
     return False
 
 
 # ---- rows
 
 
-def _unit(said: Sequence[Any], mechanism: Mechanism | None) -> tuple[str | list[str], Callable[[Any], float | None]]:
+def _unit(
+    said: Sequence[Any], mechanism: core.Mechanism | None
+) -> tuple[str | list[str], Callable[[Any], float | None]]:
     """What the numbers of a column are, whose estimates are no numbers: days since 1970, or places of words in a list.
 
     And how to make one: of dates, times, and texts, as files have all of them, or labels.
     """
     texts = list(dict.fromkeys(map(_word, said)))
     with suppress(ValueError, OverflowError):
-        days = {text: (utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
+        days = {text: (engine.utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
         if days and all(_IS_DATE.match(text) for text in texts):
             return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
     inputs = None if mechanism is None else mechanism.inputs
-    words = list(inputs.texts) if isinstance(inputs, Domain) else []
+    words = list(inputs.texts) if isinstance(inputs, core.Domain) else []
     words += [text for text in texts if text not in words]
     places = {word: float(k) for k, word in enumerate(words)}
     return (words, lambda x: places.get(_word(x), _number(x))) if texts else ("", _number)
@@ -291,7 +267,7 @@ def _unit(said: Sequence[Any], mechanism: Mechanism | None) -> tuple[str | list[
 _EPOCH, _IS_DATE = datetime(1970, 1, 1, tzinfo=UTC), re.compile(r"\d{4}-\d\d-\d\d")
 
 
-def _cells(view: View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
+def _cells(view: engine.View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
     """What the row is about, the estimate, the ends of its interval; of pairs of values also the rate and its ends."""
     rates = [f"{view.rate}{end}" for end in ("", "_low", "_high")] if view.rate else []
     numbers = [number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
@@ -311,11 +287,10 @@ def _whole(x: Any) -> int | None:
 
 
 def _word(value: Any) -> str:
-    return "" if value is None else text_of(value)
+    return "" if value is None else engine.text_of(value)
 
 
 def _key(row: Row) -> str:
-    """The group of a row, in words."""
     key = row.get("key")
     if isinstance(key, Mapping):
         pairs = list(key.items())
@@ -323,7 +298,7 @@ def _key(row: Row) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    view = view_of(row) or HistogramEstimate.view
+    view = engine.view_of(row) or core.HistogramEstimate.view
     own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
@@ -342,7 +317,7 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
 def _time(value: Any) -> datetime | None:
     try:
         value = datetime.fromisoformat(value) if isinstance(value, str) else value
-        return utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
+        return engine.utc(value) if isinstance(value, date) and value.year > 0 else None  # (a NaT is a date)
     except (ValueError, OverflowError):  # the first day of all in a zone where it began before
         return None
 
@@ -387,7 +362,7 @@ def _letters(letters: Iterable[Row]) -> list[dict[str, Any]]:
 # ---- the plan in words
 
 
-def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
+def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
     """What a plan does with n reports, what a record and a person spend."""
     columns = []
     for name, m in plan.columns.items():
@@ -402,10 +377,8 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
                 "advice": outlook.advice or "",
             }
         )
-    cases: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
-    if plan.memoized:
-        cases = []
-    cases += [("noise keyed by person, values that never change", True, 0)]
+    fresh: list[tuple[str, bool, int | None]] = [("fresh noise, any values", False, None)]
+    cases = [*(() if plan.memoized else fresh), ("noise keyed by person, values that never change", True, 0)]
     return {
         "columns": columns,
         "n": n,
@@ -413,7 +386,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
         "epsilon": plan.epsilon,
         "fingerprint": plan.fingerprint,
         "seeded": plan.seed is not None,
-        "record": "" if plan.seed is not None else promise("one record", float_above(plan.exact_epsilon)),
+        "record": "" if plan.seed is not None else engine.promise("one record", engine.float_above(plan.exact_epsilon)),
         "reports": list(_MANY),
         "people": [
             [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
@@ -427,7 +400,7 @@ def _in_words(plan: PrivacyPlan, n: int) -> dict[str, Any]:
 
 
 def read_results(
-    folder: str | PathLike[str], *, plan: PrivacyPlan | None = None, most_rows: int = MOST_ROWS
+    folder: str | PathLike[str], *, plan: core.PrivacyPlan | None = None, most_rows: int = MOST_ROWS
 ) -> Results:
     """The estimates in a folder, as ``ldp estimate --output`` and the telemetry job write them.
 
@@ -454,17 +427,19 @@ def read_results(
     """
     root = Path(folder)
     if not root.exists():
-        raise InputError(f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written")
+        raise core.InputError(
+            f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written"
+        )
     files = [root] if root.is_file() else _files(root)
     if not files or files[0].suffix not in _READERS:
-        raise InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
+        raise core.InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
     found = Results(name=root.resolve().name if root.is_dir() else root.stem)
-    beside = (root if root.is_dir() else root.parent) / RESULTS
+    beside = (root if root.is_dir() else root.parent) / engine.RESULTS
     if beside.is_file():
-        said = read_json(_bytes(beside), f"{beside.name!r}", PlanError)
+        said = engine.read_json(_bytes(beside), f"{beside.name!r}", core.PlanError)
         if not isinstance(said, Mapping):
-            raise PlanError(f"{str(beside)!r} must be an object of JSON")
-        found.plan = PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
+            raise core.PlanError(f"{str(beside)!r} must be an object of JSON")
+        found.plan = core.PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
         found.repeats = _whole(said.get("repeats"))
@@ -479,7 +454,7 @@ def read_results(
         left -= len(rows)
         _take(found, file, rows)
     if not found.columns:
-        raise InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
+        raise core.InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
     if found.plan is not None:  # in the order of the plan
         order = {name: k for k, name in enumerate(found.plan.columns)}
         found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
@@ -492,7 +467,7 @@ def _files(root: Path) -> list[Path]:
     for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
         found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
         if suffix == ".parquet" and (twice := [best[name] for name in found if best.get(name, root).suffix == ".csv"]):
-            raise InputError(
+            raise core.InputError(
                 f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
                 "known; remove the one of an earlier run"
             )
@@ -506,42 +481,41 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
     for row in rows:
         if "reason" in row and "n" not in row:
             if not isinstance(row.get("count"), int):
-                raise InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
+                raise core.InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
             letters.append(row)
-        elif view_of(row) is not None:
+        elif engine.view_of(row) is not None:
             name = row.get("column_name")
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
-    if letters or (file.stem == DEAD_LETTERS and not rows):
+    if letters or (file.stem == engine.DEAD_LETTERS and not rows):
         found.letters = letters
 
 
 def _bytes(file: Path) -> bytes:
     size = file.stat().st_size
     if size > DEFAULT.bytes:
-        raise LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
+        raise core.LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
     try:
         return file.read_bytes()
     except OSError as error:
-        raise InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
+        raise core.InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
 
 
 def _rows(file: Path, most: int) -> list[Row]:
-    """The rows of a file."""
     data = _bytes(file)
     try:
         return _READERS[file.suffix](file, data, most)
-    except LdpError:
+    except core.LdpError:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError):  # what they say may quote the file
-        raise InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
+        raise core.InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
 
 
 def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
     lines = [line for line in data.splitlines() if line.strip()]
     _check_rows(file, len(lines), most)
-    rows = [read_json(line, f"a line of {file.name!r}", InputError) for line in lines]
+    rows = [engine.read_json(line, f"a line of {file.name!r}", core.InputError) for line in lines]
     if not all(isinstance(row, Mapping) for row in rows):
-        raise InputError(f"{str(file)!r} must have an object of JSON in each line")
+        raise core.InputError(f"{str(file)!r} must have an object of JSON in each line")
     return rows
 
 
@@ -555,19 +529,21 @@ def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
     with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
         names = opened.schema_arrow.names
-        if view_of(names) is None and "reason" not in names:  # (reports, perhaps)
+        if engine.view_of(names) is None and "reason" not in names:  # (reports, perhaps)
             return []
-        told = opened.metadata
-        _check_rows(file, told.num_rows, most)
-        size = sum(told.row_group(k).total_byte_size for k in range(told.num_row_groups))
+        metadata = opened.metadata
+        _check_rows(file, metadata.num_rows, most)
+        size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
         if size > DEFAULT.bytes:
-            raise LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
+            raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
         rows: list[Row] = []
         read = 0
         for batch in opened.iter_batches(_FEW):
             read += batch.nbytes  # of texts that share an entry, each one
             if read > DEFAULT.bytes:
-                raise LimitError(f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most")
+                raise core.LimitError(
+                    f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
+                )
             rows += batch.to_pylist()
     return rows
 
@@ -578,16 +554,16 @@ _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
 
 def _check_rows(file: Path, rows: int, most: int) -> None:
     if rows > most:
-        raise LimitError(
+        raise core.LimitError(
             f"{file.name!r} has {rows:,} rows of estimates, and a page shows {most:,} at most: "
             "take longer windows, or fewer columns"
         )
 
 
-def _plan_of_reports(root: Path) -> PrivacyPlan | None:
+def _plan_of_reports(root: Path) -> core.PrivacyPlan | None:
     for file in sorted(root.glob("reports/*.parquet"))[:1]:
         try:
-            return plan_of(pa.parquet.read_schema(file))
+            return engine.plan_of(pa.parquet.read_schema(file))
         except (pa.ArrowException, OSError, ValueError):
             return None
     return None

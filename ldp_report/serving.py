@@ -17,8 +17,7 @@ from ldp_core import LdpError, PrivacyPlan
 from ldp_report.page import report_page
 from ldp_report.results import Results, Row, window_of
 
-MOST_WINDOWS = 200
-"""Older windows are dropped."""
+MOST_WINDOWS = 200  # older windows are dropped
 
 
 class LivePage:

@@ -74,8 +74,7 @@ def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
     """The application: POST /reports, GET /plan, /, /data.json, /metrics, /health. It closes the store when it ends.
 
     Raises:
-        PlanError: a column has no estimate.
-        ParameterError: or none of people who report several times.
+        PlanError, ParameterError: a column has no estimate, or none of people who report several times.
     """
     room, token = _Room(reader, store, options), options.read_token
     routes = [Route("/reports", room.answering(room.reports, options.token), methods=["POST"])]
@@ -95,11 +94,7 @@ def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
 
 
 def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None]) -> None:
-    """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request.
-
-    Raises:
-        LdpError: the address cannot be had.
-    """
+    """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -156,7 +151,6 @@ class _Room:
                 self._broken = True
 
     async def refuse(self, request: Request, error: Exception) -> Response:
-        """Say why not, and count it."""
         status, words, more = 413 if isinstance(error, LimitError) else 400, str(error), None
         if isinstance(error, HTTPException):
             status, more = error.status_code, error.headers
@@ -197,7 +191,6 @@ class _Room:
             raise HTTPException(429, "too many messages from this address: wait", {"Retry-After": "1"})
 
     async def reports(self, request: Request) -> Response:
-        """Take reports."""
         read = self._way_of(request.headers.get("content-type", ""))
         key = request.headers.get("idempotency-key", "")
         if not (1 <= len(key) <= 200 and key.isascii() and key.isprintable()):
@@ -219,16 +212,15 @@ class _Room:
         return JSONResponse({outcome: found.num_rows})
 
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
-        """What reads messages of this type."""
         kind, *words = (word.strip() for word in content_type.split(";"))
-        told = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
+        parameters = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
             return self._reader.arrow
-        if kind.lower() != NDJSON_TYPE or told.get("version") != "1":
+        if kind.lower() != NDJSON_TYPE or parameters.get("version") != "1":
             raise HTTPException(415, f"reports are {NDJSON_TYPE}; version=1; plan=FINGERPRINT, or {ARROW_TYPE}")
-        if told.get("plan", "").strip('"') != self._reader.plan.fingerprint:
+        if parameters.get("plan", "").strip('"') != self._reader.plan.fingerprint:
             raise HTTPException(409, "these are reports of another plan: GET /plan has the one that is counted here")
-        if "noise" in told and not self._reader.keyed:
+        if "noise" in parameters and not self._reader.keyed:
             raise HTTPException(415, KEYED)
         return self._reader.ndjson
 
@@ -247,7 +239,6 @@ class _Room:
         return bytes(body)
 
     async def plan(self, _: Request) -> Response:
-        """The compiled plan."""
         return Response(json.dumps(self._reader.compiled), media_type=PLAN_TYPE)
 
     async def page(self, _: Request) -> Response:
@@ -265,14 +256,12 @@ class _Room:
         return JSONResponse(said)
 
     async def metrics(self, _: Request) -> Response:
-        """Counts, as Prometheus reads them."""
         counts = {f'ldp_messages_total{{outcome="{name}"}}': n for name, n in sorted(self._outcomes.items())}
         counts |= {"ldp_reports": self._n(), "ldp_writes_total": self._store.groups}
         lines = [f"{name} {n}\n" for name, n in {**counts, "ldp_disk_works": int(not self._broken)}.items()]
         return Response("".join(lines), media_type="text/plain; version=0.0.4")
 
     async def health(self, _: Request) -> Response:
-        """Whether reports are taken."""
         return JSONResponse({"disk": not self._broken}, 503 if self._broken else 200)
 
     async def _newest(self) -> Results:

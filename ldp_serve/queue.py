@@ -15,10 +15,8 @@ from ldp_core import InputError, ParameterError, PrivacyPlan
 from ldp_core.engine import need, write_batch
 from ldp_serve.store import Batch, Sink
 
-MOST_BYTES = 900_000
-"""Of one message to the queue: brokers of Kafka take 1 MB unless they are told otherwise."""
-SECONDS = 15.0
-"""In which the queue has to acknowledge; a client that gets 503 sends again."""
+MOST_BYTES = 900_000  # of one message to the queue: brokers of Kafka take 1 MB unless they are told otherwise
+SECONDS = 15.0  # in which the queue has to acknowledge; a client that gets 503 sends again
 _ADDRESS = re.compile(r"(kafka|pubsub)://([^/]+)/([^/]+)")
 
 Send: TypeAlias = Callable[[Sequence[tuple[bytes, bytes]]], dict[bytes, str]]
@@ -33,13 +31,10 @@ class Queue(Sink):
 
     Args:
         address: ``kafka://host:port,host:port/topic`` or ``pubsub://project/topic``.
-        plan: of the reports.
         options: more of ``confluent_kafka.Producer``, as for security.
 
     Raises:
-        ParameterError: another address, or options of Pub/Sub.
-        InputError: the brokers do not answer, or have no such topic.
-        MissingExtraError: the queue's client is not installed.
+        ParameterError, InputError: another address, or options of Pub/Sub; no answer of the brokers, or no such topic.
     """
 
     def __init__(self, address: str, plan: PrivacyPlan, options: Mapping[str, str] | None = None) -> None:
@@ -71,15 +66,15 @@ def _messages(reports: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _kafka(servers: str, topic: str, options: Mapping[str, str]) -> Send:
-    kafka, told = need("confluent_kafka", "kafka"), ""
+    kafka, refusal = need("confluent_kafka", "kafka"), ""
     config = {"linger.ms": 0, "message.timeout.ms": int(1000 * SECONDS), **options}
     try:
         producer = kafka.Producer({**config, "bootstrap.servers": servers, "enable.idempotence": True})
-        told = str(producer.list_topics(topic, SECONDS).topics[topic].error or "")
+        refusal = str(producer.list_topics(topic, SECONDS).topics[topic].error or "")
     except kafka.KafkaException as error:
-        told = error.args[0].str()
-    if told:
-        raise InputError(f"Kafka does not take reports for the topic {topic!r}: {told}")
+        refusal = error.args[0].str()
+    if refusal:
+        raise InputError(f"Kafka does not take reports for the topic {topic!r}: {refusal}")
 
     def send(messages: Sequence[tuple[bytes, bytes]]) -> dict[bytes, str]:
         failed: dict[bytes, str] = {}

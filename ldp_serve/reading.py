@@ -48,12 +48,7 @@ class Reader:
     """
 
     def __init__(
-        self,
-        plan: PrivacyPlan,
-        kept: Mapping[str, str] | None = None,
-        limits: Limits = DEFAULT,
-        *,
-        keyed: bool = False,
+        self, plan: PrivacyPlan, kept: Mapping[str, str] | None = None, limits: Limits = DEFAULT, *, keyed: bool = False
     ) -> None:
         self.plan, self.limits, self.keyed, self.compiled = plan, limits, keyed, plan.compile()
         kinds = dict.fromkeys(plan.keep, "text") | dict(kept or {})
@@ -69,18 +64,14 @@ class Reader:
         self.schema: pa.Schema = plan.with_proof(pa.schema(types), seeded=False, keyed=keyed)
 
     def ndjson(self, message: bytes) -> pa.RecordBatch:
-        """The reports in lines of JSON.
-
-        Raises:
-            LdpError: they are no reports of the plan, or over the limits.
-        """
+        """The reports in lines of JSON; an `LdpError` if they are none of the plan, or over the limits."""
         return self._anew(self.plan.read_reports(message, limits=self.limits))
 
     def arrow(self, message: bytes) -> pa.RecordBatch:
         """The reports in an Arrow stream of one batch, whose schema says who made each column; raises as `ndjson`."""
         batch = read_batch(message, self.limits)
-        told = told_of(batch.schema)
-        if told is None or not told.tells(self.plan):
+        made_with = told_of(batch.schema)
+        if made_with is None or not made_with.tells(self.plan):
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
         made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}

@@ -29,10 +29,8 @@ from typing_extensions import override
 from ldp_core import InputError, PrivacyPlan
 from ldp_core.engine import open_parquet, plain, told_of
 
-MOST_NAMES = 1 << 18
-"""Batches that are known when they come again: the newest. They take 50 MB."""
-JOURNAL_BYTES = 1 << 26
-"""Of a journal that becomes a Parquet file; it may be one group of requests longer."""
+MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
+JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
 _HEAD, _NAME = struct.Struct("<II16s8s"), 24  # bytes of a name and a digest
 
 
@@ -54,9 +52,7 @@ class Batch:
 class Sink(ABC):
     """Where reports of one plan go, each batch once, as far as its name is known. Thread-safe.
 
-    Attributes:
-        tallies: of each column, with all reports that are kept.
-        groups: how often something was made durable since the start.
+    It has the tallies of each column, with all that is kept, and how often groups were made durable since the start.
     """
 
     def __init__(self, plan: PrivacyPlan) -> None:
@@ -64,11 +60,7 @@ class Sink(ABC):
         self.tallies = {name: m.empty_tally() for name, m in plan.columns.items()}
 
     def known(self, batch: Batch) -> bool:
-        """Whether a batch of this name is here.
-
-        Raises:
-            InputError: and it has other reports.
-        """
+        """Whether a batch of this name is here; an `InputError` if it has other reports."""
         digest = self._names.get(batch.name, b"")
         if digest and digest != batch.digest:
             raise InputError("this Idempotency-Key came with other reports: each message has a key of its own")
@@ -77,8 +69,7 @@ class Sink(ABC):
     def append(self, batches: Sequence[Batch]) -> None:
         """Add the batches that are not `known`. When it returns, those that could be kept are durable, and known.
 
-        Raises:
-            OSError: the disk is full, or fails. Open the store anew: who sends the same again is right in any case.
+        After an OSError of a disk open the store anew: who sends the same again is right in any case.
         """
         with self._lock:
             named: dict[bytes, Batch] = {}
@@ -113,15 +104,10 @@ class Sink(ABC):
 
 
 class Store(Sink):
-    """A folder of reports, of one plan, for one process at a time. Thread-safe.
+    """A folder of reports of one plan and schema, for one process at a time. Thread-safe.
 
-    Args:
-        folder: gets the Parquet files, and a folder ``journal`` for what is not yet in one.
-        plan: of the reports.
-        schema: of the reports, as `Reader` has it.
-
-    Raises:
-        InputError: the folder has reports of another plan, a damaged file, or another process uses it.
+    Parquet files are in it, and a folder ``journal`` for what is not yet in one. It is an `InputError` if it has
+    reports of another plan, a damaged file, or another process uses it.
     """
 
     def __init__(self, folder: Path, plan: PrivacyPlan, schema: pa.Schema) -> None:
@@ -161,8 +147,8 @@ class Store(Sink):
     def _count_file(self, path: Path) -> None:
         try:
             with open_parquet(path) as file:
-                told = told_of(file.schema_arrow)
-                if told is None or not told.tells(self._plan):
+                made_with = told_of(file.schema_arrow)
+                if made_with is None or not made_with.tells(self._plan):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
@@ -188,11 +174,7 @@ class Store(Sink):
 
     @override
     def finish(self) -> None:
-        """Make a Parquet file of the journal.
-
-        Raises:
-            OSError: the disk is full, or fails. Nothing is lost: the next start does it.
-        """
+        """Make a Parquet file of the journal. If the disk fails, nothing is lost: the next start does it."""
         with self._lock:
             if self._file.tell():
                 self._file.close()

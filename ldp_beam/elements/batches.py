@@ -48,7 +48,6 @@ class Batch:
         return plain(self._whole(index))
 
     def _whole(self, index: int) -> pa.Array:
-        """A column as one array."""
         column = self.table.column(index)
         if isinstance(column, pa.ChunkedArray):  # combine_chunks would copy a single one
             column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
@@ -238,18 +237,10 @@ def _without(element: Any, name: str | None) -> Any:
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
-    """Event times in microseconds since the epoch.
+    """Times in microseconds since the epoch, int64[n]; and bool[n], where there is none, or None if all are there.
 
-    Args:
-        column: Arrow timestamps of any unit (without zone: UTC), dates, or integers or floats.
-        name: of the column.
-        unit: of integers and floats, since the epoch.
-
-    Returns:
-        int64[n]; and bool[n], where there is no time (null, nan, beyond Beam's range), or None if all are there.
-
-    Raises:
-        DtypeError: another type.
+    They are Arrow timestamps of any unit (without zone: UTC), dates, or numbers of ``unit``; else it is a `DtypeError`.
+    There is no time where there is null, nan, or one beyond Beam's range.
     """
     arrow_type = column.type
     if pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type):

@@ -14,15 +14,13 @@ from ldp_core.engine import read_batch, write_batch
 
 
 class RecordBatchCoder(beam.coders.Coder):
-    """A ``pyarrow.RecordBatch`` as an Arrow IPC stream of one batch; the schema's metadata (the plan) travel with it.
+    """A ``pyarrow.RecordBatch`` as an Arrow IPC stream of one batch, with the schema's metadata (the plan).
 
-    Not deterministic: equal batches may have different bytes (the unspecified bits of padding and of
-    null slots), so a batch cannot be a key.
+    Not deterministic: padding and null slots have unspecified bits. So a batch cannot be a key.
     """
 
     @override
     def encode(self, value: pa.RecordBatch) -> bytes:
-        """One batch as one IPC stream."""
         return write_batch(value)
 
     @override
@@ -73,10 +71,7 @@ class _Anything(type):
 
 
 class AnyReports(metaclass=_Anything):
-    """Type hint, inside a transform, of elements that may be batches or single records; see `AnyReportsCoder`.
-
-    Whatever Beam looks at is one (``--runtime_type_check``).
-    """
+    """Type hint, inside a transform, of batches or records: whatever Beam looks at (``--runtime_type_check``)."""
 
 
 class AnyReportsCoder(beam.coders.Coder):
@@ -98,7 +93,6 @@ class AnyReportsCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> Any:
-        """Inverse of `encode`."""
         if encoded[-1:] == b"A":
             return read_batch(memoryview(encoded)[:-1], None)
         return self._record.decode(encoded[:-1])

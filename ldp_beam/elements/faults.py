@@ -44,20 +44,11 @@ def not_of(kind: object) -> str:
     return f"not of type {kind}"
 
 
-Fault: TypeAlias = tuple[str, str]
-"""Column, if it is known, and reason."""
+Fault: TypeAlias = tuple[str, str]  # column, if it is known, and reason
 
 
 class Faults:
-    """The first fault of each of n records.
-
-    >>> faults = Faults(3)
-    >>> faults.add("os", NULL, np.array([True, False, False]))
-    >>> faults.add("app", UNDECLARED, np.array([True, True, False]))
-    >>> faults.good.tolist(), list(faults.letters(np.array([0, 1])))
-    ([False, False, True], [DeadLetter(column_name='os', reason='null', count=1), \
-DeadLetter(column_name='app', reason='not in the domain', count=1)])
-    """
+    """The first fault of each of n records."""
 
     def __init__(self, n: int) -> None:
         self.first = np.full(n, -1, np.int64)

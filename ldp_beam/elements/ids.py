@@ -141,10 +141,7 @@ _LOOKED_AT, _TOO_FEW = 4096, 32
 
 
 def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
-    """Raise if of the first records more than half have what an earlier one has: that is no redelivery.
-
-    Records that share it share their noise: their reports are not independent, and no interval holds.
-    """
+    """Raise if of the first records more than half have what an earlier one has: that is no redelivery."""
     some = records[:_LOOKED_AT]
     if isinstance(some, list):
         distinct = len({one for one in some if one.__hash__ is not None})  # (others are no ids, which is said later)
@@ -198,8 +195,7 @@ def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
-_INTEGERS, _BEYOND = pa.decimal128(38), 10**38
-"""All the integers that are ids: Arrow has none of more than 64 bits."""
+_INTEGERS, _BEYOND = pa.decimal128(38), 10**38  # all the integers that are ids: Arrow has none of more than 64 bits
 
 
 def _typed(batch: Batch, name: str) -> pa.Array:

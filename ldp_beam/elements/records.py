@@ -17,26 +17,22 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch
 from ldp_beam.elements.faults import OTHER_PLAN, Faults
 from ldp_beam.elements.rows import DeadLetter
-from ldp_core import (
-    DomainError,
-    DtypeError,
-    InputError,
-    LdpError,
-    MechanismMismatchError,
-    ParameterError,
-    PlanError,
-    ReportError,
+
+NAMESPACE = "ldp"  # namespace of all metrics
+ROW_BATCH = 4096  # single records that are handled in one call
+
+_DATA_ERRORS = (
+    core.DomainError,
+    core.DtypeError,
+    core.InputError,
+    core.MechanismMismatchError,
+    core.PlanError,
+    core.ReportError,
 )
-
-NAMESPACE = "ldp"
-"""Namespace of all metrics."""
-ROW_BATCH = 4096
-"""Single records that are handled in one call."""
-
-_DATA_ERRORS = (DomainError, DtypeError, InputError, MechanismMismatchError, PlanError, ReportError)
 
 
 class RecordsDoFn(beam.DoFn):
@@ -58,14 +54,12 @@ class RecordsDoFn(beam.DoFn):
 
     @override
     def start_bundle(self) -> None:
-        """Forget what a failed bundle left."""
         self._waiting = []
 
     @override
     def process(
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
-        """Handle a batch now, a single record with others."""
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return self._handle(Batch(element, timestamp, window))
         self._waiting.append(Record(element, timestamp, window))
@@ -73,7 +67,6 @@ class RecordsDoFn(beam.DoFn):
 
     @override
     def finish_bundle(self) -> Iterable[Any]:
-        """Handle the single records that wait."""
         records, self._waiting = self._waiting, []
         return self._handle(RowBatch(records)) if records else ()
 
@@ -100,7 +93,7 @@ class RecordsDoFn(beam.DoFn):
         faults = Faults(len(batch))
         try:
             self.check_schema(batch.schema)
-        except LdpError:
+        except core.LdpError:
             faults.add("", OTHER_PLAN)
         else:
             self.find_faults(batch, faults)
@@ -125,15 +118,12 @@ def letters(part: AnyBatch, faults: Faults, bad: Any) -> Iterator[WindowedValue]
 
 
 class CoarseTimes(beam.PTransform[Any, Any]):
-    """Dead letters with the time of their window's end, and not of their records.
+    """Dead letters with the time of their window's end, and not of their records; one by one, as `FlushedAtOnce`.
 
     A dead letter says that a value was null, or undeclared: an answer without noise. With the exact time of its record
-    whoever knows when a person used the app knows whose answer it was. In the global window, which has no end, and in
-    merging windows, which begin with a record, it is the end of the hour, in UTC: coarse enough to hold more than one
-    person, and fine enough to see when faults began. (The end and not the beginning: a time may not go back, or
-    letters are late. And no time at all would be the end of time, at which no later window would hold them.)
-
-    As `FlushedAtOnce` it goes element by element.
+    whoever knows when a person used the app knows whose answer it was. In the global window and in merging ones it is
+    the end of the hour, in UTC: coarse enough to hold more than one person, and fine enough to see when faults began.
+    (With a beginning time would go back, and letters be late. At the end of time no later window would hold them.)
     """
 
     @override
@@ -170,7 +160,7 @@ def _end_of_hour(timestamp: Any) -> Timestamp:
 def refuse_sliding(pcoll: PCollection[Any]) -> None:
     """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own."""
     if isinstance(pcoll.windowing.windowfn, SlidingWindows):
-        raise ParameterError(
+        raise core.ParameterError(
             "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
             "epsilon; perturb before beam.WindowInto, or pass the windows as window="
         )
@@ -219,7 +209,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         their window; in the global window and in merging ones the end of the hour, in UTC.
         """
         if main_tag == dead_letter_tag:
-            raise ParameterError("main_tag and dead_letter_tag must differ")
+            raise core.ParameterError("main_tag and dead_letter_tag must differ")
         other = copy.copy(self)
         other._main_tag, other._dead_letter_tag = main_tag, dead_letter_tag
         return other
@@ -236,12 +226,10 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         return outputs[self._main_tag], dead_letters
 
     def _batches(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn) -> Any:
-        """Apply ``fn``: the batches, or these and the dead letters."""
         batches, dead_letters = self._outputs(pcoll, label, fn, pa.RecordBatch)
         return batches if dead_letters is None else (batches, dead_letters)
 
     def _handled_as_here(self, step: RecordsTransform) -> RecordsTransform:
-        """A step with dead letters if this transform has them."""
         if self._dead_letter_tag is None:
             return step
         return step.with_exception_handling(self._main_tag, self._dead_letter_tag)

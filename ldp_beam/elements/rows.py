@@ -79,8 +79,7 @@ class Counts:
 
 _HEAD, _TAIL = Head.__annotations__, Tail.__annotations__
 _Columns = tuple[tuple[str, Any], ...]
-_MADE: dict[_Columns, Any] = {}
-"""The types of rows that there are, by the columns of the answer and their types."""
+_MADE: dict[_Columns, Any] = {}  # the types of rows that there are, by the columns of the answer and their types
 
 
 def _made(columns: _Columns, like: type) -> Any:
@@ -254,10 +253,7 @@ registry.register_coder(DeadLetter, RowCoder)
 
 
 def is_estimate_row(element: object) -> bool:
-    """Whether ``element`` is a row of an estimate, or a twin that Beam makes where it knows the schema only.
-
-    (On portable runners rows come out of a coder as NamedTuples of a generated class.)
-    """
+    """Whether this is a row of an estimate, or a NamedTuple of its fields, as coders of portable runners make it."""
     names = getattr(element, "_fields", ())
     return names[: len(_HEAD)] == tuple(_HEAD) and names[-len(_TAIL) :] == tuple(_TAIL)
 

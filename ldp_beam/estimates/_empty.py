@@ -116,21 +116,13 @@ class _Ticks(beam.DoFn):
         self._start, self._step = start, step
 
     @override
-    def process(
-        self,
-        element: _One,
-        tick: Any = _TICK_PARAM,
-        end: Any = _END_PARAM,
-    ) -> None:
+    def process(self, element: _One, tick: Any = _TICK_PARAM, end: Any = _END_PARAM) -> None:
         tick.set(self._start)
         end.set(GlobalWindow().max_timestamp())
 
     @on_timer(_TICK)
     def ticked(
-        self,
-        at: Any = beam.DoFn.TimestampParam,
-        tick: Any = _TICK_PARAM,
-        ended: Any = _ENDED_PARAM,
+        self, at: Any = beam.DoFn.TimestampParam, tick: Any = _TICK_PARAM, ended: Any = _ENDED_PARAM
     ) -> Iterator[TimestampedValue[Any]]:
         """Emit it, and all that the clock has passed: a runner may take a second for each time that this is called."""
         if ended.read():
@@ -149,8 +141,7 @@ class _Ticks(beam.DoFn):
         ended.write(True)
 
 
-_AT_ONCE = 1000
-"""Windows that begin in one call."""
+_AT_ONCE = 1000  # windows that begin in one call
 
 
 def _begins(_: _One, start: Timestamp, end: Timestamp, step: Duration) -> Iterator[TimestampedValue[Any]]:

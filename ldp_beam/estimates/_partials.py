@@ -22,19 +22,9 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ParameterError, ReportError, Tally
-from ldp_core.engine import (
-    I64,
-    Native,
-    ReportFormat,
-    check_made_by,
-    refuse_keys,
-    refuse_reports,
-    some_groups,
-    told_of,
-)
+from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
 
-Key: TypeAlias = tuple[str, ...]
-"""The text of each column that is tallied by; empty without such columns."""
+Key: TypeAlias = tuple[str, ...]  # the text of each column that is tallied by; empty without such columns
 KeyedTally: TypeAlias = tuple[Key, Tally]
 
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
@@ -43,12 +33,8 @@ _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 class PartialTallies(RecordsDoFn):
     """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot.
 
-    Args:
-        column: of reports, or of values.
-        mechanism: of the reports.
-        tallier: that counts them, `Question.tallier`; by default the mechanism.
-        windows, event_time, by, dead_letter_tag: see `Estimate`.
-        person: whose the records are: the last part of the keys then, in hexadecimal digits.
+    The arguments are those of `Estimate`. ``tallier`` is that of `Question.tallier`, by default the mechanism. Of a
+    ``person`` the hexadecimal digits of the id's hash are the last part of the keys.
     """
 
     def __init__(
@@ -114,10 +100,7 @@ class PartialTallies(RecordsDoFn):
         return [
             WindowedValue((texts[key], tally), Timestamp(micros=int(earliest[number])), (windows[number],))
             for tally, key, number in zip(
-                self._tallies(natives, groups),
-                groups.key.tolist(),
-                groups.slot.tolist(),
-                strict=True,
+                self._tallies(natives, groups), groups.key.tolist(), groups.slot.tolist(), strict=True
             )
         ]
 
@@ -157,8 +140,6 @@ class PartialTallies(RecordsDoFn):
 
 
 class TallyReports(PartialTallies):
-    """Partial tallies of reports."""
-
     _checked: pa.Schema | None = None
 
     def __init__(self, *args: Any, unsaid: Callable[[str], ParameterError] | None = None, **options: Any) -> None:
@@ -178,14 +159,14 @@ class TallyReports(PartialTallies):
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        told = told_of(schema)
+        made_with = told_of(schema)
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
                 made = check_made_by(schema.field(at), mechanism)
                 if self._unsaid is not None and made is not None and made.keyed:
                     raise self._unsaid(name)
-            check_reports_of(told, name, mechanism, "the plan in the data's metadata")
+            check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema
 

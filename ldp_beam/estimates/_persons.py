@@ -22,8 +22,7 @@ from ldp_beam.estimates.combine import Accumulator, TallyCombineFn
 from ldp_core import Mechanism, ParameterError, Question, Tally
 from ldp_core.engine import Persons
 
-NOBODY = ""
-"""In place of a person: of empty tallies."""
+NOBODY = ""  # in place of a person: of empty tallies
 _Sums: TypeAlias = tuple[Accumulator, Persons, list[Tally]]
 _AT_ONCE = 1024  # persons whose sums are made in one call
 
@@ -81,12 +80,10 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def create_accumulator(self) -> _Sums:
-        """Nobody."""
         return self._total.create_accumulator(), Persons.total([]), []
 
     @override
     def add_input(self, accumulator: _Sums, element: Tally) -> _Sums:
-        """Add a person."""
         total, sums, each = accumulator
         self._total.add_input(total, element)
         if element.n:
@@ -95,7 +92,6 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def merge_accumulators(self, accumulators: Iterable[_Sums]) -> _Sums:
-        """Sum."""
         totals, sums, _ = zip(*map(self.compact, accumulators), strict=True)
         return self._total.merge_accumulators(totals), Persons.total(sums), []
 
@@ -110,6 +106,5 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def extract_output(self, accumulator: _Sums) -> tuple[Tally, Persons]:
-        """The tally, and the sums."""
         total, sums, _ = self.compact(accumulator)
         return total.tally(), sums

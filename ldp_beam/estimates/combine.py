@@ -15,18 +15,9 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.combiners import TupleCombineFn
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam.elements.batches import as_reports
 from ldp_beam.elements.records import NAMESPACE
-from ldp_core import (
-    FrequencyOracle,
-    HistogramEstimate,
-    Mechanism,
-    ParameterError,
-    Question,
-    Tally,
-    question_of,
-    usual_question,
-)
 from ldp_core.engine import Ask, Consistency, check_same_mechanism, collecting
 
 _LOG = logging.getLogger(__name__)
@@ -42,15 +33,15 @@ class Accumulator:
         self.counters = counters
         self.fingerprint = fingerprint
 
-    def add(self, other: Tally | Accumulator) -> None:
+    def add(self, other: core.Tally | Accumulator) -> None:
         """Add another tally, in place."""
         check_same_mechanism(self, other)
         self.n += other.n
         self.counters += other.counters
 
-    def tally(self) -> Tally:
+    def tally(self) -> core.Tally:
         """A copy that stays as it is."""
-        return Tally(self.n, self.counters, self.fingerprint)
+        return core.Tally(self.n, self.counters, self.fingerprint)
 
 
 class AccumulatorCoder(beam.coders.Coder):
@@ -62,7 +53,7 @@ class AccumulatorCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> Accumulator:
-        tally = Tally.from_bytes(encoded)
+        tally = core.Tally.from_bytes(encoded)
         return Accumulator(tally.n, tally.counters.copy(), tally.fingerprint)
 
     @override
@@ -95,23 +86,21 @@ class TallyCombineFn(beam.CombineFn):
     3 [1 2]
     """
 
-    def __init__(self, mechanism: Mechanism, question: Question[Any] | None = None) -> None:
+    def __init__(self, mechanism: core.Mechanism, question: core.Question[Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         if question is not None:
             question.check(mechanism)  # now, and not when the first window closes
-        elif not isinstance(mechanism, Mechanism):
-            raise ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
+        elif not isinstance(mechanism, core.Mechanism):
+            raise core.ParameterError(f"mechanism must be a mechanism of ldp_core, got {type(mechanism).__name__}")
         self._mechanism = mechanism
         self._tallier: Any = mechanism if question is None else question.tallier(mechanism)
 
     @override
     def create_accumulator(self) -> Accumulator:
-        """No reports."""
         return Accumulator(0, np.zeros(self._tallier.counters, np.int64), self._tallier.fingerprint)
 
     @override
     def add_input(self, accumulator: Accumulator, element: Any) -> Accumulator:
-        """Add one input, in place."""
         return self.add_inputs(accumulator, (element,))
 
     @override
@@ -119,7 +108,7 @@ class TallyCombineFn(beam.CombineFn):
         """Add inputs, in place; single reports are tallied together."""
         single = []
         for element in elements:
-            if isinstance(element, (Tally, Accumulator)):
+            if isinstance(element, (core.Tally, Accumulator)):
                 self._add(accumulator, element)
             elif isinstance(element, (pa.Array, pa.ChunkedArray)):
                 accumulator.add(self._tallier.tally(element))
@@ -141,7 +130,7 @@ class TallyCombineFn(beam.CombineFn):
             self._add(total, other)
         return total
 
-    def _add(self, accumulator: Accumulator, other: Tally | Accumulator) -> None:
+    def _add(self, accumulator: Accumulator, other: core.Tally | Accumulator) -> None:
         """Add in place what is checked first: no sum shows later that one part of it was forged."""
         self._tallier.check_tally(other)
         self._tallier.check_total(accumulator.n + other.n)
@@ -149,7 +138,6 @@ class TallyCombineFn(beam.CombineFn):
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Any:
-        """The tally."""
         return accumulator.tally()
 
     @override
@@ -158,13 +146,13 @@ class TallyCombineFn(beam.CombineFn):
 
     def infer_output_type(self, input_type: Any) -> Any:
         """`Tally`: Beam asks for it, though its base class does not have it."""
-        return Tally
+        return core.Tally
 
 
 class TalliesCombineFn(TupleCombineFn):
     """Tuples of tallies, one of each mechanism, to their sums."""
 
-    def __init__(self, mechanisms: Iterable[Mechanism]) -> None:
+    def __init__(self, mechanisms: Iterable[core.Mechanism]) -> None:
         super().__init__(*map(TallyCombineFn, mechanisms))  # type: ignore[no-untyped-call]
 
     @override
@@ -213,14 +201,13 @@ class EstimateCombineFn(TallyCombineFn):
     5.0 2
     """
 
-    def __init__(self, mechanism: Mechanism, question: Ask | None = None) -> None:
-        self._question = usual_question(mechanism) if question is None else question_of(question)
+    def __init__(self, mechanism: core.Mechanism, question: Ask | None = None) -> None:
+        self._question = core.usual_question(mechanism) if question is None else core.question_of(question)
         super().__init__(mechanism, self._question)
         self._doubts = Doubts()
 
     @override
     def extract_output(self, accumulator: Accumulator) -> Any:
-        """The answer."""
         with self._doubts.about("reports that are combined"):
             return self._question.result(self._mechanism, accumulator.tally())
 
@@ -230,17 +217,7 @@ class EstimateCombineFn(TallyCombineFn):
 
 
 class HistogramCombineFn(EstimateCombineFn):
-    """`EstimateCombineFn` with a `HistogramEstimate`: reports to their `ldp_core.Histogram`.
-
-    Args:
-        mechanism: that made the reports.
-        confidence, simultaneous, consistency: see `HistogramEstimate`.
-
-    Errors while the pipeline runs: `MechanismMismatchError` for a tally of another mechanism, `ReportError` for one
-    that no n reports have, `ReportError` or `DomainError` for what is not a report.
-
-    Raises:
-        ParameterError: bad arguments.
+    """`EstimateCombineFn` with a `HistogramEstimate`, see there: reports to their `ldp_core.Histogram`.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=50.0)
@@ -253,10 +230,10 @@ class HistogramCombineFn(EstimateCombineFn):
 
     def __init__(
         self,
-        mechanism: FrequencyOracle,
+        mechanism: core.FrequencyOracle,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
         consistency: Consistency | None = None,
     ) -> None:
-        super().__init__(mechanism, HistogramEstimate(confidence, simultaneous, consistency))
+        super().__init__(mechanism, core.HistogramEstimate(confidence, simultaneous, consistency))

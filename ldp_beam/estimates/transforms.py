@@ -20,6 +20,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
+import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import RecordsTransform, refuse_sliding
@@ -41,34 +42,7 @@ from ldp_beam.graph.upstream import (
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
-from ldp_core import (
-    FrequencyOracle,
-    HistogramEstimate,
-    Mechanism,
-    Pair,
-    ParameterError,
-    PrivacyPlan,
-    Question,
-    TableEstimate,
-    Tally,
-    question_of,
-    usual_question,
-)
-from ldp_core.engine import (
-    I64,
-    Ask,
-    Consistency,
-    MarginEstimate,
-    Persons,
-    Population,
-    check_open,
-    margins,
-    pair_of,
-    refuse_keys_in,
-    refuse_private,
-    seconds,
-    unsaid_repeats,
-)
+from ldp_core import engine
 
 
 class StreamOptions(TypedDict, total=False):
@@ -184,7 +158,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self,
         column: str,
         mechanism: Any,
-        question: Ask | None = None,
+        question: engine.Ask | None = None,
         *,
         confidence: float = 0.95,
         private: bool = False,
@@ -204,7 +178,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         person: str | None = None,
     ) -> None:
         super().__init__()
-        check_open("confidence", confidence)
+        engine.check_open("confidence", confidence)
         asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
         self._person = person_of(person, asked, mechanism)
@@ -215,30 +189,30 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._names = tuple(of_columns)
         _check_names(self._names, event_time, (*by, *([] if person is None else [person])))
         windows = window_fn(window)
-        lateness = seconds(allowed_lateness, name="allowed_lateness")
+        lateness = engine.seconds(allowed_lateness, name="allowed_lateness")
         if windows is None and (trigger is not None or accumulation_mode is not None or lateness):
-            raise ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
+            raise core.ParameterError("trigger, accumulation_mode and allowed_lateness need a window")
         if trigger is not None and not isinstance(trigger, TriggerFn):
-            raise ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
+            raise core.ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
         if trigger is not None:
             refuse_counts(trigger)
         modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
         if accumulation_mode not in (None, *modes, *modes.values()):
-            raise ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
+            raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
             nobody = () if person is None else (NOBODY,)
             filled = tuple((*key, *nobody) for key in _keys(fill_keys, by))
             self._fill = EmptyTallies(windows, fill, filled, self._tallier.empty_tally())
         elif fill_keys is not None:
-            raise ParameterError("fill_keys= says which keys fill= fills: pass both")
+            raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
         self.keyed = self._key is not None and self._key.keyed
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self.keyed)
         elif self._key is not None:
-            raise ParameterError("key=, id= and record= are for private=True: reports have their noise already")
+            raise core.ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
         self._mechanism = mechanism
         self._question = asked
@@ -251,11 +225,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._accumulation_mode = modes.get(accumulation_mode or "accumulating", accumulation_mode)
         self._lateness = lateness
 
-    def _asked(self, question: Any, mechanism: Mechanism, confidence: float) -> Any:
+    def _asked(self, question: Any, mechanism: core.Mechanism, confidence: float) -> Any:
         """The question; another class may ask of several tallies, with one that has the same methods."""
         if question is None:
-            return usual_question(mechanism, confidence)
-        return question_of(question, confidence=confidence)
+            return core.usual_question(mechanism, confidence)
+        return core.question_of(question, confidence=confidence)
 
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         """What the question is asked of, by key: tallies."""
@@ -264,18 +238,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
     def _rows_of(self, **how: bool) -> RowsOf:
-        """What makes rows of what is summed."""
         kind = RowsOf if self._person is None else RowsOfPersons
         return kind(self._column, self._by, self._mechanism, self._question, **how)
 
     def _partial_tallies(self) -> PartialTallies:
-        options: dict[str, Any] = {
-            "windows": self._windows,
-            "event_time": self._time,
-            "by": self._by,
-            "dead_letter_tag": self._dead_letter_tag,
-            "person": self._person,
-        }
+        options: dict[str, Any] = {"windows": self._windows, "event_time": self._time, "by": self._by}
+        options |= {"dead_letter_tag": self._dead_letter_tag, "person": self._person}
         if self._private:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
         return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
@@ -295,13 +263,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             if same or isinstance(of, GlobalWindows):
                 return records
         if keyed:
-            raise unsaid_repeats(self._column)
+            raise engine.unsaid_repeats(self._column)
         return None
 
     @property
-    def _unsaid(self) -> Callable[[str], ParameterError] | None:
+    def _unsaid(self) -> Callable[[str], core.ParameterError] | None:
         """What to raise if batches say that noise is keyed, given the column."""
-        return unsaid_repeats if self._asks_repeats else None
+        return engine.unsaid_repeats if self._asks_repeats else None
 
     @property
     def _asks_repeats(self) -> bool:
@@ -319,7 +287,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
-        refuse_perturbed(pcoll, self._by, refuse_keys_in)
+        refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)
@@ -354,22 +322,22 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 def _check_names(columns: tuple[str, ...], event_time: str | None, by: tuple[str, ...]) -> None:
     names = [*columns, *by, *([] if event_time is None else [event_time])]
     if not all(isinstance(name, str) for name in names):
-        raise ParameterError("column, event_time and by must be names of columns")
+        raise core.ParameterError("column, event_time and by must be names of columns")
     if len(set(by)) < len(by) or {*columns} & {*by, event_time}:
         which = ", ".join(columns)
-        raise ParameterError(f"column {which!r} cannot be event time or key too, and keys must be distinct: {by}")
+        raise core.ParameterError(f"column {which!r} cannot be event time or key too, and keys must be distinct: {by}")
 
 
 def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
     """The keys to fill, one text for each name in ``by``."""
     if keys is None and by:
-        raise ParameterError(
+        raise core.ParameterError(
             f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
         )
     out = [()] if keys is None else list(keys)
     for key in out:
         if not (isinstance(key, (tuple, list)) and len(key) == len(by) and all(isinstance(k, str) for k in key)):
-            raise ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
+            raise core.ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
     return tuple(map(tuple, out))
 
 
@@ -380,8 +348,8 @@ class RowsOf(beam.DoFn):
         self,
         column: str,
         by: tuple[str, ...],
-        mechanism: Mechanism,
-        question: Question[Any],
+        mechanism: core.Mechanism,
+        question: core.Question[Any],
         *,
         bounded: bool,
         filled: bool,
@@ -396,7 +364,6 @@ class RowsOf(beam.DoFn):
 
     @override
     def setup(self) -> None:
-        """Find what is the same for all panes."""
         schema = self._question.schema(self._mechanism)
         self._row = row_type(schema)
         self._names = [name for name in self._row._fields if name in schema.names and name != "n"]
@@ -432,13 +399,14 @@ class RowsOf(beam.DoFn):
         with self._doubts.about(f"column {self._column!r}"):
             table = self._table(*counts)
         if empty := [name for name in self._names if name not in same and table[name].null_count]:
-            raise ParameterError(f"the question {self._question.name} has nulls in {empty}: a row of Beam has none")
+            raise core.ParameterError(
+                f"the question {self._question.name} has nulls in {empty}: a row of Beam has none"
+            )
         columns = [[same[name]] * len(table) if name in same else _python(table[name]) for name in self._names]
         for answer in zip(*columns, strict=True):
             yield self._row._make((*head, *answer, *tail))
 
     def _table(self, *counts: Any) -> pa.Table:
-        """The answer's columns."""
         return self._question.rows(self._mechanism, *counts)[0]
 
     def _timing(self, pane: Any) -> Any:
@@ -451,8 +419,8 @@ class RowsOfPersons(RowsOf):
     """(key, tally, sums of persons) of a pane to rows."""
 
     @override
-    def _table(self, n: I64, counters: I64, sums: Persons) -> pa.Table:
-        tally = Tally(int(n[0]), counters[0], self._tallier.fingerprint)
+    def _table(self, n: engine.I64, counters: engine.I64, sums: engine.Persons) -> pa.Table:
+        tally = core.Tally(int(n[0]), counters[0], self._tallier.fingerprint)
         found = self._question.of_sums(self._mechanism, tally, sums)
         return found.to_arrow().cast(self._question.schema(self._mechanism))
 
@@ -492,23 +460,25 @@ class Histogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle | PrivacyPlan | Mapping[str, Mechanism],
+        mechanism: core.FrequencyOracle | core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
-        consistency: Consistency | None = None,
+        consistency: engine.Consistency | None = None,
         repeats: int | None = None,
         **options: Unpack[EstimateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
         columns: Mapping[str, Any] = {column: mechanism}
-        if isinstance(mechanism, PrivacyPlan | Mapping):
+        if isinstance(mechanism, core.PrivacyPlan | Mapping):
             columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns
-        of = {**columns, **(alone := margins(columns))}
+        of = {**columns, **(alone := engine.margins(columns))}
         if column not in of:
-            raise ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
-        super().__init__(column, of[column], MarginEstimate.of(question) if column in alone else question, **options)
-        refuse_private(columns, self._by)
+            raise core.ParameterError(f"the plan has no reports of column {column!r}, but of {sorted(of)}")
+        super().__init__(
+            column, of[column], engine.MarginEstimate.of(question) if column in alone else question, **options
+        )
+        engine.refuse_private(columns, self._by)
 
 
 class PrivateHistogram(Estimate):
@@ -534,15 +504,15 @@ class PrivateHistogram(Estimate):
     def __init__(
         self,
         column: str,
-        mechanism: FrequencyOracle,
+        mechanism: core.FrequencyOracle,
         *,
         confidence: float = 0.95,
         simultaneous: bool = False,
-        consistency: Consistency | None = None,
+        consistency: engine.Consistency | None = None,
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        question = HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
         super().__init__(column, mechanism, question, private=True, **options)
 
 
@@ -575,19 +545,19 @@ class Table(Estimate):
         self,
         first: str,
         second: str,
-        plan: PrivacyPlan | Mapping[str, Mechanism],
+        plan: core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
-        population: Population = None,
+        population: engine.Population = None,
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        make = Pair if self._of_values else pair_of
+        make = core.Pair if self._of_values else engine.pair_of
         columns = plan if isinstance(plan, Mapping) else _columns_of(plan)
         pair = make(columns, (first, second))
-        question = TableEstimate(confidence, population, repeats=repeats)
+        question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
-        refuse_private(columns, self._by)
+        engine.refuse_private(columns, self._by)
 
     _of_values = False
 
@@ -610,6 +580,6 @@ class PrivateTable(Table):
     _of_values = True
 
 
-def _columns_of(plan: PrivacyPlan) -> Mapping[str, Mechanism]:
+def _columns_of(plan: core.PrivacyPlan) -> Mapping[str, core.Mechanism]:
     check_plan(plan)
     return plan.columns

@@ -76,7 +76,6 @@ def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism
 
 
 def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
-    """The plans of the reports in a collection."""
     transforms = [step.transform for step in steps_before([pcoll], until=EndsValues)]
     return [one.made for one in transforms if isinstance(one, EndsValues) and one.made is not None]
 
@@ -152,11 +151,9 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
 def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPlan | Mechanism) -> None:
     """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
 
-    What reports of a mechanism with permanent answers spend is not so many times what one spends: two mechanisms whose
-    single reports spend the same may differ in all together.
-
-    All steps behind a ledger that perturb spend together, also those of other branches that were added before this one.
-    (Branches that share no record are added up all the same: the graph does not tell.)
+    Mechanisms with permanent answers whose single reports spend the same may differ in what many spend. All steps
+    behind a ledger that perturb spend together, also those of other branches that were added before this one. (Branches
+    that share no record are added up all the same: the graph does not tell.)
     """
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:

@@ -143,7 +143,6 @@ class ReadFileDoFn(beam.DoFn):
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
 
     def items(self, path: str) -> Iterator[pa.RecordBatch | DeadLetter]:
-        """What is in a file."""
         return self.read(path, self._schema)
 
     def read(self, path: str, schema: pa.Schema | None) -> Iterator[pa.RecordBatch | DeadLetter]:
@@ -167,7 +166,6 @@ class ReadFileDoFn(beam.DoFn):
 
     @override
     def process(self, path: str) -> Iterator[Any]:
-        """Yield the file's batches."""
         self._files.inc()
         for item in self.items(path):
             self._rows.inc(item.num_rows if isinstance(item, pa.RecordBatch) else item.count)

@@ -2,9 +2,8 @@
 
 A position is the first 16 bytes of the SHA-256 of what names the message or the file, with the record's row there, from
 0, as a number of 64 bits, added to the last 8 of them by XOR. Of n records two share a position with probability
-n^2 / 2^129. It depends on nothing else: not on how messages were gathered into batches, nor on who read them.
-
-SHA-256 has no key: whoever guesses a name can see whether a position is of it. It is no secret, and no raw value.
+n^2 / 2^129. How messages were gathered into batches, and who read them, has no part in it. SHA-256 has no key: whoever
+guesses a name can see whether a position is of it. It is no secret, and no raw value.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ import pyarrow as pa
 from ldp_core import DtypeError, ParameterError
 from ldp_core.engine import I64
 
-POSITION = pa.binary(16)
-"""The type of the column."""
+POSITION = pa.binary(16)  # the type of the column
 
 
 def check_position(name: str | None, schema: pa.Schema | None = None) -> None:
@@ -39,9 +37,6 @@ def positions(names: Sequence[bytes], of: I64, rows: I64) -> pa.Array:
         names: of k messages or files, each another one.
         of: int64[n], 0 to k - 1: the record's.
         rows: int64[n]: its row there.
-
-    Raises:
-        DtypeError: a name is not of bytes.
 
     >>> of_two = positions([b"one", b"other"], np.array([0, 0, 1]), np.array([0, 1, 0])).to_pylist()
     >>> len(set(of_two)), of_two[2:] == positions([b"other"], np.array([0]), np.array([0])).to_pylist()

@@ -89,7 +89,6 @@ class Sieve:
         return self._misfit(row)
 
     def _misfit(self, row: Mapping[str, Any]) -> Fault | None:
-        """The first field that does not fit."""
         for name, fits, nullable, reason in self._fields:
             value = row.get(name)
             if value is None:
@@ -168,7 +167,6 @@ def _is_text(value: Any) -> bool:
 
 
 def _is_date(text: str) -> bool:
-    """Whether the month has so many days."""
     month, day = text[5:7], text[8:10]
     if day <= "28" or month not in _SHORT:
         return True

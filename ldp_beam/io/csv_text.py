@@ -34,11 +34,6 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     empty field is the empty text. A quoted field may have line ends in it. What is no UTF-8, no number, Boolean or time
     is found later, by `cast_or_null`: it is the fault of one record only.
 
-    Args:
-        stream: the file; it is read in the caller's thread, and no further than the caller asks.
-        names: of the columns, one at least.
-        limits: for the length of a line, with the line ends in quotes that it has.
-
     Yields:
         A batch of these columns, binary; and how many lines between its records are none: of another number of fields
         than the header, or the last one of the file if its quotes do not end.

@@ -81,7 +81,6 @@ def estimate_batch(rows: Sequence[EstimateRow], schema: pa.Schema | None = None)
 
 
 def _cell(value: Any, to: pa.DataType) -> Any:
-    """A value as Arrow takes it."""
     if pa.types.is_timestamp(to):
         return _micros(value)
     if pa.types.is_map(to):

@@ -172,7 +172,6 @@ _HEAD_BYTES, _HEAD_LINES = 1 << 16, 100
 
 
 def _head(path: str) -> list[dict[str, Any]]:
-    """The objects in the first lines of an NDJSON file."""
     found = []
     with suppress(Exception), FileSystems.open(path) as stream:  # each decompressor has errors of its own
         for line in stream.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:

@@ -128,7 +128,6 @@ class Poll(PollFn):
 
     @override
     def default_output_coder(self) -> beam.coders.Coder:
-        """Of paths."""
         return beam.coders.StrUtf8Coder()
 
 

@@ -120,10 +120,9 @@ class ReadKafka(RecordsTransform):
 class WriteKafka(beam.PTransform[Any, Any]):
     """Messages into a topic: batches as `encode` has them, a `HistogramRow` as a line of JSON, bytes as they are.
 
-    A batch that has a plan in its metadata and is not the plan's reports is refused, as by `encode`.
-
-    The messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle may send a message again, but
-    never another report of the same record. Each is acknowledged by all in-sync replicas before its bundle ends.
+    What `encode` refuses is refused. Messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle
+    may send one again, but never another report of the same record. Each is acknowledged by all in-sync replicas
+    before its bundle ends.
 
     Args:
         bootstrap_servers: ``"host:port,..."``.

@@ -83,27 +83,15 @@ def message_of(element: Any) -> bytes:
 class Decoded(NamedTuple):
     """What several messages held."""
 
-    batches: list[pa.RecordBatch]
-    """One for each schema among them, in the order of first appearance."""
-    letters: list[DeadLetter]
-    """What could not be used: messages; in NDJSON lines."""
+    batches: list[pa.RecordBatch]  # one for each schema among them, in the order of first appearance
+    letters: list[DeadLetter]  # what could not be used: messages; in NDJSON lines
     total: int
     """Number of messages (of lines, in NDJSON)."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """How messages are read: a value, made by the reader's configuration.
-
-    Args:
-        format: ``"arrow"`` or ``"ndjson"``.
-        schema: of the batches, for ``"ndjson"``; an Arrow message says its own.
-        limits: for each message.
-        position: a column with the records' positions, see `DecodeMessages`; None: there is none.
-
-    Raises:
-        ParameterError: another format; a schema where there is one already, or none where it is needed; or it has the
-            column of the positions.
+    """How messages are read: the configuration of `DecodeMessages`, which says more.
 
     >>> decoder = Decoder("ndjson", pa.schema([("os", pa.string())]))
     >>> [(batches, letters, total)] = decoder.decode([b'{"os": "ios"}', b'{"os": 7}'])
@@ -144,7 +132,6 @@ class Decoder:
             yield portion.decoded(self.schema, self.position)
 
     def _add(self, message: Any, name: bytes, portion: _Portion) -> None:
-        """Read a message, or its lines."""
         if self.format == "arrow":
             portion.total += 1
             try:
@@ -177,8 +164,6 @@ class Decoder:
 
 
 class _Portion:
-    """Some messages, as they are read."""
-
     def __init__(self) -> None:
         self.batches: list[pa.RecordBatch] = []
         self.lines: list[bytes] = []
@@ -307,7 +292,6 @@ class _DecodeDoFn(beam.DoFn):
 
     @override
     def process(self, element: Any) -> Iterator[Any]:
-        """Yield the batches of one element."""
         several = list if self._decoder.position is not None else (list, tuple)  # (a tuple is a message with its name)
         messages = element if isinstance(element, several) else [element]
         self._read.inc(len(messages))

@@ -25,16 +25,11 @@ _TRIES = 4  # that may fail, and one more for each that did not: if bad ones are
 
 
 def parse_lines(lines: Iterable[bytes], schema: pa.Schema) -> tuple[list[pa.RecordBatch], I64, Counter[Fault]]:
-    """Parse one JSON object a line, all lines at once where they are sound.
+    """Parse one JSON object a line, all lines at once where they are sound; blank lines are no records.
 
-    Args:
-        lines: without their line ends; blank ones are no records.
-        schema: of the batches. A field that a line lacks is null, one that the schema lacks is ignored;
-            times are ISO 8601 text, without a zone UTC.
-
-    Returns:
-        Batches of exactly ``schema``, records in the order of the lines; of which line each record is, int64[n], from
-        0, all lines counted; and how many lines are no such objects, by what is wrong with them.
+    A field that a line lacks is null, one that the schema lacks is ignored; times are ISO 8601 text, without a zone
+    UTC. It gives batches of exactly ``schema``; of which line each record is, int64[n], from 0, all lines counted; and
+    how many lines are no such objects, by what is wrong with them.
 
     >>> batches, numbers, bad = parse_lines([b'{"os": "ios"}', b'{"os": 7}', b""], pa.schema([("os", pa.string())]))
     >>> [batch.to_pylist() for batch in batches], numbers.tolist(), bad

@@ -38,10 +38,8 @@ def read_batches(
 
 @dataclass(frozen=True)
 class _Group:
-    size: int
-    """Bytes of its pages, decompressed, and of what is decoded whole."""
-    widest: int
-    """Bytes of one row at most, where its bytes in the pages do not tell."""
+    size: int  # bytes of its pages, decompressed, and of what is decoded whole
+    widest: int  # bytes of one row at most, where its bytes in the pages do not tell
 
 
 def _runs(groups: list[_Group], most: int) -> Iterator[list[int]]:
@@ -90,13 +88,7 @@ _KNOWN = {_PLAIN, _RLE, _BYTE_STREAM_SPLIT, _DELTA_INTEGERS} | _BY_DICTIONARY | 
 
 
 def _chunk(
-    pages: list[_Page],
-    chunk: _Chunk,
-    column: Any,
-    stream: BinaryIO,
-    metadata: pq.FileMetaData,
-    g: int,
-    limits: Limits,
+    pages: list[_Page], chunk: _Chunk, column: Any, stream: BinaryIO, metadata: pq.FileMetaData, g: int, limits: Limits
 ) -> _Group:
     """What one column adds."""
     size = sum(page.size + _ENTRY * page.values * page.dictionary for page in pages)
@@ -125,16 +117,13 @@ def _chunk(
     return _Group(max(size, values), width)
 
 
-_ENTRY = 16
-"""Bytes of an entry of a dictionary, besides those of its text."""
+_ENTRY = 16  # bytes of an entry of a dictionary, besides those of its text
 _OLD = re.compile(r"(?s).*parquet-cpp(?!-arrow version (?:[4-9]|[1-9][0-9])\.)")
 """Writers that call pages uncompressed by mistake; Arrow knows it and decompresses them."""
-_LEVELS = 8
-"""Bytes that say where a value is in lists, and whether it is there."""
+_LEVELS = 8  # bytes that say where a value is in lists, and whether it is there
 
 
 def _longest(pages: list[_Page], path: str, stream: BinaryIO, metadata: pq.FileMetaData, g: int) -> int:
-    """Bytes of the longest text in a dictionary."""
     if len(pages) > 1 and pages[0].dictionary and pages[1].encoding in _BY_DICTIONARY:
         reader = pq.ParquetFile(stream, metadata=metadata, read_dictionary=[path])
         array = next(reader.iter_batches(1, row_groups=[g], columns=[path])).column(0)
@@ -235,14 +224,12 @@ def _read_chunk(column: Any) -> _Chunk:
 @dataclass(frozen=True)
 class _Page:
     dictionary: bool
-    size: int
-    """Bytes, decompressed."""
+    size: int  # bytes, decompressed
     begin: int
     stored: int
     values: int
     encoding: int
-    levels: int | None
-    """Bytes in front that are not compressed; None: they are, and say themselves how many they are."""
+    levels: int | None  # bytes in front that are not compressed; None: they are, and say themselves how many they are
     compressed: bool
 
 
@@ -315,8 +302,7 @@ def _header(stream: BinaryIO, at: int, end: int) -> tuple[_Struct, int]:
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _FLOAT64, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 
 
-_Struct: TypeAlias = dict[tuple[int, int], Any]
-"""Values by number and type: Arrow skips what is of another type."""
+_Struct: TypeAlias = dict[tuple[int, int], Any]  # values by number and type: Arrow skips what is of another type
 
 
 def _struct(data: bytes, at: int, depth: int) -> tuple[_Struct, int]:

@@ -75,24 +75,18 @@ class ReadPubSub(RecordsTransform):
 
 
 def _named(message: Any, names: bytes) -> tuple[bytes, bytes]:
-    """A message and what names it."""
     if not message.message_id:
         raise InputError("Pub/Sub: the runner does not tell the ids of messages, of which position= is made")
     return message.data, names + message.message_id.encode()
 
 
 class WritePubSub(beam.PTransform[Any, Any]):
-    """Messages into a topic: batches as `encode` has them, a `HistogramRow` as a line of JSON, bytes as they are.
+    """Messages into a topic, as `WriteKafka` makes them, and as often.
 
-    A batch that has a plan in its metadata and is not the plan's reports is refused, as by `encode`.
-
-    The messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle may send a message again, but
-    never another report of the same record.
+    Needs ``pip install 'ldp-telemetry[gcp]'``.
 
     Args:
         topic: ``"projects/<project>/topics/<name>"``.
-
-    Needs ``pip install 'ldp-telemetry[gcp]'``.
 
     Raises:
         MissingExtraError: Beam's ``gcp`` extra is not installed.

@@ -52,16 +52,11 @@ _TINY = 1 << 16  # below it numpy sorts by radix
 
 @dataclass(frozen=True)
 class Limit:
-    """Configuration: how many records of whom pass, and what to call the others.
+    """Configuration: how many records of whom pass, the reason of the others' dead letters, and their counter.
 
     Attributes:
-        records: per person and window, at least 1.
-        reason: of the dead letters.
-        counter: name of the Beam counter of dropped records.
         windows: None for the windows that the elements are in.
-        event_time: of the records.
-        lateness: in seconds; see ``beam.WindowInto``.
-        rolling: microseconds: the limit is for any stretch of this length, and the windows are global. None: it is not.
+        rolling: microseconds: the limit is for any stretch of this length, in global windows. None: it is not.
     """
 
     hashing: IdHash
@@ -101,7 +96,6 @@ class Piece:
 
     @property
     def n(self) -> int:
-        """Number of records."""
         return len(self.hashes)
 
 
@@ -114,7 +108,6 @@ class PieceCoder(beam.coders.Coder):
 
     @override
     def encode(self, value: Piece) -> bytes:
-        """Hashes, stamps, windows and records, as one tuple."""
         part = value.part
         own, windows = part.own_windows()
         records = self._batch.encode(part.table) if isinstance(part, Batch) else [r.element for r in part.records]
@@ -125,7 +118,6 @@ class PieceCoder(beam.coders.Coder):
 
     @override
     def decode(self, encoded: bytes) -> Piece:
-        """Inverse of `encode`."""
         hashes, stamps, own, windows, records = self._any.decode(encoded)
         times = [Timestamp(micros=micros) for micros in np.frombuffer(stamps, np.int64).tolist()]
         part: AnyBatch
@@ -217,7 +209,6 @@ class AdmitFirst(beam.DoFn):
 
     @override
     def process(self, element: tuple[int, Piece], state: Any = _SEEN) -> Iterable[Any]:
-        """The records of a piece that pass, at the time and in the window they came with."""
         piece, limit = element[1], self._limit
         stored = state.read()
         seen: Seen | SeenAt
@@ -284,8 +275,6 @@ class JoinPieces(beam.DoFn):
 
 
 class LimitOptions(TypedDict, total=False):
-    """Keyword arguments that all limits take; see `BoundContributions`."""
-
     event_time: str | None
     time_unit: TimeUnit
     drop_id: bool

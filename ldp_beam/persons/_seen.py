@@ -20,8 +20,7 @@ from ldp_core.engine import I64, U64, Bools
 
 Counts = npt.NDArray[np.unsignedinteger]
 
-MOST = 2**62
-"""Limits above this are as good as this."""
+MOST = 2**62  # limits above this are as good as this
 _VERSION, _VERSION_OF_TIMES = 1, 2
 _HEADER = 8  # bytes: version, bytes a count, and zeros that align the hashes
 
@@ -37,10 +36,8 @@ class Seen(NamedTuple):
     [False, True, False, False]
     """
 
-    hashes: U64
-    """uint64[m], ascending, distinct."""
-    counts: Counts
-    """Unsigned integers[m], at least 1."""
+    hashes: U64  # uint64[m], ascending, distinct
+    counts: Counts  # unsigned integers[m], at least 1
 
     @classmethod
     def nobody(cls, limit: int) -> Seen:
@@ -92,7 +89,6 @@ class Seen(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Seen:
-        """Inverse of `to_bytes`, without a copy."""
         width = data[1] if len(data) >= _HEADER and data[0] == _VERSION else 0
         size, rest = divmod(len(data) - _HEADER, 8 + width)
         if width not in (1, 2, 4, 8) or rest:
@@ -113,31 +109,24 @@ class SeenAt(NamedTuple):
     ([True, True, False, True, False], [0, 6, 10])
     """
 
-    hashes: U64
-    """uint64[m], ascending."""
-    times: I64
-    """int64[m] microseconds, ascending where hashes are equal."""
+    hashes: U64  # uint64[m], ascending
+    times: I64  # int64[m] microseconds, ascending where hashes are equal
 
     @classmethod
     def nobody(cls) -> SeenAt:
-        """The empty table."""
         return cls(np.empty(0, np.uint64), np.empty(0, np.int64))
 
     def admit(
         self, hashes: U64, times: I64, limit: int, length: int, horizon: int | None = None
     ) -> tuple[Bools, SeenAt]:
-        """Let each record through with which no stretch of time has more than ``limit`` of its hash.
+        """Let each record through with which no stretch of time has more than ``limit`` of its hash; see `Seen.admit`.
 
         Args:
-            hashes: uint64[n], one per record, in order of arrival.
+            hashes, limit: see `Seen.admit`.
             times: int64[n], microseconds.
-            limit: at least 1.
             length: of the stretch, in microseconds; it has its beginning, and not its end.
-            horizon: in microseconds: what is older than the newest of its hash by more is not let through, and what
-                is not needed for that is forgotten. None: all is kept.
-
-        Returns:
-            bool[n], which records pass; and the table after them: this very table if none does.
+            horizon: microseconds: what is older than the newest of its hash by more is not let through, and what is not
+                needed for that is forgotten. None: all is kept.
         """
         asked = np.unique(hashes)
         places = zip(*(np.searchsorted(self.hashes, asked, side).tolist() for side in ("left", "right")), strict=True)
@@ -159,7 +148,6 @@ class SeenAt(NamedTuple):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SeenAt:
-        """Inverse of `to_bytes`, without a copy."""
         size, rest = divmod(len(data) - _HEADER, 16)
         if data[:1] != bytes([_VERSION_OF_TIMES]) or rest:
             raise InputError(f"this state is not a table of version {_VERSION_OF_TIMES} of who has been seen when")

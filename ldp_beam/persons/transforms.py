@@ -32,10 +32,8 @@ class BoundContributions(LimitTransform, BoundsPersons):
     promised and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the
     bound for their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
 
-    Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (record batches come out, the fast way: a batch
-    is split by ``shards`` and windows, and what of it comes in one bundle is one batch again), dictionaries,
-    ``beam.Row``, NamedTuples or dataclasses (without their id, they come out as ``beam.Row``). Timestamps and windows
-    stay as they are.
+    Elements are as of `Perturb`; of Arrow record batches come out, of dataclasses ``beam.Row``. A batch is split by
+    ``shards`` and windows, and what of it comes in one bundle is one batch again.
 
     Args:
         id: the column that says whose record it is: integers, text or binary, stable, one of each person.
@@ -215,8 +213,6 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
     >>> ledger = PrivacyLedger(plan, id="user", budget=1.25)
     >>> ledger.records, ledger.spent
     (2, Fraction(1, 1))
-    >>> PrivacyLedger(plan, id="user", budget=1.25, keyed=True, changes=1, change_times="public").records is None
-    True
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     _ = p | beam.Create([{"user": 1, "crashed": False}] * 5) | ledger | beam.Map(print)
     {'crashed': False}
@@ -253,8 +249,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.records: int | None = _most(charge, total)
-        """Records of a person and period that pass; None: all of them."""
+        self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""
         self.admits = History.of(self.records, changes, change_times, self.keyed)
@@ -308,10 +303,7 @@ def _most(charge: Callable[[int | None], Spent], total: Fraction) -> int | None:
 
 
 def exact_epsilon(value: Epsilon, *, name: str = "epsilon") -> Fraction:
-    """An epsilon as an exact fraction.
-
-    The epsilon of a mechanism is an upper bound of what its rounded probabilities spend, so this is one too.
-    """
+    """An epsilon as an exact fraction: an upper bound of what rounded probabilities spend, as it is in a mechanism."""
     exact = _fraction(value)
     if exact is None or exact <= 0:
         raise ParameterError(f"{name} must be a finite number greater than 0, got {value!r}")

@@ -101,15 +101,9 @@ def parser(options: type[Any], called: str = CALLED) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None, *, called: str = CALLED) -> int:
-    """Run the command.
+    """Run the command of these words, by default those of this process, under the name by which it is ``called``.
 
-    Args:
-        argv: its words; default those of this process.
-        called: how it is called, for the lines on its usage.
-
-    Returns:
-        0 if it succeeded, 1 if too many records could not be used or live totals do not reconcile, 2 if arguments or
-        input are at fault.
+    It returns 0, or 1 if too many records were lost or live totals do not reconcile, or 2 if what is given is at fault.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -125,11 +119,7 @@ def main(argv: Sequence[str] | None = None, *, called: str = CALLED) -> int:
 
 
 def run(options: FileOptions) -> int:
-    """Perturb and estimate the events of files; 0, or 1 if too many records could not be used.
-
-    Raises:
-        LdpError: arguments or input are at fault, or Beam is not installed.
-    """
+    """Perturb and estimate the events of files; 0, or 1 if too many records could not be used."""
     with _quiet():
         need("apache_beam", "beam")
     from ldp_beam.telemetry import running  # noqa: PLC0415 (it imports Beam)
@@ -143,11 +133,7 @@ def run(options: FileOptions) -> int:
 
 
 def live(options: LiveOptions) -> int:
-    """Stream reports of simulated devices; 0, or 1 if the totals do not reconcile.
-
-    Raises:
-        LdpError: arguments are at fault, this is no checkout, or what it needs is not installed.
-    """
+    """Stream reports of simulated devices; 0, or 1 if the totals do not reconcile."""
     bed = of_checkout("tests.bed.live", "--live")
     return int(bed.start(options))
 

@@ -22,33 +22,13 @@ from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
 from ldp_beam.time.times import TimeUnit
 from ldp_beam.time.windows import window_fn
-from ldp_core import (
-    InputError,
-    ParameterError,
-    PlanError,
-    PrivacyPlan,
-    Question,
-    Secret,
-    estimates_metadata,
-)
-from ldp_core.engine import (
-    DEAD_LETTERS,
-    RESULTS,
-    Ask,
-    as_arrow,
-    id_words,
-    margins,
-    question_names,
-    questions_and_margins,
-)
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, Question, Secret, engine, estimates_metadata
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
 
 HISTOGRAMS = "histograms"
 REPORTS = "reports/part"
-PLACE = "(place in its file)"
-"""A column that no file has: which file a record is in, and where there."""
-WINDOW_START = "window_start"
-"""Column of stored reports."""
+PLACE = "(place in its file)"  # a column that no file has: which file a record is in, and where there
+WINDOW_START = "window_start"  # column of stored reports
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 
@@ -57,17 +37,11 @@ class TelemetryJob:
     """What to read, how to protect it, and where the results go. Checked when made, before anything runs.
 
     Args:
-        inputs: file patterns.
         window: length of the fixed windows, in seconds or as text like ``"30d"``.
-        output: a directory, on any file system that Beam knows.
-        by: columns by whose values histograms are split; they pass unprotected.
-        reports: whether to write the private reports too.
         key: a function that gets the secret of keyed noise on the worker; what travels is the function. With ``id``.
         id: the column that says whose record it is; of a seeded plan, which tells the records apart, without ``key``.
         heavy_hitters: the most values to find in a window of a column of heavy hitters.
         record: the column that tells the records apart, or `PLACE`: a report is then the same after every replay.
-        ask: by column, what to ask other than the usual (`ldp_core.usual_question`).
-        repeats: the most records of one person in a window; keyed noise asks for it.
 
     Raises:
         InputError, PlanError, ParameterError, DtypeError: something of this does not fit together.
@@ -87,7 +61,7 @@ class TelemetryJob:
     heavy_hitters: int = 20
     time_unit: TimeUnit = "s"
     record: str | None = None
-    ask: Mapping[str, Ask] = field(default_factory=dict)
+    ask: Mapping[str, engine.Ask] = field(default_factory=dict)
     repeats: int | None = None
     questions: Mapping[str, Question[Any]] = field(init=False)
     asked: Mapping[str, Any] = field(init=False)
@@ -98,9 +72,9 @@ class TelemetryJob:
         if self.event_time in self._private:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
         options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
-        questions = questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
+        questions = engine.questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
         object.__setattr__(self, "questions", questions)
-        object.__setattr__(self, "asked", {**self.plan.columns, **margins(self.plan.columns)})
+        object.__setattr__(self, "asked", {**self.plan.columns, **engine.margins(self.plan.columns)})
         for name in questions:
             self._estimate(name)  # refuses what does not go together
         for names in self.files.values():
@@ -120,9 +94,9 @@ class TelemetryJob:
             position=place,
         )
         for name, inputs in self.plan.inputs.items():
-            as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
+            engine.as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
         for name in ids:
-            id_words(read.schema.empty_table()[name], bytes(32))
+            engine.id_words(read.schema.empty_table()[name], bytes(32))
         object.__setattr__(self, "read", read)
 
     def _check_noise(self) -> None:
@@ -205,8 +179,8 @@ class TelemetryJob:
 
     def claim_output(self, *, overwrite: bool) -> None:
         """Make sure that there are no results in the output yet."""
-        files = {HISTOGRAMS, *(_file_of(name) for name in question_names())}
-        outputs = (*(f"{file}.*" for file in files), f"{DEAD_LETTERS}.*", f"{REPORTS}*", RESULTS)
+        files = {HISTOGRAMS, *(_file_of(name) for name in engine.question_names())}
+        outputs = (*(f"{file}.*" for file in files), f"{engine.DEAD_LETTERS}.*", f"{REPORTS}*", engine.RESULTS)
         matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
         there = [file.path for match in matches for file in match.metadata_list]
         if there and not overwrite:
@@ -236,14 +210,8 @@ class TelemetryJob:
         )
 
     def _estimate(self, name: str) -> beam.PTransform[Any, Any]:
-        """From reports to rows of estimates of one column."""
         return ldp_beam.Estimate(
-            name,
-            self.asked[name],
-            self.questions[name],
-            window=self.window,
-            event_time=self.event_time,
-            by=self.by,
+            name, self.asked[name], self.questions[name], window=self.window, event_time=self.event_time, by=self.by
         )
 
     def _write(self, file: str, names: Sequence[str], rows: beam.PCollection[Any]) -> None:
@@ -268,7 +236,7 @@ class TelemetryJob:
             >> beam.MapTuple(lambda of, count: json.dumps({"column_name": of[0], "reason": of[1], "count": count}))
             | "Write dead letters"
             >> beam.io.WriteToText(
-                f"{self.output}/{DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
+                f"{self.output}/{engine.DEAD_LETTERS}", file_name_suffix=".ndjson", num_shards=1, shard_name_template=""
             )
         )
 

@@ -39,11 +39,7 @@ class _Estimates:
 
 @dataclass(frozen=True, kw_only=True)
 class FileOptions(_Estimates):
-    """Perturb events at ingestion; print and write unbiased estimates, with error bars.
-
-    Raises:
-        ParameterError: one is missing, or would do nothing, or is misspelt.
-    """
+    """Perturb events at ingestion; print and write unbiased estimates, with error bars."""
 
     demo: bool = _option(False, "Run on 336,776 real flights, and compare with the truth.")
     input: tuple[str, ...] = _option(
@@ -82,8 +78,7 @@ class FileOptions(_Estimates):
     )
     heavy_hitters: int = _option(20, "Find so many values of heavy hitters in each window.", metavar="K")
     top: int = _option(4, "Print so many values of a column.", metavar="N")
-    beam: tuple[str, ...] = ()
-    """Words of Beam's own."""
+    beam: tuple[str, ...] = ()  # words of Beam's own
 
     def __post_init__(self) -> None:
         self._check_words()
@@ -130,11 +125,7 @@ _OF_DEMO = ("demo", "plan", "output", "overwrite", "max_dead", "reports", "top",
 
 @dataclass(frozen=True, kw_only=True)
 class LiveOptions(_Estimates):
-    """Stream reports of simulated devices, and show each window as it closes, until Ctrl-C.
-
-    Raises:
-        ParameterError: one would do nothing.
-    """
+    """Stream reports of simulated devices, and show each window as it closes, until Ctrl-C."""
 
     window: str = _option("5s", _LENGTH, metavar="LENGTH")
     engine: Literal["local", "flink"] = _option(

@@ -88,10 +88,7 @@ class LostRecordsError(LdpError):
 def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     """Run the job, print its tables and its balance; return the table of histograms, None if there are none.
 
-    Raises:
-        LostRecordsError: a larger share of the records than ``max_dead`` became dead letters. All is written.
-        InputError: there are results of an earlier run, and not ``overwrite``.
-        ParameterError: ``max_dead`` is no share, or Beam's local runner has no such option.
+    If more than ``max_dead`` of the records became dead letters, it is a `LostRecordsError`, after all is written.
     """
     check_probability("max_dead", options.max_dead)
     beams = PipelineOptions(["--runner=FnApiRunner", *options.beam])
@@ -166,8 +163,8 @@ def _counted(result: Any, name: str) -> int | None:
     found: list[Any] = []
     with suppress(NotImplementedError, AttributeError, ValueError):  # runners differ in what they tell
         found = result.metrics().query(MetricsFilter().with_namespace("ldp").with_name(name))["counters"]
-    told = [one.attempted if one.committed is None else one.committed for one in found]
-    return sum(told) if told and None not in told else None
+    numbers = [one.attempted if one.committed is None else one.committed for one in found]
+    return sum(numbers) if numbers and None not in numbers else None
 
 
 def _hint_of_times(job: TelemetryJob, letters: list[dict[str, Any]], odd: int | None) -> list[str]:

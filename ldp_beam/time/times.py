@@ -39,11 +39,9 @@ _FIRST, _LAST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 10**6 for y
 
 
 class OddTimes:
-    """Counts event times before 1990 or after 2100, and says so once a worker in its log.
+    """Counts times before 1990 or after 2100 (``odd_times``), and says so once a worker in its log.
 
     Milliseconds that are read as seconds are in the year 57,000, and nothing fails.
-
-    Metrics: counter ``odd_times``.
     """
 
     def __init__(self, time: EventTime) -> None:

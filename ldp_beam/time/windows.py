@@ -63,12 +63,10 @@ def step_of(windows: FixedWindows | SlidingWindows) -> Duration:
 class Slots(NamedTuple):
     """The slots of a batch's records."""
 
-    number: I64
-    """int64[n]: the slot of each record; numbers in time order, not necessarily without holes."""
+    number: I64  # int64[n]: the slot of each record; numbers in time order, not necessarily without holes
     timestamp: Callable[[I64], I64]
     """From slots to a time in each, in microseconds, that is in the same windows as the slot's records."""
-    empty: I64
-    """int64[k, 2]: rows of (time, key) at which a tally of no records is needed to get the windows right."""
+    empty: I64  # int64[k, 2]: rows of (time, key) at which a tally of no records is needed to get the windows right
 
 
 _NO_TALLIES = np.empty((0, 2), np.int64)
@@ -76,13 +74,7 @@ _ONE_GROUP = np.empty(0, np.int64)
 
 
 def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
-    """Put records into slots, such that records of one key and one slot are in the same windows.
-
-    Args:
-        windows: fixed, sliding, session or global windows.
-        micros: int64[n], event times in microseconds since the epoch.
-        keys: int64[n], the group of each record; sessions of different groups are apart.
-    """
+    """Put records at event times, in microseconds, into slots: those of one key and slot are in the same windows."""
     if isinstance(windows, GlobalWindows):
         return Slots(np.zeros_like(micros), lambda index: index, _NO_TALLIES)
     if isinstance(windows, Sessions):
@@ -101,10 +93,8 @@ def slots(windows: WindowFn, micros: I64, keys: I64) -> Slots:
     return Slots((micros - offset) // size, lambda index: index * size + offset, _NO_TALLIES)
 
 
-_EXACT = 1 << 52
-"""Microseconds (142 years): the kernel counts those below."""
-_EARLIEST = 1 << 62
-"""Microseconds before the epoch: a window that begins there has a beginning of 64 bits."""
+_EXACT = 1 << 52  # microseconds (142 years): the kernel counts those below
+_EARLIEST = 1 << 62  # microseconds before the epoch: a window that begins there has a beginning of 64 bits
 
 
 def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:
@@ -130,14 +120,10 @@ def _session_anchors(gap: int, micros: I64, keys: I64) -> Slots:
 class Groups(NamedTuple):
     """The (slot, key) pairs of a batch."""
 
-    of_record: I64
-    """int64[n]: the number of each record's pair."""
-    slot: I64
-    """int64[g]: the slot of each pair."""
-    key: I64
-    """int64[g]: the key of each pair."""
-    size: I64
-    """int64[g]: the number of records of each pair, at least 1."""
+    of_record: I64  # int64[n]: the number of each record's pair
+    slot: I64  # int64[g]: the slot of each pair
+    key: I64  # int64[g]: the key of each pair
+    size: I64  # int64[g]: the number of records of each pair, at least 1
 
 
 def group(index: I64, keys: I64, n_keys: int) -> Groups:

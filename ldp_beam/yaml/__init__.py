@@ -2,14 +2,6 @@
 
 Each is a transform of Python, whose options and descriptions it has. Whatever is wrong with the arguments, or does not
 fit the schema of the rows, is an error before anything runs.
-
->>> import apache_beam as beam
->>> mechanism = {"mechanism": "hybrid", "epsilon": 50.0, "domain": {"low": 0, "high": 10}}
->>> with beam.Pipeline("FnApiRunner") as p:
-...     numbers = p | beam.Create([beam.Row(s=2.0), beam.Row(s=4.0)])
-...     mean = numbers | LdpEstimate(column="s", mechanism=mechanism, ask="mean", private=True)
-...     _ = mean | beam.Map(lambda r: print(round(r.mean), r.n))
-3 2
 """
 
 from pathlib import Path
@@ -22,8 +14,7 @@ from ldp_beam.persons.transforms import BoundContributions, Deduplicate, Privacy
 from ldp_beam.perturb import Perturb
 from ldp_beam.yaml._adapter import adapted
 
-PROVIDERS = Path(__file__).with_name("providers.yaml")
-"""What to ``include`` in a pipeline's ``providers``."""
+PROVIDERS = Path(__file__).with_name("providers.yaml")  # what to ``include`` in a pipeline's ``providers``
 
 LdpReadCsv = adapted(ReadCsv)
 LdpReadNdjson = adapted(ReadNdjson)

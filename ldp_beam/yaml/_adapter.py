@@ -35,8 +35,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
     """Applies a transform of this package; its dead letters, if asked for, are an output of the name asked for."""
 
     makes: ClassVar[type[beam.PTransform[Any, Any]]]
-    python: ClassVar[dict[str, str]]
-    """The names in Python of options that have another one here."""
+    python: ClassVar[dict[str, str]]  # the names in Python of options that have another one here
     options: ClassVar[inspect.Signature]
     _yaml_requires_inputs: ClassVar[bool]
 

@@ -19,7 +19,6 @@ from ldp_core.engine import seconds
 
 
 def _plan(plan: Any) -> PrivacyPlan:
-    """A plan from a path or a mapping."""
     if isinstance(plan, Mapping):
         return PrivacyPlan.from_dict(plan)
     if not isinstance(plan, str):
@@ -33,7 +32,6 @@ def _plan(plan: Any) -> PrivacyPlan:
 
 
 def _key(key: Any) -> Callable[[], Secret]:
-    """A function that gets the secret on the worker."""
     source, where = next(iter(key.items())) if isinstance(key, Mapping) and len(key) == 1 else (None, None)
     if source not in ("env", "file", "function") or not isinstance(where, str):
         raise ParameterError("key is one of {env: NAME}, {file: PATH}, {function: package.module.name}")
@@ -114,7 +112,7 @@ READINGS = {
     ),
     "ask": Reading(
         "the name of a question, as ``mean``; or the name and its options, ``{question: NAME, OPTION: VALUE, ...}``. "
-        "Default: what tells the most about the mechanism's reports.",
+        "Default: what tells the most about the mechanism's reports."
     ),
     "key": Reading(
         "where the worker gets the secret, of keyed noise or to hash ids with: ``{env: NAME}``, ``{file: PATH}``, or "

@@ -418,10 +418,8 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
-    side = counted_side(oracle, answers, counters)
-    side = side._replace(
-        sampled=sampled_part(population, side.n, repeats), step=0.0
-    )  # (score ends, as Newcombe has them)
+    side = counted_side(oracle, answers, counters)._replace(step=0.0)  # (as Newcombe, of score intervals)
+    side = side._replace(sampled=sampled_part(population, side.n, repeats))
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side

@@ -198,14 +198,17 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float =
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z
     last = np.zeros(far.shape, bool)
     for _ in range(100):
-        if ((far - near <= close * far) | (at_far <= close * z)).all():
+        open_ = (far - near > close * far) & (at_far > close * z)
+        if not open_.any():
             break
         middle = near + (far - near) * at_near / (at_near - at_far)
         at_middle = excess(middle)
         beyond = at_middle >= 0
         # An end that stays for the second time weighs half as much.
         kept_near, kept_far = np.where(last, at_near / 2, at_near), np.where(last, at_far, at_far / 2)
-        near, at_near = np.where(beyond, near, middle), np.where(beyond, kept_near, at_middle)
-        far, at_far = np.where(beyond, middle, far), np.where(beyond, at_middle, kept_far)
+        # What is found stays, so that it does not depend on what else is looked for.
+        near, far = np.where(open_ & ~beyond, middle, near), np.where(open_ & beyond, middle, far)
+        at_near = np.where(open_, np.where(beyond, kept_near, at_middle), at_near)
+        at_far = np.where(open_, np.where(beyond, at_middle, kept_far), at_far)
         last = beyond
     return far

@@ -26,6 +26,8 @@ _DAY = 86400 * 10**6
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
+_ELSEWHERE = _NONE + 1
+"""In the place of a text in another zone than UTC where days are declared: it is no null, and the day is not known."""
 _PYTHON = (-719162 * _DAY, 2932897 * _DAY)
 """The years 1 to 9999, of which Python has dates."""
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -45,8 +47,9 @@ class Dates(Domain):
             ``high`` is so many whole cells after ``low``. Cells of months begin with a month.
         unmatched: what becomes of values outside: ``"error"``, ``"other"`` and ``"none"`` as of `Domain`; ``"clip"``
             takes them for the first or the last cell.
-        missing: the date that a null counts as, also one that numpy calls NaT, and a text that is no date. None: they
-            are as ``unmatched`` says, an error under ``"clip"``.
+        missing: the date that a null counts as, also one that numpy calls NaT, and a text that is no date (but not one
+            with another zone, which is as ``unmatched`` says). None: all are as ``unmatched`` says, an error under
+            ``"clip"``.
 
     Raises:
         DomainError: ends that are no dates, or not whole cells apart; fewer than 2 cells, or more than 65,536; a
@@ -211,7 +214,7 @@ class Dates(Domain):
         if self.missing is not None:
             micros[micros == _NONE] = self.missing
         if self.unmatched == "clip":
-            micros = np.where(micros == _NONE, _NONE, micros.clip(self.low, self.high - 1))
+            micros = np.where(micros <= _ELSEWHERE, _NONE, micros.clip(self.low, self.high - 1))
         codes = np.searchsorted(self.edges, micros, side="right") - 1
         return np.where(codes < 0, self.unmatched_code, codes).astype(self.code_dtype)
 
@@ -288,7 +291,7 @@ def _name(window: Window) -> str:
 def moments(array: pa.Array, *, zones: bool = True) -> I64:
     """Dates, timestamps or texts in ISO 8601 as microseconds since 1970 in UTC, int64[n]; what is none as `_NONE`.
 
-    Without ``zones`` a text with another one than UTC is none.
+    Without ``zones`` a text with another one than UTC is `_ELSEWHERE`.
     """
     if is_text(array.type):
         return _parsed(array, zones)
@@ -316,8 +319,9 @@ def _parsed(array: pa.Array, zones: bool) -> I64:
     length = ((begins + 1).astype("datetime64[D]") - begins.astype("datetime64[D]")).astype(np.int64)
     good &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= length) & (hour < 24) & (minute < 60) & (second < 60)
     zone = of_zone * 60 + of_hour
-    good &= (of_zone < 24) & (of_hour < 60) & (zones | (zone == 0))
+    good &= (of_zone < 24) & (of_hour < 60)
     east = pc.fill_null(pc.equal(pc.struct_field(found, "sign"), "+"), False).to_numpy(zero_copy_only=False)
     minutes = hour * 60 + minute - np.where(east, zone, -zone)
     since = begins.astype("datetime64[us]").astype(np.int64) + (day - 1) * _DAY
-    return np.where(good, since + (minutes * 60 + second) * 10**6 + number("f"), _NONE)
+    micros = np.where(zones | (zone == 0), since + (minutes * 60 + second) * 10**6 + number("f"), _ELSEWHERE)
+    return np.where(good, micros, _NONE)

@@ -193,6 +193,9 @@ class PrivacyPlan(PlanForms):
     def seeded(self, seed: int | None) -> PrivacyPlan:
         """The plan with a seed, whose reports are repeatable and **not private**; or with None, without one.
 
+        One seed is for one frame: rows at the same place of two frames have the same noise, so that intervals of both
+        together are too narrow. Seed each frame by itself, or give ``row_id=`` that tells the rows of all apart.
+
         >>> from ldp_core import RandomizedResponse
         >>> print(repr(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}).seeded(7)).splitlines()[-1])
         seeded with 7: repeatable, and therefore NOT private

@@ -291,6 +291,9 @@ def test_reports_of_persons():
                 assert table["standard_error"].to_list() == pytest.approx(
                     expected.to_arrow()["standard_error"].to_pylist()
                 )
+    ids = (pl.col("user").str.slice(1).cast(pl.Int128) + 2**100).alias("user")  # of more than 64 bits
+    wide = made.with_columns(ids).select(pl.col("x").ldp.histogram(person="user"))
+    assert wide.equals(made.select(pl.col("x").ldp.histogram(person="user")))
     alone = made.select(pl.col("y").ldp.mean(person=pl.col("user"))).unnest("y")
     assert alone["standard_error"].item() > 0
     tidy = made.ldp.histograms(plan, person="user")

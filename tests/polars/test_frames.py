@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import nullcontext
 
 import numpy as np
 import polars as pl
@@ -27,6 +28,7 @@ from ldp_core import (
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    ReportError,
     Secret,
     SquareWave,
     UnaryEncoding,
@@ -349,6 +351,21 @@ def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words():
             reports.ldp.histograms(plan, by=name)
 
 
+def test_what_no_group_can_be_is_refused_in_our_own_words():
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["g", "o"])
+    made = pl.DataFrame({"x": [True], "g": [1], "o": pl.Series([object()], dtype=pl.Object)}).ldp.perturb(plan)
+    for by, error, words in (
+        (["g", "g"], ParameterError, "twice"),
+        (None, ParameterError, "names of columns, got NoneType"),
+        (3, ParameterError, "names of columns, got int"),
+        ([None], ParameterError, "names of columns, got NoneType"),
+        ("o", PlanError, "Python objects"),
+    ):
+        for ask in (made.ldp.histograms, made.ldp.estimates, made.lazy().ldp.histograms, made.ldp.compare):
+            with case(by), pytest.raises(error, match=words):
+                ask(plan, by=by)
+
+
 def test_a_plan_of_a_file_that_is_no_parquet(tmp_path):
     """One with a schema of many levels ended the process. (Here it would end the tests.)"""
     path = tmp_path / "a.parquet"
@@ -513,3 +530,29 @@ def test_explain_says_what_a_person_spends_on_these_data():
     assert bounded.startswith("40 people, one record each\n")
     assert "all reports" not in bounded
     assert ldp_polars.explain(PERSONS.clear(), plan, id="user") == ldp_polars.explain(PERSONS.clear(), plan)
+
+
+def test_each_row_of_a_sampled_plan_answers_one_column(run):
+    """Rows of nulls, which a left join adds, were counted as people who answer another column."""
+    columns = {"os": ["a", "b"], "bits": UnaryEncoding(["x", "y"], epsilon=1.0), "n": Hybrid((0, 9), epsilon=1.0)}
+    plan = PrivacyPlan.sampled(columns, epsilon=1.0, keep=["id"])
+    records = pl.DataFrame({"os": ["a"] * 90, "bits": ["x"] * 90, "n": [1.0] * 90, "id": range(90)})
+    everyone = pl.DataFrame({"id": range(900)})
+    for packed, typed in ((False, True), (True, False)):
+        made = records.ldp.perturb(plan, packed=packed, typed=typed)
+        joined = everyone.join(made, on="id", how="left")
+        twice = made.with_columns(made["os"].shift(1))
+        known = {"assume_reports": not typed}
+        with case(packed, typed), pytest.warns(LdpWarning) if not typed else nullcontext():
+            assert run(made, lambda f, known=known: f.ldp.histograms(plan, **known))["n"].to_list() == [90] * 4
+            asked = [
+                lambda f, known=known: f.ldp.histograms(plan, **known),
+                lambda f, made=made, known=known: f.ldp.compare(plan, other=made, **known),
+                *(lambda f, name=name, known=known: f.ldp.estimates(plan, **known)[name] for name in columns),
+            ]
+            for wrong in (joined, twice, pl.concat([made, everyone], how="diagonal")):
+                for ask in asked:
+                    with pytest.raises(ReportError, match="rows have no answer, or several"):
+                        run(wrong, ask)
+                with pytest.raises(ReportError, match="rows have no answer, or several"):
+                    ldp_polars.pool([(made, plan), (wrong.lazy(), plan)], columns=["n"], **known)

@@ -22,7 +22,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
-from ..cases import case
+from ..cases import case, each
 from .helpers import groups
 
 SECRET = Secret(bytes(range(32)))
@@ -106,6 +106,21 @@ def test_selectors_give_each_column_noise_of_its_own():
     assert abs((out["q_1"] == out["q_2"]).mean() - 0.5) < 0.05
     single = df.select(pl.col("q_1").ldp.randomized_response(epsilon=0.1, key=SECRET, id="user", typed=False))
     assert single["q_1"].equals(out["q_1"])
+
+
+@each("columns", [cs.starts_with("q_"), pl.col("^q_.*$"), pl.col("q_1", "q_2")])
+def test_one_tag_for_several_columns_is_added_to_their_names(columns, run):
+    """It took the place of the names: equal values of a person had equal reports in all rows."""
+    df = people().select("user", "g", q_1=pl.lit(value=True), q_2=pl.lit(value=True))
+    m, noise = RandomizedResponse(epsilon=0.1), {"key": SECRET, "id": "user", "tag": "2024", "typed": False}
+    plan = df.ldp.perturb(PrivacyPlan({"q_1": m, "q_2": m}), **noise)
+    for several in (columns.ldp.perturb(m, **noise), columns.ldp.randomized_response(epsilon=0.1, **noise)):
+        out = run(df, lambda f, several=several: f.select(several))
+        assert out.equals(plan)
+        assert abs((out["q_1"] == out["q_2"]).mean() - 0.5) < 0.05
+    windows = df.lazy().sort("user").rolling("user", period="1i").agg(columns.ldp.perturb(m, **noise))
+    with pytest.raises(ParameterError, match="one column at a time"):
+        windows.collect()
 
 
 def test_plans(run):

@@ -16,14 +16,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ldp_polars
-from ldp_core import Domain, DomainError, DtypeError, OneBitMean, RandomizedResponse, Tally, UnaryEncoding
-from ldp_polars.columns import report_dtype
+from ldp_core import (
+    Domain,
+    DomainError,
+    DtypeError,
+    Interval,
+    OneBitMean,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    Tally,
+    UnaryEncoding,
+)
+from ldp_polars.columns import report_dtype, to_arrow
 from ldp_polars.tallying import tally_dtype
 
 from ..cases import case
 from .helpers import histogram_dtype
 
 LABELS = ["ios", "android", "web"]
+KEY = Secret.from_seed(1)
 INTEGERS = [pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.Int128, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64, pl.UInt128]
 
 
@@ -250,6 +262,16 @@ def test_numbers_of_any_dtype():
     for dtype in (pl.Float32, pl.Int8, pl.UInt64, pl.Decimal(10, 2), pl.Int128):
         with case(dtype):
             assert reports(pl.Series([0, 10, 10]).cast(dtype), m).to_list() == [False, True, True]
+    clip = Interval(0.0, 10.0, unmatched="clip", missing=0.0)
+    for dtype, far in ((pl.Int128, 2**100), (pl.UInt128, 2**127)):  # beyond 64 bits it is a number, too, and no null
+        column = pl.Series("x", [far, None], dtype=dtype)
+        assert reports(column, OneBitMean(clip, epsilon=80.0)).to_list() == [True, False]
+        drawn = PrivacyPlan.sampled({"x": OneBitMean(clip, epsilon=80.0), "y": [0, 1]}, epsilon=80.0)
+        frame = pl.DataFrame({"x": [column[0], None] * 20, "y": [1] * 40}, schema_overrides={"x": dtype})
+        both = [f.with_row_index("id").ldp.perturb(drawn, key=KEY, id="id") for f in (frame, frame.cast({"x": float}))]
+        assert both[0].equals(both[1])
+        with pytest.raises(DomainError, match=r"2 of 2 values .*\(1 of them null"):
+            OneBitMean((0.0, 10.0), epsilon=80.0).perturb(to_arrow(column, "float"))
 
 
 # ---- whatever the domain, the dtype, the chunks and the nulls: one report a row, none of them null, and n counts them

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 
 import polars as pl
 import pytest
@@ -20,6 +21,8 @@ from ldp_core import (
     UnaryEncoding,
     pool,
 )
+
+from ..cases import case
 
 OLD = PrivacyPlan(
     {
@@ -50,6 +53,22 @@ def reports(n, countries, plan):
 
 
 FIRST, SECOND = reports(600, ["de", "fr"], OLD), reports(400, ["fr", "it"], NEW)
+
+
+def test_frames_of_one_seed_have_one_noise_and_say_how_many_they_are():
+    """A report is the same function of its row in each: the variance of a sum of k frames is at most k-fold."""
+    seeded, other = OLD.seeded(1), OLD.seeded(2)
+    one, two, third = (reports(n, ["de"], plan) for n, plan in ((500, seeded), (400, seeded), (400, other)))
+    with pytest.raises(ParameterError, match=r"one seed, .* plan\.seeded\(k\), or say repeats="):
+        ldp_polars.pool([(one, seeded), (two, seeded)])
+    with pytest.raises(ParameterError, match=r"one seed, .* say same_people="):
+        one.ldp.compare(seeded, other=two)
+    wide, narrow = (ldp_polars.pool([(one, seeded), (two, seeded)], repeats=k)["standard_error"] for k in (4, 1))
+    assert (wide / narrow).to_list() == pytest.approx([2.0] * len(wide))
+    assert len(one.ldp.compare(seeded, other=two, same_people=True)) == 6
+    mixed = PrivacyPlan({name: NEW[name] for name in NEW.columns}, seed=1)  # other mechanisms have noise of their own
+    for apart in ((third, other), (reports(400, ["de"], mixed), mixed)):
+        assert len(ldp_polars.pool([(one, seeded), apart], columns=["minutes"])) == 1
 
 
 def expected(column, keep=None):
@@ -134,3 +153,63 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=words):
             ldp_polars.pool(given, **how)
+
+
+def test_people_count_once(tmp_path):
+    """Only the same path and eager copies were refused."""
+    folder, other = tmp_path / "d", tmp_path / "other.parquet"
+    folder.mkdir()
+    FIRST.ldp.sink_parquet(folder / "r1.parquet", OLD)
+    shutil.copy(folder / "r1.parquet", other)
+    lazy, same = pl.scan_parquet(folder / "r1.parquet"), FIRST.lazy()
+    for twice in (
+        [folder, folder / "r1.parquet"],
+        [str(folder / "r*.parquet"), folder / "r1.parquet"],
+        [folder, other],
+        [(same, OLD), (same, OLD)],
+        [(FIRST, OLD), (lazy, OLD)],
+        [(SECOND, NEW), (FIRST.lazy(), OLD), (FIRST.clone().lazy(), OLD)],
+    ):
+        with pytest.raises(ParameterError, match="there twice"):
+            ldp_polars.pool(twice)
+    moved = pl.concat([FIRST.tail(1), FIRST.head(-1)])
+    assert ldp_polars.pool([(FIRST, OLD), (moved.lazy(), OLD)], columns=["os"])["n"][0] == 1200
+
+
+KEYS = {
+    "nanoseconds": pl.Series([1, 1, 2, 2] * 50).cast(pl.Datetime("ns")),
+    "nan": pl.Series([float("nan"), 1.0] * 100),
+    "null": pl.Series([None, "a"] * 100),
+    "list": pl.Series([[1], [2]] * 100),
+    "struct": pl.Series([{"a": 1}, {"a": None}] * 100),
+    "Enum": pl.Series(["b", "a"] * 100, dtype=pl.Enum(["b", "a"])),
+}
+
+
+def test_groups_of_any_dtype_are_pooled():
+    """They went through Python, in whose dicts nanoseconds are cut off, nan is not itself, and lists are no keys."""
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=9.0)}, keep=["g"])
+    for name, g in KEYS.items():
+        both = [(pl.DataFrame({"g": g, "x": ["a", "b"] * 100}).ldp.perturb(plan), plan) for _ in range(2)]
+        with case(name):
+            found = ldp_polars.pool(both, by="g")
+            groups = g.unique().sort().rename("g")
+            assert found["n"].to_list() == [200] * 4
+            assert found.filter(value="a")["g"].equals(groups)
+
+
+def test_groups_are_of_one_dtype_in_all_frames():
+    """Groups "1" and 1 were two rows of the same name, and those of another time zone were labeled hours off."""
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=9.0)}, keep=["g"])
+    time = pl.Series([dt.datetime(2024, 1, 1, 1)] * 200)
+    window = {"window": "1d", "event_time": "g"}
+    for one, two, how in (
+        (pl.Series(["0", "1"] * 100), pl.Series([0, 1] * 100), {"by": "g"}),
+        (time, time.dt.replace_time_zone("Asia/Tokyo"), window),
+        (time, time.dt.date(), window),
+    ):
+        frames = [pl.DataFrame({"g": g, "x": ["a", "b"] * 100}).ldp.perturb(plan) for g in (one, two)]
+        with pytest.raises(PlanError, match="of one dtype in all frames"):
+            ldp_polars.pool([(frame, plan) for frame in frames], **how)
+        with pytest.raises(PlanError, match="of one dtype in all frames"):
+            frames[0].ldp.compare(plan, other=frames[1], **how)

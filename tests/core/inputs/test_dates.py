@@ -137,6 +137,17 @@ def test_another_zone_is_converted_to_utc_or_for_days_refused():
     assert MONTHS.encode(series.dt.date()).tolist() == [2, 2, 2]
 
 
+@each("text", ["2024-06-01T10:00:00+02:00", "2024-06-01 10:00-0500", "1900-01-01T10:00+01:00"])
+def test_a_text_of_another_zone_is_never_the_day_that_is_missing(text):
+    ends = "2024-01-01", "2025-01-01", "1mo"
+    for policy in ("error", "clip"):
+        days = Dates(*ends, policy, missing="2024-05-05")
+        assert days.refuses([text, None, "2024-06-01T10:00:00Z"]).tolist() == [True, False, False]
+        with pytest.raises(DomainError, match=r"1 of 2 values .*\(0 of them null\).*another zone"):
+            days.encode([text, "2024-06-01T10:00:00Z"])
+    assert Dates(*ends, "other", missing="2024-05-05").encode([text, None, "no date"]).tolist() == [12, 4, 4]
+
+
 @each(
     "value",
     [

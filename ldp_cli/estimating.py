@@ -1,0 +1,391 @@
+"""``ldp estimate``: from files of reports to tables, files and pictures of estimates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+import ldp_core as core
+from ldp_cli import files, options, printing
+from ldp_cli.groups import ByPrivate
+from ldp_cli.values import labels, lines, named, population_of
+from ldp_core.engine import asked_of, margins, pair_of, questions_and_margins, seed_warning
+from ldp_core.engine import is_cut_chart as is_cut
+from ldp_report import RESULTS, about
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def estimate(
+    source: options.Source,
+    *,
+    by: options.By = None,
+    window: options.Length = None,
+    event_time: options.EventTime = None,
+    column: options.Columns = None,
+    candidates: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."),
+    ] = None,
+    ask: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=QUESTION", help="What to ask of a column: age=mean, age=distribution:buckets=10."),
+    ] = None,
+    table: Annotated[
+        str | None,
+        typer.Option(metavar="FIRST,SECOND", help="Count the pairs of values of two columns, and their rates."),
+    ] = None,
+    by_private: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next four."),
+    ] = None,
+    of: Annotated[
+        str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
+    ] = None,
+    quantile: Annotated[
+        list[float] | None, typer.Option(metavar="SHARE", help="Say this quantile of it, as 0.5.")
+    ] = None,
+    among: Annotated[
+        list[str] | None,
+        typer.Option(metavar="VALUE", help="Take only these values. Without --of: say their shares among these."),
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
+    ] = None,
+    confidence: options.Confidence = 0.95,
+    repeats: options.Repeats = None,
+    population: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Print, draw and find at most this many values.")] = 20,
+    plan: Annotated[Path | None, typer.Option(help="The plan that made the files, if they do not have it.")] = None,
+    assume_reports: Annotated[
+        bool, typer.Option("--assume-reports", help="With --plan: columns are reports, even if they do not say so.")
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Write all numbers to this folder, a file for each column.")
+    ] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="With --output: write CSV in place of Parquet.")] = False,
+    plot: options.Plot = None,
+    value: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="With --plot: draw only this value.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="START", help="With --plot: draw only the window that begins then.")
+    ] = None,
+    theme: options.Theme = "light",
+    overwrite: options.Overwrite = False,
+    as_json: options.Json = False,
+) -> None:
+    """Estimate from reports: histograms, means and more, with error bars.
+
+    The error bars of counts are of the noise alone. They say how close an estimate is to the truth of these records,
+    not how well these records stand for others: that error of sampling comes on top, with --population many. Those
+    of means and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
+    """
+    ldp_polars = files.our_polars()
+    printing.check_picture(plot)
+    options.check_window(window, event_time)
+    if (value or at) and (plot is None or (at and window is None)):
+        raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
+    reports = files.scan(source)
+    made = _plan_of(ldp_polars, source, plan)
+    how = (confidence, population_of(population), repeats)
+    own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
+    if by_private is not None:
+        if any([table, column, candidates, ask, population, output, plot]):
+            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
+        private.show(reports, by or (), window, event_time, as_json=as_json, assume_reports=own)
+        return
+    if of or quantile or among or weights:
+        raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
+    if table is not None:
+        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
+    else:
+        wanted = _wanted(made, column, candidates)
+        asked = files.plan_of_columns(made, wanted)
+        questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
+        answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
+    with printing.working("counting the reports"), files.polars_work("estimate"):
+        groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
+        found = answer(reports, **groups, assume_reports=own)
+        frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
+        covered = None if event_time is None else _ends(reports, event_time)
+    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, repeats)
+    if output is not None:
+        written = answers.write(output, csv=csv, overwrite=overwrite)
+    if plot is not None:
+        answers.chosen(value or [], at).draw(plot, theme)
+    if as_json:
+        printing.say_json(answers.json())
+    elif output is not None:
+        printing.show(written, title=f"written to {output}", notes=[answers.words()])
+    else:
+        answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _asked_of_pair(
+    plan: core.PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
+) -> tuple[dict[str, Any], dict[str, core.Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
+    """The two columns and what is asked of them, under one name; and what asks it of reports."""
+    if any(others):
+        raise typer.BadParameter(
+            "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
+        )
+    pair = pair_of(plan.columns, table.split(","))
+    how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
+    asked = core.TableEstimate(**how)
+    answer = partial(_told_apart, names=pair.names, plan=plan)
+    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
+
+
+def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
+    """Rows of a table with a column ``value`` of both values, by which they are shown and drawn."""
+    import polars as pl  # noqa: PLC0415 (only here)
+    from polars import selectors  # noqa: PLC0415
+
+    both = [selectors.by_name(name).cast(pl.String) for name in names]
+    rows: pl.LazyFrame = files.our_polars().table(reports, *names, **asked)
+    return rows.with_columns(pl.concat_str(both, separator=", ").alias("value"))
+
+
+def _questions(
+    columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
+) -> dict[str, core.Question[Any]]:
+    how = {"k": top, "population": population, "repeats": repeats}
+    questions = questions_and_margins(columns, asked_of(ask), confidence, **how)
+    if any(question.confidence != confidence for question in questions.values()):
+        raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
+    return questions
+
+
+def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl.DataFrame:
+    """The rows with one of these texts; of a time, its beginning is enough, as of ``2026-01-05``."""
+    if column not in frame.columns:
+        raise typer.BadParameter(f"{option}: these estimates have no {column}")
+    there = [str(one) for one in frame[column].to_list()]
+    if column == "window_start":
+        texts = [next((one for one in sorted(there) if one.startswith(text)), text) for text in texts]
+    for text in set(texts) - set(there):
+        raise typer.BadParameter(
+            f"{option} {text}: it is not there; among others these are: {', '.join(sorted(set(there))[:5])}"
+        )
+    return frame.filter([one in texts for one in there])
+
+
+_SCREEN = 40  # lines of tables that a screen has room for
+
+
+def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
+    """Times of the first and of the last record."""
+    from polars import selectors  # noqa: PLC0415 (only here)
+
+    time = selectors.by_name(event_time)
+    [ends] = reports.select(time.min().name.suffix(".first"), time.max().name.suffix(".last")).collect().rows()
+    return ends[0], ends[1]
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """What a command has found out, by column."""
+
+    plan: core.PrivacyPlan
+    mechanisms: dict[str, core.Mechanism]
+    questions: dict[str, core.Question[Any]]
+    frames: dict[str, pl.DataFrame]
+    by: list[str]
+    covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
+    confidence: float
+    top: int  # so many values are shown
+    repeats: int | None = None
+
+    def _is_cut(self, record: dict[str, Any]) -> bool:
+        """Whether the records fill the window of a row only in part."""
+        return self.covered is not None and is_cut(record["window_start"], record["window_end"], self.covered)
+
+    def _with_partial(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The frame; of windows with a column ``partial``: whether the records fill the window only in part."""
+        if self.covered is None:
+            return frame
+        import polars as pl  # noqa: PLC0415 (only here)
+
+        return frame.with_columns(pl.Series("partial", [self._is_cut(row) for row in frame.to_dicts()], pl.Boolean))
+
+    def words(self) -> str:
+        more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
+        looks = {name: self.questions[name].view for name in self.frames}
+        of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
+        alone = "of the noise alone: sampling error comes on top"
+        both = "of noise and sampling together"
+        of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
+        of = of if any(of_noise) else both
+        spent = f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
+        spent = " ".join(f"The plan is {said}." for said in seed_warning(self.plan)) or spent
+        return f"{100 * self.confidence:g} % intervals {of}. {spent}"
+
+    def _whom(self, name: str) -> str | int | None:
+        """The population that the intervals of a column are about; None: these people."""
+        return self.questions[name].population
+
+    def _of_all(self) -> str | int | None:
+        """The population of all columns of counts, if it is the same."""
+        whom = {self._whom(name) for name in self.frames if self.questions[name].view.counts}
+        return whom.pop() if len(whom) == 1 else None
+
+    def json(self) -> dict[str, Any]:
+        columns = {name: {**self._about(name), "estimates": f.to_dicts()} for name, f in self.frames.items()}
+        return {"epsilon": self.plan.epsilon, "columns": columns}
+
+    def _about(self, name: str) -> dict[str, Any]:
+        m = self.mechanisms[name]
+        found: dict[str, Any] = {"mechanism": m.title, "epsilon": m.epsilon, "confidence": self.confidence}
+        found |= {} if self._whom(name) is None else {"population": self._whom(name)}
+        if self.covered is not None:
+            windows = self.frames[name].unique(["window_start"]).sort("window_start").to_dicts()
+            found["partial_windows"] = [str(row["window_start"]) for row in windows if self._is_cut(row)]
+        return found
+
+    def show_all(self, most: int | None) -> None:
+        """The tables, each of at most so many rows, and what they mean."""
+        for name in self.frames:
+            self.show_column(name, most)
+            printing.out().print()
+        printing.show([], notes=[self.words()])
+
+    def show_column(self, name: str, most: int | None) -> None:
+        """The table of a column, of at most so many rows."""
+        m, look = self.mechanisms[name], self.questions[name].view
+        keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
+        of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+        for record in self.frames[name].to_dicts():
+            of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
+        n = sum(group[0]["n"] for group in of_group.values())
+        rows: list[dict[str, str]] = []
+        hidden, cut = 0, False
+        for key, group in of_group.items():
+            top = group
+            if look.counts and len(group) > self.top:
+                top = printing.largest(group, look, self.top)
+                hidden += len(group) - self.top
+            for record in top:
+                head = {name: printing.word(value) for name, value in zip(keys, key, strict=True)}
+                if self._is_cut(record) and (most is None or len(rows) < most):
+                    head["window_start"] += " *"
+                    cut = True
+                rows.append({**head, **printing.cells_of(record, look, self.confidence), **_rate_of(record)})
+        notes = ["* the records fill this window only in part"] if cut else []
+        if hidden:
+            notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
+        if most is not None and len(rows) > most:
+            notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
+            rows = rows[:most]
+        title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
+        printing.show(rows, title=title, notes=notes if rows else ["nothing was found"])
+
+    def write(self, folder: Path, *, csv: bool, overwrite: bool) -> list[dict[str, str]]:
+        """Write a file for each column, and what is said of all; what is in them, as a table."""
+        kind = "csv" if csv else "parquet"
+        paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
+        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all(), self.repeats)
+        same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
+        for path in (*paths.values(), *(() if same else (beside,))):
+            files.refuse_existing(path, overwrite=overwrite)
+        written = []
+        with files.polars_work("estimate"):
+            folder.mkdir(parents=True, exist_ok=True)
+            for name, frame in self.frames.items():
+                table = self._with_partial(frame)
+                if csv:
+                    table.write_csv(paths[name])
+                else:
+                    asked = {name: (self.questions[name], self.mechanisms[name])}
+                    table.write_parquet(paths[name], metadata=core.estimates_metadata(asked))
+                row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
+                if self.covered is not None:
+                    cut = len(self._about(name)["partial_windows"])
+                    row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
+                written.append(row)
+            beside.write_text(said, encoding="utf-8")
+        return written
+
+    def chosen(self, values: list[str], at: str | None) -> _Answers:
+        """Of all only these values, and only the window that begins then."""
+        frames, found = self.frames, self
+        if values:
+            frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
+        if at is not None:
+            frames = {name: _some(frame, "window_start", [at], "--at") for name, frame in frames.items()}
+            found = replace(self, covered=None)
+        return replace(found, frames=frames)
+
+    def draw(self, path: Path, theme: Any) -> None:
+        if len(self.frames) > 1:
+            raise typer.BadParameter(f"--plot draws one column: say which of {list(self.frames)}, --column NAME")
+        import ldp_plots as plots  # noqa: PLC0415 (only here)
+
+        [(name, frame)] = self.frames.items()
+        same = {"column_name": name, "confidence": self.confidence, "population": self._whom(name)}
+        rows = [{**same, **record} for record in frame.to_dicts()]
+        if self.covered is not None:
+            top = min(self.top, _LINES)
+            chart = plots.windows(rows, by=self.by, top=top, covered=self.covered, theme=theme)
+        else:
+            chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
+        printing.save(chart, path)
+
+
+_LINES = 6
+
+
+def _rate_of(record: dict[str, Any]) -> dict[str, str]:
+    """Of a row of a table: the rate of the second value given the first."""
+    if "rate" not in record:
+        return {}
+    rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
+    return {"rate": printing.percent(rate), "rate from": printing.percent(low), "rate to": printing.percent(high)}
+
+
+def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
+    """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
+    try:
+        found: core.PrivacyPlan = ldp_polars.read_plan(source)
+    except (core.PlanError, core.InputError) as error:
+        if plan is not None:
+            return core.PrivacyPlan.from_toml(plan)
+        raise type(error)(f"{error}; --plan names the plan that made them") from None
+    if plan is not None and core.PrivacyPlan.from_toml(plan) != found:
+        raise core.PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
+    return found
+
+
+def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:
+    """The columns to estimate, and those that pairs hold; a sketch with its candidates, or left out with a note."""
+    listed = dict(named(pair, example="word=words.txt") for pair in candidates or ())
+    there: dict[str, Any] = {**plan.columns, **margins(plan.columns)}
+    files.check_columns([*(column or ()), *listed], there)
+    wanted: dict[str, Any] = {}
+    for name, m in there.items():
+        if column and name not in column:
+            continue
+        if isinstance(m, core.Sketch):
+            if name not in listed:
+                printing.note(
+                    f"{name}: left out, as a sketch answers about candidates: --candidates {name}=FILE", style="yellow"
+                )
+                continue
+            words = lines(listed[name])
+            wanted[name] = m.over(words if m.inputs.kind == "str" else labels(words))
+        elif name in listed:
+            raise core.ParameterError(f"--candidates are of sketches, and column {name!r} is {m.title}")
+        else:
+            wanted[name] = m
+    if not wanted:
+        raise core.PlanError("there is nothing left to estimate")
+    return wanted

@@ -1,0 +1,38 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ldp_cli.values import share
+from ldp_core.engine import Window
+
+Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
+By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Split the estimates by this kept column.")]
+Length = Annotated[str | None, typer.Option(metavar="LENGTH", help="The length of windows of event time: 7d, 1h, 15m.")]
+EventTime = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="With --window: the kept column that has the time.")
+]
+Columns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take only this column.")]
+Repeats = Annotated[
+    int | None, typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it.")
+]
+Confidence = Annotated[float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."),
+]
+Theme = Annotated[Literal["light", "dark"], typer.Option(help="The colors of the picture.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
+Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
+
+
+def check_window(window: str | None, event_time: str | None) -> None:
+    """Raise unless both are given, or none, and there are such windows."""
+    if (window is None) != (event_time is None):
+        raise typer.BadParameter("--window and --event-time go together: --window 7d --event-time day")
+    if window is not None:
+        Window.of(window)
