@@ -76,7 +76,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     """As `two_point_score`, of coins that are worth ``step`` and have this variance together; nearly, and no bound.
 
     >>> coins_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
-    [0.0, 6.2, inf]
+    [0.0, 6.16, inf]
     """
     of_one = np.maximum(variance, 1e-300) / step**2
     coins = np.maximum(n, 4 * of_one)
