@@ -117,7 +117,7 @@ def reach_of_few(
             return ends  # there are enough everywhere, as the variance is concave
         found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
         few = (np.minimum(*found) * share < _FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
-    few &= np.isfinite(low) & np.isfinite(high)
+    few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0)
     if not few.any():
         return ends
     count, people, far, size, *poly = (
