@@ -51,7 +51,8 @@ def pool(
         are of several types.
 
     Raises:
-        PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
+        PlanError: see `histograms` and `read_plan`; the plans have no such column in common; the ``by`` columns, or the
+            times, are not of one dtype in all frames.
         ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
             and patterns, or a copy of a file or frame); keyed noise or one seed, and no ``repeats``; see
             `ldp_core.pool`.
@@ -69,12 +70,7 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    each = [
-        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
-        for one in given
-    ]
-    if any(one & other for one, other in combinations(each, 2)):
-        raise ParameterError(_TWICE)
+    _refuse_same(given)
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
     names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
@@ -102,6 +98,8 @@ def pool(
             table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))
             for k, table in enumerate(found)
         )
+        if entries.is_empty():
+            raise ParameterError("there are no reports to pool")
         where = [pl.col(side), pl.col(row)]
         lists = (
             entries.group_by(keys, maintain_order=True).agg(where)
@@ -122,6 +120,16 @@ def pool(
         tables.append(joined.select(head, *keys, value, *_ANSWER[1:]))
     order = {name: k for k, name in enumerate(names)}
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
+
+
+def _refuse_same(given: Iterable[Any]) -> None:
+    """Raise `ParameterError` if a file, by whatever name, or a frame is there twice."""
+    each = [
+        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
+        for one in given
+    ]
+    if any(one & other for one, other in combinations(each, 2)):
+        raise ParameterError(_TWICE)
 
 
 def _source(one: Any) -> _Source:
