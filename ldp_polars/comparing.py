@@ -15,10 +15,21 @@ from polars import selectors as cs
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
 from ldp_polars.columns import Report, check_repeats_said, dtype_of
-from ldp_polars.frames import Frame, Groups, checked_plan, groups_of, is_copy, named
-from ldp_polars.tallying import counts, tally_for
+from ldp_polars.frames import (
+    Frame,
+    Groups,
+    are_copies,
+    check_same_keys,
+    checked_plan,
+    digest_of,
+    groups_of,
+    is_copy,
+    named,
+)
+from ldp_polars.tallying import counts, tally_dtype, tally_for
 
 _WITH = "compared_with"
+_ITSELF = "other= has the same reports: a side is not compared with itself"
 
 
 def compare(
@@ -93,8 +104,9 @@ def compare(
     how = {"window": window, "event_time": event_time, "taken": taken, "assume_reports": assume_reports}
     mine: Groups = groups_of(reports, plan, by, **how, together=columns)
     theirs: Groups | None = None if other is None else groups_of(other, plan, by, **how, together=columns)
-    if other is reports or is_copy(reports, other, plan):
-        raise ParameterError("other= has the same reports: a side is not compared with itself")
+    if theirs is not None:
+        check_same_keys([mine, theirs])
+        _refuse_itself(reports, other, plan)
     for side in (reports,) if other is None else (reports, other):
         _check_people(side.collect_schema(), columns, asked)
     if theirs is None and not mine.keys:
@@ -107,9 +119,11 @@ def compare(
         baseline = _of_dtype(baseline, reports.collect_schema()[mine.keys[-1]])
     types = {asked.schema(mechanism).field(key).type for mechanism in columns.values()}
     value = pl.col(key) if len(types) == 1 else pl.col(key).cast(pl.String)
-    tables = []
+    tables: list[pl.LazyFrame] = []
     for name, mechanism in columns.items():
         pairs = _pairs(mine, theirs, name, mechanism, baseline)
+        unchecked = None if tables else other  # one column checks for all
+        pairs = _not_of_itself(pairs, reports, unchecked, plan, tally_dtype(mechanism))
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
@@ -170,6 +184,32 @@ def _answered(
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
     rows = pa.LargeListArray.from_arrays(offsets, structs(table))
     return pl.Series(inputs[0].name, rows).cast(return_dtype)
+
+
+def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:
+    """Raise `ParameterError` if eager reports are on both sides; of lazy ones `_not_of_itself` does, when they run."""
+    if other is reports or (isinstance(reports, pl.DataFrame) and is_copy(reports, other, plan)):
+        raise ParameterError(_ITSELF)
+
+
+def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyPlan, dtype: Any) -> pl.LazyFrame:
+    """The pairs; when run a `ParameterError` if two lazy frames have the same reports."""
+    if other is None or not isinstance(reports, pl.LazyFrame):
+        return pairs
+    digests = ["entry 0", "entry 1"]
+    for name, side in zip(digests, (reports, other), strict=True):
+        pairs = pairs.join(digest_of(side, plan).select(pl.struct(pl.all()).alias(name)), how="cross")
+    checked = partial(_checked, plan=plan)
+    before = pl.map_batches(["before", *digests], checked, return_dtype=dtype, is_elementwise=True)
+    return pairs.with_columns(before).drop(digests)
+
+
+def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
+    """Polars calls it back: (tallies before, digests of both sides, the same in each row) -> the tallies before."""
+    tallies, *digests = inputs
+    if len(tallies) and are_copies(*(tuple(digest[0].values()) for digest in digests), plan):
+        raise ParameterError(_ITSELF)
+    return tallies
 
 
 def _counted(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:

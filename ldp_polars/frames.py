@@ -364,13 +364,15 @@ def groups_of(
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
     columns = _check_reports(reports, plan)
-    keys: list[str] = [by] if isinstance(by, (str, pl.Expr)) else list(by)
+    keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
-        if not isinstance(name, (str, type(None))):
+        if not isinstance(name, str) and (argument == "by" or name is not None):
             raise ParameterError(
                 f"{argument}= takes names of columns, got {type(name).__name__}: make the column before, and let the "
                 f'plan keep it: frame.with_columns(day=pl.col("time").dt.date()), keep=["day"], {argument}="day"'
             )
+    if twice := sorted({name for name in keys if keys.count(name) > 1}):
+        raise ParameterError(f"by= has the columns {twice} twice")
     dtypes = reports.collect_schema()
     missing = [name for name in (*keys, event_time) if name is not None and name not in dtypes]
     if missing:
@@ -378,6 +380,8 @@ def groups_of(
             f"the reports do not have the columns {missing}, by which to estimate; they have {dtypes.names()}: "
             "a plan passes on what its keep names"
         )
+    if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
+        raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
     both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
     if both:
         raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
@@ -396,8 +400,21 @@ def groups_of(
     return Groups(lazy, tuple(keys), window)
 
 
+def check_same_keys(sides: Sequence[Groups]) -> None:
+    """Raise `PlanError` unless the columns to group by have the same dtypes on all sides, as equal groups need."""
+    schemas = [side.reports.collect_schema() for side in sides]
+    for key in sides[0].keys:
+        kinds = [schema[key] for schema in schemas]
+        if any(kind != kinds[0] for kind in kinds):
+            got = [kind if isinstance(kind, pl.Datetime) else kind.base_type() for kind in kinds]  # an Enum has values
+            raise PlanError(
+                f"{'event_time=' if key == WINDOW_START else f'column {key!r}'}: groups must be of one dtype in all "
+                f"frames, got {', '.join(map(str, got))}: cast them, and convert times to one time zone, before"
+            )
+
+
 def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
-    """The frame, whose rows must each answer one of the columns, as those that a join adds do not; checked ``where``."""
+    """The frame; where a column of ``where`` is read, each row must answer one of ``names``, as no row of nulls does."""
     there = []
     for name, column in zip(names, named(names), strict=True):
         typed = isinstance(dtype := dtypes[name], Report)
@@ -644,15 +661,33 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
 
 
 def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two eager frames have the same reports row by row, as hardly any two have that were drawn.
+    """Whether two frames of reports of a plan have the same ones row by row; a lazy one is run."""
+    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
+    if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
+        return False
+    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    return are_copies(*(digest.rows()[0] for digest in digests), plan)
+
+
+def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
+    """One row: how many reports there are, and a hash of them and their order, which copies have in common."""
+    schema = reports.collect_schema()
+    index, plain = unused(schema), []
+    for name, column in zip(plan.columns, named(plan.columns), strict=True):
+        dtype = schema[name]
+        typed = column.ext.storage() if isinstance(dtype, Report) else column
+        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
+    rows = reports.lazy().with_row_index(index)
+    return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
+
+
+def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+    """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
     """
-    if not isinstance(reports, pl.DataFrame) or not isinstance(other, pl.DataFrame):
-        return False
-    likely = len(reports) * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    names = list(plan.columns)
-    return not likely and len(reports) == len(other) and reports.select(names).equals(other.select(names))
+    likely = digest[0] * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
+    return digest == other and not likely
 
 
 _MISSES = 30
@@ -677,18 +712,23 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
+    plans = {file: _plan_of(file) for file in files_of(path)}
+    [first, plan], *others = plans.items()
+    for file, other in others:
+        if other != plan:
+            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
+    return plan
+
+
+def files_of(path: str | Path) -> list[str]:
+    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
         files = sorted(map(str, Path(path).rglob("*.parquet")))
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
         raise InputError(f"there is no Parquet file in {str(path)!r}")
-    plans = {file: _plan_of(file) for file in files or [str(path)]}
-    [first, plan], *others = plans.items()
-    for file, other in others:
-        if other != plan:
-            raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
-    return plan
+    return files or [str(path)]
 
 
 def _plan_of(file: str) -> PrivacyPlan:

@@ -14,9 +14,10 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
 from ldp_polars.columns import check_repeats_said
-from ldp_polars.frames import checked_plan, groups_of, is_copy, named, read_plan
+from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, is_copy, named, read_plan, unused
 from ldp_polars.tallying import counts, tally_for
 
+_TWICE = "the same reports are there twice: people count once, so give each file or frame once"
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
 
 
@@ -49,7 +50,8 @@ def pool(
 
     Raises:
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
-        ParameterError, MechanismMismatchError: fewer than two; keyed noise, and no ``repeats``; see `ldp_core.pool`.
+        ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
+            and patterns, or a copy of a file or frame); keyed noise, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -64,10 +66,12 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    if len({Path(one).resolve() if isinstance(one, (str, Path)) else id(one[0]) for one in given}) < len(given) or any(
-        plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)
-    ):
-        raise ParameterError("the same reports are there twice: people count once, so give each file or frame once")
+    each = [
+        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
+        for one in given
+    ]
+    if any(one & other for one, other in combinations(each, 2)):
+        raise ParameterError(_TWICE)
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
     names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
@@ -82,24 +86,38 @@ def pool(
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports, names) for frame, plan in sources]
+    if any(plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)):
+        raise ParameterError(_TWICE)
+    check_same_keys(grouped)
     keys = named(grouped[0].names)
+    own = unused([*grouped[0].names, *_ANSWER])
+    side, row, place = (own + name for name in ("side", "row", "place"))
     tables = []
     for name, made in mechanisms.items():
-        found: dict[Any, list[Tally]] = {}
-        for k, (groups, m) in enumerate(zip(grouped, made, strict=True)):
-            table = groups.aggregated(tally_for(cs.by_name(name), m, m)).collect()
-            places = table.select(keys)
-            n, counters = counts(table["entry"], m)
-            for place, count, row in zip(places.rows() if keys else [()], n.tolist(), counters, strict=True):
-                there = found.setdefault(place, [one.empty_tally() for one in made])
-                there[k] = Tally(count, row, m.fingerprint)
-        for place, tallies in found.items():
-            answer = pl.DataFrame(pooled(list(zip(made, tallies, strict=True)), confidence, repeats).to_arrow())
-            value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
-            head = [
-                pl.lit(cell, dtype).alias(key) for cell, (key, dtype) in zip(place, places.schema.items(), strict=True)
-            ]
-            tables.append(answer.select(pl.lit(name).alias("column_name"), *head, value, pl.exclude("value")))
+        found = [g.aggregated(tally_for(cs.by_name(name), m, m)).collect() for g, m in zip(grouped, made, strict=True)]
+        counted = [counts(table["entry"], m) for table, m in zip(found, made, strict=True)]
+        entries = pl.concat(
+            table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))
+            for k, table in enumerate(found)
+        )
+        where = [pl.col(side), pl.col(row)]
+        lists = (
+            entries.group_by(keys, maintain_order=True).agg(where)
+            if keys
+            else entries.select(c.implode() for c in where)
+        )
+        answers = []
+        for at, (sides, rows) in enumerate(lists.select(where).iter_rows()):
+            tallies = [m.empty_tally() for m in made]
+            for k, r in zip(sides, rows, strict=True):
+                n, counters = counted[k]
+                tallies[k] = Tally(int(n[r]), counters[r], made[k].fingerprint)
+            answer = pooled(list(zip(made, tallies, strict=True)), confidence, repeats).to_arrow()
+            answers.append(pl.DataFrame(answer).with_columns(pl.lit(at, pl.UInt32).alias(place)))
+        value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
+        head = pl.lit(name).alias("column_name")
+        joined = lists.with_row_index(place).join(pl.concat(answers), on=place, maintain_order="left_right")
+        tables.append(joined.select(head, *keys, value, *_ANSWER[1:]))
     order = {name: k for k, name in enumerate(names)}
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
 

@@ -447,9 +447,12 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
     assert "there twice" in ldp("compare reports.parquet ./reports.parquet", code=2).err
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
-    for name in ("one", "two"):
-        records.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
+    for name, some in {"one": records, "two": records.reverse()}.items():
+        some.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
     assert "NOT private" in ldp("compare one.parquet two.parquet").out
+    shutil.copy("one.parquet", "copy.parquet")
+    assert "with itself" in ldp("compare one.parquet copy.parquet", code=2).err
+    assert "there twice" in ldp("pool one.parquet copy.parquet", code=2).err
 
 
 def test_pooled_files_are_those_of_polars(ldp, people, reports):

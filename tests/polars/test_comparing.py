@@ -175,7 +175,12 @@ def test_a_frame_is_not_compared_with_its_copy():
     for copy in copies:
         with pytest.raises(ParameterError, match="itself"):
             ONE.ldp.compare(PLAN, other=copy)
+        with pytest.raises(ParameterError, match="itself"):
+            ONE.lazy().ldp.compare(PLAN, other=copy.lazy(), by="country").collect(engine="streaming")
+    moved = pl.concat([ONE.tail(1), ONE.head(-1)])
+    assert ONE.lazy().ldp.compare(PLAN, other=moved.lazy()).collect()["p_value"].min() == 1  # the order differs
     few = ONE.head(20)  # may be equal by chance
+    assert few.lazy().ldp.compare(PLAN, other=few.clone().lazy()).collect().height == 6
     assert few.ldp.compare(PLAN, other=few.clone()).height == 6
 
 

@@ -351,6 +351,21 @@ def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words():
             reports.ldp.histograms(plan, by=name)
 
 
+def test_what_no_group_can_be_is_refused_in_our_own_words():
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["g", "o"])
+    made = pl.DataFrame({"x": [True], "g": [1], "o": pl.Series([object()], dtype=pl.Object)}).ldp.perturb(plan)
+    for by, error, words in (
+        (["g", "g"], ParameterError, "twice"),
+        (None, ParameterError, "names of columns, got NoneType"),
+        (3, ParameterError, "names of columns, got int"),
+        ([None], ParameterError, "names of columns, got NoneType"),
+        ("o", PlanError, "Python objects"),
+    ):
+        for ask in (made.ldp.histograms, made.ldp.estimates, made.lazy().ldp.histograms, made.ldp.compare):
+            with case(by), pytest.raises(error, match=words):
+                ask(plan, by=by)
+
+
 def test_a_plan_of_a_file_that_is_no_parquet(tmp_path):
     """One with a schema of many levels ended the process. (Here it would end the tests.)"""
     path = tmp_path / "a.parquet"

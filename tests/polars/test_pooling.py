@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 
 import polars as pl
 import pytest
@@ -20,6 +21,8 @@ from ldp_core import (
     UnaryEncoding,
     pool,
 )
+
+from ..cases import case
 
 OLD = PrivacyPlan(
     {
@@ -134,3 +137,63 @@ def test_what_is_refused():
     ):
         with pytest.raises(error, match=words):
             ldp_polars.pool(given, **how)
+
+
+def test_people_count_once(tmp_path):
+    """Only the same path and eager copies were refused."""
+    folder, other = tmp_path / "d", tmp_path / "other.parquet"
+    folder.mkdir()
+    FIRST.ldp.sink_parquet(folder / "r1.parquet", OLD)
+    shutil.copy(folder / "r1.parquet", other)
+    lazy, same = pl.scan_parquet(folder / "r1.parquet"), FIRST.lazy()
+    for twice in (
+        [folder, folder / "r1.parquet"],
+        [str(folder / "r*.parquet"), folder / "r1.parquet"],
+        [folder, other],
+        [(same, OLD), (same, OLD)],
+        [(FIRST, OLD), (lazy, OLD)],
+        [(SECOND, NEW), (FIRST.lazy(), OLD), (FIRST.clone().lazy(), OLD)],
+    ):
+        with pytest.raises(ParameterError, match="there twice"):
+            ldp_polars.pool(twice)
+    moved = pl.concat([FIRST.tail(1), FIRST.head(-1)])
+    assert ldp_polars.pool([(FIRST, OLD), (moved.lazy(), OLD)], columns=["os"])["n"][0] == 1200
+
+
+KEYS = {
+    "nanoseconds": pl.Series([1, 1, 2, 2] * 50).cast(pl.Datetime("ns")),
+    "nan": pl.Series([float("nan"), 1.0] * 100),
+    "null": pl.Series([None, "a"] * 100),
+    "list": pl.Series([[1], [2]] * 100),
+    "struct": pl.Series([{"a": 1}, {"a": None}] * 100),
+    "Enum": pl.Series(["b", "a"] * 100, dtype=pl.Enum(["b", "a"])),
+}
+
+
+def test_groups_of_any_dtype_are_pooled():
+    """They went through Python, in whose dicts nanoseconds are cut off, nan is not itself, and lists are no keys."""
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=9.0)}, keep=["g"])
+    for name, g in KEYS.items():
+        both = [(pl.DataFrame({"g": g, "x": ["a", "b"] * 100}).ldp.perturb(plan), plan) for _ in range(2)]
+        with case(name):
+            found = ldp_polars.pool(both, by="g")
+            groups = g.unique().sort().rename("g")
+            assert found["n"].to_list() == [200] * 4
+            assert found.filter(value="a")["g"].equals(groups)
+
+
+def test_groups_are_of_one_dtype_in_all_frames():
+    """Groups "1" and 1 were two rows of the same name, and those of another time zone were labeled hours off."""
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=9.0)}, keep=["g"])
+    time = pl.Series([dt.datetime(2024, 1, 1, 1)] * 200)
+    window = {"window": "1d", "event_time": "g"}
+    for one, two, how in (
+        (pl.Series(["0", "1"] * 100), pl.Series([0, 1] * 100), {"by": "g"}),
+        (time, time.dt.replace_time_zone("Asia/Tokyo"), window),
+        (time, time.dt.date(), window),
+    ):
+        frames = [pl.DataFrame({"g": g, "x": ["a", "b"] * 100}).ldp.perturb(plan) for g in (one, two)]
+        with pytest.raises(PlanError, match="of one dtype in all frames"):
+            ldp_polars.pool([(frame, plan) for frame in frames], **how)
+        with pytest.raises(PlanError, match="of one dtype in all frames"):
+            frames[0].ldp.compare(plan, other=frames[1], **how)
