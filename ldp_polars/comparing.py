@@ -206,8 +206,8 @@ def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyP
 
 def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
     """Polars calls it back: (tallies before, digests of both sides, the same in each row) -> the tallies before."""
-    tallies, *digests = inputs
-    if len(tallies) and are_copies(*(tuple(digest[0].values()) for digest in digests), plan):
+    tallies, mine, theirs = inputs
+    if len(tallies) and are_copies(tuple(mine[0].values()), tuple(theirs[0].values()), plan):
         raise ParameterError(_ITSELF)
     return tallies
 

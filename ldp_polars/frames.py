@@ -185,7 +185,8 @@ def histograms(
         by: columns to estimate by.
         window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks
             begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
-            first and the last may be partial: compare their ``n``.
+            first and the last may be partial: compare their ``n``. Each ends when the next begins, also where a clock
+            changes; see `window_start`.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence, simultaneous, consistency, population, repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
@@ -313,7 +314,8 @@ class Groups:
         entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = _window_end(pl.col(WINDOW_START), Window.of(self.window)).alias(WINDOW_END)
+            start, dtype = pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START]
+            end = _begin(start, dtype, Window.of(self.window), 1).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -414,7 +416,7 @@ def check_same_keys(sides: Sequence[Groups]) -> None:
 
 
 def _answered_once(lazy: pl.LazyFrame, names: list[str], dtypes: Mapping[str, Any], where: list[str]) -> pl.LazyFrame:
-    """The frame; where a column of ``where`` is read, each row must answer one of ``names``, as no row of nulls does."""
+    """The frame; where a column of ``where`` is read, each row must answer one of ``names``: no row of nulls does."""
     there = []
     for name, column in zip(names, named(names), strict=True):
         typed = isinstance(dtype := dtypes[name], Report)
@@ -441,7 +443,10 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     """The start of the window of each time.
 
     Args:
-        time: of dtype Datetime or Date; days and longer are those of its time zone.
+        time: of dtype Datetime or Date. Windows of whole days and of months are those of its time zone, whose days have
+            23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and begin at multiples
+            of it in UTC, whatever the time zone, as Beam's do. (So do those of `polars.DataFrame.group_by_dynamic` not,
+            which go by the clock from the first one on.)
         window: a length of windows, see `histograms`.
 
     Raises:
@@ -459,18 +464,36 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
 def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = Window.of(window)
-    length, later = _duration(fixed), _in_units(fixed.offset)
-    if not fixed.offset:
-        return time.dt.truncate(length)
-    return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
+    if _clock(dtype, fixed) in (None, "UTC"):
+        return _begin(time, dtype, fixed, 0)
+    # A clock goes back, or leaves out an hour: the window is the last one that has begun.
+    begins = [_begin(time, dtype, fixed, later) for later in (1, 0, -1)]
+    return pl.coalesce(pl.when(begin <= time).then(begin) for begin in begins)
 
 
-def _window_end(start: pl.Expr, window: Window) -> pl.Expr:
-    """The end of windows, from their start; of months that begin later, as much later than the month's end."""
-    if not (window.months and window.offset):
-        return start.dt.offset_by(_duration(window))
-    later = _in_units(window.offset)
-    return start.dt.offset_by(f"-{later}").dt.offset_by(_duration(window)).dt.offset_by(later)
+def _clock(dtype: Any, window: Window) -> str | None:
+    """The time zone by whose clock windows begin: that of the times if they are of whole days or months, or UTC."""
+    zone: str | None = getattr(dtype, "time_zone", None)
+    return "UTC" if zone is not None and window.micros % _DAY else zone
+
+
+def _begin(time: pl.Expr, dtype: Any, window: Window, later: int) -> pl.Expr:
+    """When that window begins which is so many windows ``later`` than the one that the clock shows at these times."""
+    clock = _clock(dtype, window)
+    local = time if clock is None else time.dt.convert_time_zone(clock).dt.replace_time_zone(None)
+    length, offset = _duration(window), _in_units(window.offset)
+    at = local.dt.offset_by(f"-{offset}").dt.truncate(length) if window.offset else local.dt.truncate(length)
+    at = at.dt.offset_by(f"-{length}" if later < 0 else length) if later else at
+    at = at.dt.offset_by(offset) if window.offset else at
+    if clock is None:
+        return at
+    left_out = _on_clock(clock, at.dt.offset_by("-1d")).dt.offset_by("24h")
+    return _on_clock(clock, at).fill_null(left_out).dt.convert_time_zone(dtype.time_zone)
+
+
+def _on_clock(zone: str, local: pl.Expr) -> pl.Expr:
+    """When a clock first shows this; null for what it leaves out."""
+    return local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
 
 
 def _duration(window: Window) -> str:
@@ -665,8 +688,8 @@ def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
     lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
     if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
         return False
-    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
-    return are_copies(*(digest.rows()[0] for digest in digests), plan)
+    mine, theirs = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    return are_copies(mine.row(0), theirs.row(0), plan)
 
 
 def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
@@ -681,7 +704,7 @@ def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.Laz
     return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
 
 
-def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+def are_copies(digest: tuple[Any, ...], other: tuple[Any, ...], plan: PrivacyPlan) -> bool:
     """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
