@@ -12,6 +12,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
@@ -315,7 +316,8 @@ class Groups:
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
             start, dtype = pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START]
-            end = _begin(start, dtype, Window.of(self.window), 1).alias(WINDOW_END)
+            fixed = Window.of(self.window)
+            end = _begin(_shown(start, dtype, fixed), dtype, fixed, 1).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -465,10 +467,21 @@ def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.E
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = Window.of(window)
     if _clock(dtype, fixed) in (None, "UTC"):
-        return _begin(time, dtype, fixed, 0)
-    # A clock goes back, or leaves out an hour: the window is the last one that has begun.
-    begins = [_begin(time, dtype, fixed, later) for later in (1, 0, -1)]
-    return pl.coalesce(pl.when(begin <= time).then(begin) for begin in begins)
+        return _begin(_shown(time, dtype, fixed), dtype, fixed)
+    return pl.map_batches([time], partial(_last_begun, window=fixed), return_dtype=dtype, is_elementwise=True)
+
+
+def _last_begun(inputs: Sequence[pl.Series], return_dtype: object = None, *, window: Window) -> pl.Series:
+    """Polars calls it back: times of a time zone -> the begin of the last window that has begun.
+
+    It need not be the one that the clock shows, which goes back, or leaves out an hour.
+    """
+    times = unnamed(inputs[0])
+    shown = pl.DataFrame([times.alias("t")]).select(_shown(pl.col("t"), times.dtype, window)).unique().drop_nulls()
+    near = [_begin(pl.col("t"), times.dtype, window, later).alias(str(later)) for later in (-1, 0, 1)]
+    begins = pl.concat(shown.select(near).get_columns()).unique().sort()
+    last = np.searchsorted(begins.to_physical().to_numpy(), times.to_physical().fill_null(0).to_numpy(), "right") - 1
+    return begins.gather(pl.Series(last, dtype=pl.Int64).set(times.is_null(), None)).alias(inputs[0].name)
 
 
 def _clock(dtype: Any, window: Window) -> str | None:
@@ -477,14 +490,20 @@ def _clock(dtype: Any, window: Window) -> str | None:
     return "UTC" if zone is not None and window.micros % _DAY else zone
 
 
-def _begin(time: pl.Expr, dtype: Any, window: Window, later: int) -> pl.Expr:
-    """When that window begins which is so many windows ``later`` than the one that the clock shows at these times."""
+def _shown(time: pl.Expr, dtype: Any, window: Window) -> pl.Expr:
+    """What the clock shows, at these times, as the begin of the window; but for the offset of windows."""
     clock = _clock(dtype, window)
     local = time if clock is None else time.dt.convert_time_zone(clock).dt.replace_time_zone(None)
-    length, offset = _duration(window), _in_units(window.offset)
-    at = local.dt.offset_by(f"-{offset}").dt.truncate(length) if window.offset else local.dt.truncate(length)
-    at = at.dt.offset_by(f"-{length}" if later < 0 else length) if later else at
-    at = at.dt.offset_by(offset) if window.offset else at
+    return (local.dt.offset_by(f"-{_in_units(window.offset)}") if window.offset else local).dt.truncate(
+        _duration(window)
+    )
+
+
+def _begin(shown: pl.Expr, dtype: Any, window: Window, later: int = 0) -> pl.Expr:
+    """When that window begins which is so many ``later`` than the one whose begin the clock shows, see `_shown`."""
+    clock = _clock(dtype, window)
+    at = shown.dt.offset_by(f"{'-' * (later < 0)}{_duration(window)}") if later else shown
+    at = at.dt.offset_by(_in_units(window.offset)) if window.offset else at
     if clock is None:
         return at
     left_out = _on_clock(clock, at.dt.offset_by("-1d")).dt.offset_by("24h")
