@@ -447,8 +447,8 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     Args:
         time: of dtype Datetime or Date. Windows of whole days and of months are those of its time zone, whose days have
             23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and begin at multiples
-            of it in UTC, whatever the time zone, as Beam's do. (So do those of `polars.DataFrame.group_by_dynamic` not,
-            which go by the clock from the first one on.)
+            of it in UTC, whatever the time zone, as Beam's do. (`polars.DataFrame.group_by_dynamic` begins the first of
+            these by the clock of the zone, and so many hours later each of the others.)
         window: a length of windows, see `histograms`.
 
     Raises:

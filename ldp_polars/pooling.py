@@ -49,7 +49,8 @@ def pool(
         are of several types.
 
     Raises:
-        PlanError: see `histograms` and `read_plan`; the plans have no such column in common.
+        PlanError: see `histograms` and `read_plan`; the plans have no such column in common; the ``by`` columns, or the
+            times, are not of one dtype in all frames.
         ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
             and patterns, or a copy of a file or frame); keyed noise, and no ``repeats``; see `ldp_core.pool`.
 
@@ -100,6 +101,8 @@ def pool(
             table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))
             for k, table in enumerate(found)
         )
+        if entries.is_empty():
+            raise ParameterError("there are no reports to pool")
         where = [pl.col(side), pl.col(row)]
         lists = (
             entries.group_by(keys, maintain_order=True).agg(where)

@@ -134,6 +134,7 @@ def test_what_is_refused():
         ([(FIRST, OLD), (other, numbers)], {}, MechanismMismatchError, "of the same kind"),
         ([(FIRST.select("gone"), gone), (SECOND, NEW)], {}, PlanError, "no column in common"),
         ([(FIRST.head(0), OLD), (SECOND.head(0), NEW)], {}, ParameterError, "no reports"),
+        ([(FIRST.head(0), OLD), (SECOND.head(0), NEW)], {"by": "country"}, ParameterError, "no reports"),
     ):
         with pytest.raises(error, match=words):
             ldp_polars.pool(given, **how)
