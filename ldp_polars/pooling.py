@@ -67,12 +67,7 @@ def pool(
     sources = [_source(one) for one in given]
     if len(sources) < 2:
         raise ParameterError("pool takes a list of two files or more, or of pairs of a frame and its plan")
-    each = [
-        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
-        for one in given
-    ]
-    if any(one & other for one, other in combinations(each, 2)):
-        raise ParameterError(_TWICE)
+    _refuse_same(given)
     plans = [plan for _, plan in sources]
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
     names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
@@ -123,6 +118,16 @@ def pool(
         tables.append(joined.select(head, *keys, value, *_ANSWER[1:]))
     order = {name: k for k, name in enumerate(names)}
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
+
+
+def _refuse_same(given: Iterable[Any]) -> None:
+    """Raise `ParameterError` if a file, by whatever name, or a frame is there twice."""
+    each = [
+        {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
+        for one in given
+    ]
+    if any(one & other for one, other in combinations(each, 2)):
+        raise ParameterError(_TWICE)
 
 
 def _source(one: Any) -> tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]:
