@@ -435,8 +435,8 @@ def _once(inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series
     reports, answers = inputs
     if wrong := len(answers) - int((unnamed(answers) == 1).sum()):
         raise ReportError(
-            f"column {reports.name!r}: {wrong} of {len(answers)} rows have no answer, or several, in the columns of "
-            "which a record answers one: they are no reports of this plan, as the rows that a left join adds"
+            f"column {reports.name!r}: in a batch {wrong} of {len(answers)} rows have no answer, or several, in the "
+            "columns of which a record answers one: they are no reports of this plan, as the rows that a left join adds"
         )
     return reports
 
