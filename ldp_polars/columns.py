@@ -8,11 +8,12 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
@@ -116,6 +117,14 @@ def to_physical(name: str, reports: pa.Array, dtype: pl.DataType) -> pl.Series:
     if dtype == pl.String:  # 20 times as fast as a cast of an Enum
         return unnamed(pl.Series(reports.dictionary)).gather(codes).alias(name)
     return codes.cast(dtype)
+
+
+def answers_of(name: str, table: pa.Table, lengths: Sequence[int] | engine.I64 | None, dtype: Any) -> pl.Series:
+    """Rows as structs, one each; or, of so many rows each, as lists of them."""
+    rows = engine.structs(table)
+    if lengths is not None:
+        rows = pa.LargeListArray.from_arrays(pa.array(np.concatenate(([0], np.cumsum(lengths)))), rows)
+    return pl.Series(name, rows).cast(dtype)
 
 
 def with_nulls(values: pl.Series, there: pl.Series) -> pl.Series:

@@ -13,8 +13,8 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import I64, Compare, CompareQuantiles, Population, structs
-from ldp_polars.columns import Report, check_repeats_said, dtype_of, of_one_seed
+from ldp_core.engine import I64, Compare, CompareQuantiles, Population
+from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed
 from ldp_polars.frames import (
     Frame,
     Groups,
@@ -188,9 +188,7 @@ def _answered(
     sides = [_counted(side, mechanism) for side in inputs]
     n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
     table, lengths = asked.rows(mechanism, n, counters)
-    offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
-    rows = pa.LargeListArray.from_arrays(offsets, structs(table))
-    return pl.Series(inputs[0].name, rows).cast(return_dtype)
+    return answers_of(inputs[0].name, table, lengths, return_dtype)
 
 
 def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:
@@ -213,11 +211,9 @@ def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyP
 
 def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
     """Polars calls it back: (tallies before, digests of both sides, the same in each row) -> the tallies before."""
-    tallies, *digests = inputs
-    if len(tallies):
-        one, two = (tuple(digest[0].values()) for digest in digests)
-        if are_copies(one, two, plan):
-            raise ParameterError(_ITSELF)
+    tallies, mine, theirs = inputs
+    if len(tallies) and are_copies(tuple(mine[0].values()), tuple(theirs[0].values()), plan):
+        raise ParameterError(_ITSELF)
     return tallies
 
 

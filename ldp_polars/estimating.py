@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, structs
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
+    answers_of,
     as_expr,
     check_mechanism,
     check_repeats_said,
@@ -418,10 +418,8 @@ def _of_persons(
         arrow = to_arrow(untyped(reports, mechanism))
         found = question.of_persons(mechanism, arrow, ids_to_arrow(persons), column=reports.name)
     _warn(reports.name, implausible)
-    rows = structs(found.to_arrow())
-    if not question.single:
-        rows = pa.LargeListArray.from_arrays(pa.array([0, len(rows)]), rows)
-    return pl.Series(reports.name, rows).cast(return_dtype)
+    table = found.to_arrow()
+    return answers_of(reports.name, table, None if question.single else [len(table)], return_dtype)
 
 
 def _warn(name: str, implausible: Sequence[str]) -> None:
@@ -439,8 +437,5 @@ def _answered(
         known = unnamed(tallies).drop_nulls().alias(tallies.name)
         table, lengths = question.rows(mechanism, *counts(known, question.tallier(mechanism)))
     _warn(tallies.name, implausible)
-    rows = structs(table)
-    if not question.single:
-        offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))))
-        rows = pa.LargeListArray.from_arrays(offsets, rows)
-    return with_nulls(pl.Series(tallies.name, rows).cast(return_dtype), there)
+    found = answers_of(tallies.name, table, None if question.single else lengths, return_dtype)
+    return with_nulls(found, there)

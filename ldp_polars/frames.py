@@ -12,6 +12,7 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
@@ -167,7 +168,8 @@ def histograms(
         by: columns to estimate by.
         window: length of windows of ``event_time``: ``"1w"``, ``"1h"``, ``"1mo"``, or a timedelta. Windows of weeks
             begin on Mondays, those of ``"7d"`` on Thursdays, as 1970-01-01 was one; ``"1w+6d"`` begin 6 days later. The
-            first and the last may be partial: compare their ``n``.
+            first and the last may be partial: compare their ``n``. Each ends when the next begins, also where a clock
+            changes; see `window_start`.
         event_time: a Datetime or Date column; needed with ``window``.
         confidence, simultaneous, consistency, population, repeats: see `histogram`.
         person: the column that says whose report it is, see `estimate`. With windows the reports of one person in one
@@ -295,7 +297,9 @@ class Groups:
         entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = _window_end(pl.col(WINDOW_START), engine.Window.of(self.window)).alias(WINDOW_END)
+            start, dtype = pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START]
+            fixed = engine.Window.of(self.window)
+            end = _begin(_shown(start, dtype, fixed), dtype, fixed, 1).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -423,7 +427,10 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     """The start of the window of each time.
 
     Args:
-        time: of dtype Datetime or Date; days and longer are those of its time zone.
+        time: of dtype Datetime or Date. Windows of whole days and of months are those of its time zone, whose days have
+            23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and begin at multiples
+            of it in UTC, whatever the time zone, as Beam's do. (So do those of `polars.DataFrame.group_by_dynamic` not,
+            which go by the clock from the first one on.)
         window: a length of windows, see `histograms`.
 
     Raises:
@@ -441,18 +448,53 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
 def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
     _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
     fixed = engine.Window.of(window)
-    length, later = _duration(fixed), _in_units(fixed.offset)
-    if not fixed.offset:
-        return time.dt.truncate(length)
-    return time.dt.offset_by(f"-{later}").dt.truncate(length).dt.offset_by(later)
+    if _clock(dtype, fixed) in (None, "UTC"):
+        return _begin(_shown(time, dtype, fixed), dtype, fixed)
+    return pl.map_batches([time], partial(_last_begun, window=fixed), return_dtype=dtype, is_elementwise=True)
 
 
-def _window_end(start: pl.Expr, window: engine.Window) -> pl.Expr:
-    """The end of windows, from their start; of months that begin later, as much later than the month's end."""
-    if not (window.months and window.offset):
-        return start.dt.offset_by(_duration(window))
-    later = _in_units(window.offset)
-    return start.dt.offset_by(f"-{later}").dt.offset_by(_duration(window)).dt.offset_by(later)
+def _last_begun(inputs: Sequence[pl.Series], return_dtype: object = None, *, window: engine.Window) -> pl.Series:
+    """Polars calls it back: times of a time zone -> the begin of the last window that has begun.
+
+    It need not be the one that the clock shows, which goes back, or leaves out an hour.
+    """
+    times = unnamed(inputs[0])
+    shown = pl.DataFrame([times.alias("t")]).select(_shown(pl.col("t"), times.dtype, window)).unique().drop_nulls()
+    near = [_begin(pl.col("t"), times.dtype, window, later).alias(str(later)) for later in (-1, 0, 1)]
+    begins = pl.concat(shown.select(near).get_columns()).unique().sort()
+    last = np.searchsorted(begins.to_physical().to_numpy(), times.to_physical().fill_null(0).to_numpy(), "right") - 1
+    return begins.gather(pl.Series(last, dtype=pl.Int64).set(times.is_null(), None)).alias(inputs[0].name)
+
+
+def _clock(dtype: Any, window: engine.Window) -> str | None:
+    """The time zone by whose clock windows begin: that of the times if they are of whole days or months, or UTC."""
+    zone: str | None = getattr(dtype, "time_zone", None)
+    return "UTC" if zone is not None and window.micros % _DAY else zone
+
+
+def _shown(time: pl.Expr, dtype: Any, window: engine.Window) -> pl.Expr:
+    """What the clock shows, at these times, as the begin of the window; but for the offset of windows."""
+    clock = _clock(dtype, window)
+    local = time if clock is None else time.dt.convert_time_zone(clock).dt.replace_time_zone(None)
+    return (local.dt.offset_by(f"-{_in_units(window.offset)}") if window.offset else local).dt.truncate(
+        _duration(window)
+    )
+
+
+def _begin(shown: pl.Expr, dtype: Any, window: engine.Window, later: int = 0) -> pl.Expr:
+    """When that window begins which is so many ``later`` than the one whose begin the clock shows, see `_shown`."""
+    clock = _clock(dtype, window)
+    at = shown.dt.offset_by(f"{'-' * (later < 0)}{_duration(window)}") if later else shown
+    at = at.dt.offset_by(_in_units(window.offset)) if window.offset else at
+    if clock is None:
+        return at
+    left_out = _on_clock(clock, at.dt.offset_by("-1d")).dt.offset_by("24h")
+    return _on_clock(clock, at).fill_null(left_out).dt.convert_time_zone(dtype.time_zone)
+
+
+def _on_clock(zone: str, local: pl.Expr) -> pl.Expr:
+    """When a clock first shows this; null for what it leaves out."""
+    return local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
 
 
 def _duration(window: engine.Window) -> str:
@@ -643,9 +685,8 @@ def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
     lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
     if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
         return False
-    digests = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
-    one, two = (digest.row(0) for digest in digests)
-    return are_copies(one, two, plan)
+    mine, theirs = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
+    return are_copies(mine.row(0), theirs.row(0), plan)
 
 
 def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
@@ -660,7 +701,7 @@ def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.Laz
     return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
 
 
-def are_copies(digest: tuple[int, int], other: tuple[int, int], plan: PrivacyPlan) -> bool:
+def are_copies(digest: tuple[Any, ...], other: tuple[Any, ...], plan: PrivacyPlan) -> bool:
     """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
 
     Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.

@@ -11,10 +11,11 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, structs
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
+    answers_of,
     as_expr,
     check_mechanism,
     check_repeats_said,
@@ -193,7 +194,7 @@ def _weighted_mean(
         for name, column in zip(names, others, strict=True)
     }
     found = core.weighted_mean(_without_nulls([numbers])[0], **columns, **options)
-    return _one(numbers.name, found, return_dtype)
+    return answers_of(numbers.name, found.to_arrow(), None, return_dtype)
 
 
 def weighted_quantiles(
@@ -239,9 +240,8 @@ def _answered(
 ) -> pl.Series:
     """Polars calls it back: columns of numbers -> what the core says of them."""
     found = ask(*_without_nulls(inputs), **options)
-    if isinstance(return_dtype, pl.List):
-        return pl.Series(inputs[0].name, [found.to_arrow().to_pylist()], dtype=return_dtype)
-    return _one(inputs[0].name, found, return_dtype)
+    table = found.to_arrow()
+    return answers_of(inputs[0].name, table, [len(table)] if isinstance(return_dtype, pl.List) else None, return_dtype)
 
 
 def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
@@ -254,10 +254,6 @@ def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
     if any(column.null_count() for column in columns):
         columns = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(columns)]).drop_nulls().get_columns()
     return [column.to_numpy() for column in columns]
-
-
-def _one(name: str, found: Result, dtype: Any) -> pl.Series:
-    return pl.Series(name, structs(found.to_arrow())).cast(dtype)
 
 
 def linear_fit(

@@ -460,10 +460,9 @@ class TableEstimate(Question[Table]):
         a, b = _noise(one, two, people, *within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people, self.repeats)
-        side = Side(people, counts / most, a / most, b, sampled, self.times**2 * _step(one, two))
-        errors = self.times * most * np.sqrt(side.variance(np.clip(side.estimates, 0, 1)))
-        z = np.full(1, self.times * z_score(self.confidence))
-        low, high = (np.where(people, most * end, 0) for end in side.ends(z))
+        side = Side(people, counts / most, a / most, b, sampled, _step(one, two)).of_clusters(self.times**2)
+        errors = most * np.sqrt(side.variance(side.inside))
+        low, high = (np.where(people, most * end, 0) for end in side.ends(z_score(self.confidence)))
 
         # What the people themselves add to the sums of squares, as far as they are no sample.
         first = (1 - sampled) * within[0][:, :, None]

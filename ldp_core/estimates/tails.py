@@ -76,7 +76,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     """As `two_point_score`, of coins that are worth ``step`` and have this variance together; nearly, and no bound.
 
     >>> coins_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
-    [0.0, 6.2, inf]
+    [0.0, 6.16, inf]
     """
     of_one = np.maximum(variance, 1e-300) / step**2
     coins = np.maximum(n, 4 * of_one)
@@ -198,14 +198,17 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float =
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z
     last = np.zeros(far.shape, bool)
     for _ in range(100):
-        if ((far - near <= close * far) | (at_far <= close * z)).all():
+        open_ = (far - near > close * far) & (at_far > close * z)
+        if not open_.any():
             break
         middle = near + (far - near) * at_near / (at_near - at_far)
         at_middle = excess(middle)
         beyond = at_middle >= 0
         # An end that stays for the second time weighs half as much.
         kept_near, kept_far = np.where(last, at_near / 2, at_near), np.where(last, at_far, at_far / 2)
-        near, at_near = np.where(beyond, near, middle), np.where(beyond, kept_near, at_middle)
-        far, at_far = np.where(beyond, middle, far), np.where(beyond, at_middle, kept_far)
+        # What is found stays, so that it does not depend on what else is looked for.
+        near, far = np.where(open_ & ~beyond, middle, near), np.where(open_ & beyond, middle, far)
+        at_near = np.where(open_, np.where(beyond, kept_near, at_middle), at_near)
+        at_far = np.where(open_, np.where(beyond, at_middle, kept_far), at_far)
         last = beyond
     return far

@@ -443,7 +443,10 @@ WORDS = PrivacyPlan({"word": GRR})
 def test_what_is_called_wrongly_says_the_right_call():
     for wrong, remedy in (
         (lambda: ldp_beam.Perturb(GRR), r"PrivacyPlan\(\{name: mechanism\}\)"),
-        (lambda: ldp_beam.Histogram("word", WORDS), r"got PrivacyPlan; the mechanism of one column is plan\[name\]"),
+        (
+            lambda: ldp_beam.PrivateHistogram("word", WORDS),
+            r"got PrivacyPlan; the mechanism of one column is plan\[name\]",
+        ),
         (lambda: ldp_beam.PrivateHistogram("word", ["rome", "oslo"]), r"got list; .*RandomizedResponse\("),
         (lambda: ldp_beam.Histogram("word", RandomizedResponse), "the class RandomizedResponse; make one"),
         (lambda: ldp_beam.PrivateHistogram("word", Hybrid((0, 1), epsilon=1.0)), "mechanisms for numbers have a mean"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from contextlib import nullcontext
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -191,6 +192,48 @@ def test_months_that_begin_later_end_where_the_next_begin():
     assert found["window_start"][1:].to_list() == found["window_end"][:-1].to_list()
     assert dt.date(2026, 1, 31) in found["window_start"]
     assert found["n"].sum() == len(days)
+
+
+CHANGES = {
+    "Europe/Berlin": [dt.datetime(2024, 3, 31, 1), dt.datetime(2024, 10, 27, 1)],  # in UTC
+    "America/Sao_Paulo": [dt.datetime(2018, 11, 4, 3)],  # from 00:00 to 01:00
+    "Australia/Lord_Howe": [dt.datetime(2024, 4, 6, 15)],  # by half an hour
+    "Pacific/Apia": [dt.datetime(2011, 12, 30, 10)],  # there was no 30th
+    "Asia/Kolkata": [dt.datetime(2024, 3, 31)],
+}
+
+
+def test_windows_end_where_the_next_begin_when_the_clock_changes(run):
+    """Starts went by the clock and ends did not, or the other way round: windows overlapped."""
+    plan = PrivacyPlan({"x": RandomizedResponse(["a", "b"], epsilon=1.0)}, keep=["t"])
+    for (zone, changes), window in product(
+        CHANGES.items(), ("1d", "1d+6h", "1d+2h15m", "1mo+1d", "12h", "5h+1h", "1h")
+    ):
+        for change in changes:
+            times = pl.datetime_range(
+                change - dt.timedelta(days=3), change + dt.timedelta(days=3), "15m", time_zone="UTC", eager=True
+            ).dt.convert_time_zone(zone)
+            df = pl.DataFrame({"x": ["a"] * len(times), "t": times}).ldp.perturb(plan)
+            with case(zone, window, change):
+                found = run(df, lambda f, window=window: f.ldp.histograms(plan, window=window, event_time="t")).filter(
+                    value="a"
+                )
+                starts, ends = found["window_start"], found["window_end"]
+                assert starts[1:].to_list() == ends[:-1].to_list()
+                within = [
+                    int(((times >= start) & (times < end)).sum()) for start, end in zip(starts, ends, strict=True)
+                ]
+                assert found["n"].to_list() == within
+                assert sum(within) == len(times)
+                if window in ("12h", "1h"):
+                    length = dt.timedelta(hours=int(window[:-1]))
+                    assert (ends - starts).unique().to_list() == [length]
+                    assert (starts.dt.epoch("s") % length.total_seconds()).max() == 0
+                elif window == "1d":
+                    assert found.select(pl.col("window_start").dt.date())["window_start"].is_unique().all()
+                    assert set(starts.dt.time()) <= {dt.time(0), dt.time(1)}
+                elif window == "1d+6h":
+                    assert set(starts.dt.time()) == {dt.time(6)}
 
 
 def test_windows_are_no_finer_than_the_times():

@@ -13,6 +13,7 @@ from ldp_core import (
     CdfEstimate,
     Domain,
     HierarchicalHistogram,
+    HistogramEstimate,
     Hybrid,
     LocalHashing,
     MedianEstimate,
@@ -216,6 +217,16 @@ def test_words_in_order_and_sets_without_one():
     counts = noisy.estimate(tally).counts
     covariance = noisy.covariance(counts[None] / 200, sampled=0.0)[0]
     np.testing.assert_allclose(both**2, 200 * covariance[[0, 0, 2, 2], [0, 2, 0, 2]].sum())
+
+
+def test_of_no_reports_a_range_is_what_the_histogram_is():
+    for m in (UnaryEncoding(["a", "b"], epsilon=2.0), UnaryEncoding(["a", "b", "c"], epsilon=2.0)):
+        none, population = m.empty_tally(), "many"
+        expected = HistogramEstimate(population=population).result(m, none).to_arrow().slice(0, 1)
+        for asked in (RangeEstimate("a", "a", population=population), RangeEstimate(values=["a"])):
+            with case(asked):
+                assert repr(asked.result(m, none).to_arrow().to_pylist()) == repr(expected.to_pylist())
+                assert expected["low"].to_pylist() == expected["high"].to_pylist() == [0]
 
 
 def test_without_reports():

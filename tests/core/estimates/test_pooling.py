@@ -10,6 +10,7 @@ from ldp_core import (
     Domain,
     Hybrid,
     MechanismMismatchError,
+    OneBitMean,
     ParameterError,
     Piecewise,
     RandomizedResponse,
@@ -107,6 +108,49 @@ def test_other_is_pooled_only_where_the_same_is_listed():
     made = [(few, few.simulate([50, 50], seed=1)), (more, more.simulate([50, 45, 5], seed=2))]
     assert pool(made).values.to_pylist() == ["a"]
     assert pool([made[0], (few, few.simulate([50, 50], seed=3))]).values.to_pylist() == ["a", "other"]
+
+
+ENDS = np.array([0.0, 100.0])
+
+
+def held_by(of_epsilon, sizes, seed, runs=250):
+    """How often the interval of a mean of 1 holds it, and the mean of the estimates: one in 100 has 100, the rest 0."""
+    rng, made, found = np.random.default_rng(seed), [of_epsilon((0, 100), epsilon=e) for e, _ in sizes], []
+    for _ in range(runs):
+        few = rng.binomial([n for _, n in sizes], 0.01).tolist()
+        of_each = [np.array([n - k, k]) for (_, n), k in zip(sizes, few, strict=True)]
+        found.append(pool([(m, m.simulate_values(ENDS, c, rng)) for m, c in zip(made, of_each, strict=True)]))
+    return np.mean([one.low[0] <= 1 <= one.high[0] for one in found]), np.mean([one.estimates for one in found])
+
+
+def test_means_of_skewed_numbers_are_not_drawn_to_groups_of_small_ones():
+    """Weights by the groups' own variances held 78 to 92 %, of means 0.74 to 0.92. Below 0.9: one run set in 2,000."""
+    for of_epsilon, sizes in (
+        (Piecewise, [(6.0, 500)] * 10),
+        (OneBitMean, [(4.0, 300)] * 10),
+        (Piecewise, [(6.0, 500), (6.5, 500), (7.0, 500), (8.0, 500)]),
+    ):
+        with case(of_epsilon, sizes):
+            held, mean = held_by(of_epsilon, sizes, seed=5)
+            assert held >= 0.9
+            assert abs(mean - 1) < 0.05
+
+
+def test_groups_of_one_mechanism_are_what_they_are_together():
+    """And are compared with each other even so."""
+    for m, x in (
+        (Piecewise((0, 10), epsilon=2.0), 3.0),
+        (OneBitMean((0, 10), epsilon=2.0), 3.0),
+        (Hybrid((0, 10), epsilon=1.0), 3.0),
+    ):
+        made = [m.tally(m.perturb([at] * 200)) for at in (x, x, 8.0)]
+        found, alone = pool([(m, tally) for tally in made]), m.mean(m.merge(made))
+        for name, expected in (("estimates", alone.mean), ("standard_errors", alone.standard_error)):
+            np.testing.assert_allclose(getattr(found, name), expected, rtol=1e-9)
+        np.testing.assert_allclose([found.low[0], found.high[0]], [alone.low, alone.high], rtol=1e-9)
+        assert found.groups == 3
+        np.testing.assert_allclose(found.p_values, stats.chi2.sf(found.q, 2), rtol=1e-6)
+        assert found.q[0] > 15
 
 
 def test_means_are_weighted_by_what_they_are_worth():

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_core import (
+    CdfEstimate,
     HistogramEstimate,
     Hybrid,
     MeanEstimate,
+    Pair,
     ParameterError,
     RandomizedResponse,
+    RangeEstimate,
+    TableEstimate,
     Tally,
+    UnaryEncoding,
     compare,
     question_of,
     recommend,
@@ -26,19 +32,33 @@ from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.histogram import Counting
 from ldp_core.estimates.mean import Averaging
 
+from ...cases import case
 from ..examples import EVERY, people_of
 
 RR = RandomizedResponse(epsilon=1.0)
 
 
 def test_a_share_of_many_people_has_the_score_interval_of_its_reports():
-    """A report is a coin of probability q + (p - q) f: Wilson's interval of its share, mapped, by scipy."""
-    for yes, n in ((400, 1000), (260, 1000), (0, 80), (80, 80), (1, 80)):
+    """A report is a coin of probability q + (p - q) f: Wilson's interval of its share, mapped, by scipy.
+
+    Where few coins may decide it reaches farther: up to the share r whose coins are about as improbable on the other
+    side, where there are more of them. A normal variable's 0.025 is between the probabilities of a coin more and less.
+    """
+    for yes, n in ((400, 1000), (260, 1000), (0, 50), (50, 50), (1, 40)):
         tally = Tally(n, np.array([n - yes, yes]), RR.fingerprint)
         found = HistogramEstimate(population="many").result(RR, tally)
-        wilson = stats.binomtest(yes, n).proportion_ci(method="wilson")
-        expected = [(end - RR.q) / (RR.p - RR.q) for end in wilson]
-        np.testing.assert_allclose([found.frequency_low[1], found.frequency_high[1]], expected, atol=1e-12)
+        wilson, exact = (stats.binomtest(yes, n).proportion_ci(method=how) for how in ("wilson", "exact"))
+        ends = [RR.q + (RR.p - RR.q) * end[1] for end in (found.frequency_low, found.frequency_high)]
+        if n == 1000:
+            np.testing.assert_allclose(ends, wilson, atol=1e-12)
+            continue
+        assert ends[0] <= wilson.low - 1e-3
+        assert ends[1] >= wilson.high + 1e-3
+        reach = max(yes / n - exact.low, exact.high - yes / n)
+        assert max(yes / n - ends[0], ends[1] - yes / n) < 1.5 * reach
+        fewer, share = (n - yes, 1 - ends[0]) if 2 * yes > n else (yes, ends[1])
+        far = 2 * n * share - fewer  # heads, as many more than expected as there are fewer
+        assert stats.binom.sf(np.ceil(far), n, share) < 0.025 < stats.binom.sf(np.floor(far) - 2, n, share)
     found = HistogramEstimate(population="many").result(RR, Tally(1000, np.array([600, 400]), RR.fingerprint))
     # the vector of an independent computation: sqrt(pi (1 - pi) / n) / (p - q)
     assert found.frequency_standard_errors[1] == pytest.approx(0.033524, abs=1e-6)
@@ -141,6 +161,46 @@ def test_comparisons_and_plans_are_about_the_same_people():
     ):
         with pytest.raises(ParameterError, match="population=2000 "):
             refused()
+
+
+def test_of_a_finite_population_reports_are_no_people():
+    """What people have reported seven times says what it says once, if it is keyed; and they are one in eight.
+
+    The plain number of reports would make of them seven in eight.
+    """
+    k, whom, z = 7, 8000, Hybrid((0, 1), epsilon=6.0)
+    m, pair = UnaryEncoding(range(3), epsilon=6.0), Pair({name: RandomizedResponse(epsilon=3.0) for name in "ab"})
+    each, numbers = np.arange(1000), ("standard_error", "low", "high")
+    shares = {prefix + name for prefix in ("frequency_", "rate_") for name in numbers}
+    tallies = {
+        m: m.simulate([500, 300, 200], seed=1),
+        z: z.tally(z.perturb(each % 2 * 1.0)),
+        pair: pair.tally({"a": each % 2 == 0, "b": each % 3 == 0}),
+    }
+    again = {one: Tally(k * t.n, k * t.counters, t.fingerprint) for one, t in tallies.items()}
+    for asked, one in (
+        (HistogramEstimate(), m),
+        (RangeEstimate(1, 2), m),
+        (RangeEstimate(values=[0, 2]), m),
+        (CdfEstimate(), m),
+        (TableEstimate(), pair),
+        (MeanEstimate(), z),
+    ):
+        with case(asked):
+            for size in (whom, 1000):
+                told = replace(asked, population=size).result(one, tallies[one]).to_arrow()
+                found = replace(asked, population=size, repeats=k).result(one, again[one]).to_arrow()
+                for name in shares.intersection(told.column_names) or numbers:
+                    here, there = (np.array(table[name]) for table in (found, told))
+                    np.testing.assert_allclose(here, there, rtol=2e-3, atol=1e-6, err_msg=name)
+            with pytest.raises(ParameterError, match="population=999 is less than the 1000 who reported"):
+                replace(asked, population=999, repeats=k).result(one, again[one])
+    for one, other in ((m, m.simulate([450, 320, 230], seed=2)), (z, z.tally(z.perturb(each % 3 / 2)))):
+        twice = Tally(k * other.n, k * other.counters, other.fingerprint)
+        told = compare(one, tallies[one], other, population=whom)
+        found = compare(one, again[one], twice, population=whom, repeats=k)
+        for name in ("standard_errors", "low", "high", "p_values", "statistic"):
+            np.testing.assert_allclose(getattr(found, name), getattr(told, name), rtol=3e-3, err_msg=name)
 
 
 def test_what_cannot_be_a_population():

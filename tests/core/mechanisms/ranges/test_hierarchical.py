@@ -19,6 +19,7 @@ from ldp_core import (
     Mechanism,
     ParameterError,
     PrivacyPlan,
+    RangeEstimate,
     Secret,
     SubsetSelection,
 )
@@ -170,6 +171,23 @@ def test_levels_without_reports_leave_estimates_to_the_others_or_none():
     assert (counts[0, 4], variances[0, 4]) == (close(100), 0)
     nothing = m.range_counts(np.array([0]), m.empty_tally().counters[None], low, high)
     assert [array.tolist() for array in nothing] == [[[0.0] * 5]] * 2
+
+
+def test_a_tiny_epsilon_has_errors_that_grow_as_estimates_do():
+    """As 1 / epsilon, from where q is nearly p; standard errors were at most 1,000 times n."""
+    intervals = []
+    for epsilon in (1e-3, 1e-5, 1e-9):
+        m = HierarchicalHistogram(range(8), epsilon=epsilon)
+        found = [m.estimate(m.simulate([100] * 8, seed=seed)) for seed in range(40)]
+        errors = np.mean([one.standard_errors for one in found])
+        intervals.append(errors * epsilon)
+        z = np.array([(one.counts - 100) / one.standard_errors for one in found])
+        assert 0.9 < z.std() < 1.1
+        assert np.mean([(one.low <= 100) & (one.high >= 100) for one in found]) > 0.92
+        one = RangeEstimate(0, 0, population="many").result(m, m.tally(np.repeat(np.array([0], np.uint64), 50)))
+        assert one.low[0] <= 0  # (of levels without reports nothing is known, however far off the others are)
+        assert one.high[0] >= 50
+    np.testing.assert_allclose(intervals, intervals[0], rtol=0.02)
 
 
 def test_a_histogram_of_the_values_adds_up_to_the_reports():
