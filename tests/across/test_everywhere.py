@@ -191,8 +191,8 @@ def test_beam_live():
 
 def test_the_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for file in ("r.parquet", "again.parquet"):
-        REPORTS.ldp.sink_parquet(file, PLAN)
+    for file, reports in {"r.parquet": REPORTS, "again.parquet": REPORTS[1:]}.items():  # (a copy is refused)
+        reports.ldp.sink_parquet(file, PLAN)
     for lines in COMMAND.values():
         for line in lines:
             with case(line):

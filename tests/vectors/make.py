@@ -424,6 +424,8 @@ def bad() -> list[dict[str, Any]]:
         "second 60": (days, "2000-01-03T23:59:60Z"),
         "hour 24": (days, "2000-01-03T24:00:00Z"),
         "a zone": (days, "2000-01-03T00:00:00+00:00"),
+        "a zone where nulls are a date": (entered(days, missing="2000-01-03"), "2000-01-03 00:00:00.5+02:00"),
+        "a zone to clip": (entered(days, missing="2000-01-03", unmatched="clip"), "2000-01-03T00:00:00-0200"),
     }
     base = {
         name: base64.b64encode(data).decode()

@@ -86,6 +86,7 @@ def item_code(rules: dict, value: Any) -> int:
         return number_code(rules, value)
     if kind == "date":
         texts, days = [value, rules.get("missing")], len(rules["end"]) == 10
+        texts = [value] if re.search(":.*[+-]", value or "") else texts
         value = next((m for t in texts if t is not None and (m := moment(t, days)) is not None), None)
         code = sum(label <= value for label in labels) - 1 if value is not None else -1
         if value is not None and (unmatched == "clip" or (code >= 0 and value < rules["end"])):

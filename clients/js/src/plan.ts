@@ -100,14 +100,14 @@ export function encode(ready: Ready, value: Value): number {
 
 /** A day or a time as labels have it, if it is one. */
 function moment(value: string | null | undefined, end: string): string | undefined {
-  const [, day, time = "00:00:00"] = /^(.{10})(?:[T ](.{8})(?:\.\d{1,9})?Z?)?$/.exec(value ?? "") ?? [];
+  const [, day, time = "00:00:00"] = /^(.{10})(?:[T ](.{8})(?:\.\d{1,9})?Z?)?$/.exec(value!) ?? []; // ("null" is no date)
   const real = new Date(`${day}T${time}Z`).toJSON()?.startsWith(`${day}T${time}`); // else a day too late in its month
   return real ? `${day} ${time}`.slice(0, end?.length) : undefined;
 }
 
 /** The label of the cell that a date is in, if it is in one: the last that has begun. */
 function begun(value: string | null | undefined, { labels, end, missing, unmatched }: Input): string | undefined {
-  const text = moment(value, end!) ?? moment(missing as string | undefined, end!);
+  const text = moment(value, end!) ?? moment(/:.*[+-]/.test(value!) ? "" : missing as string, end!); // (a zone is no null)
   if (!text || (unmatched !== "clip" && (text < labels![0] || text >= end!))) return undefined;
   return labels!.filter((label) => label <= text).pop() ?? labels![0];
 }
