@@ -207,7 +207,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
-        self.keyed = self._key is not None and self._key.keyed
+        self.whose = None if self._key is None else self._key.id
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self.keyed)
@@ -255,7 +255,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """
         if not self._asks_repeats:
             return None
-        bound, keyed = persons_before(pcoll)
+        bound, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
         if bound is not None and (keyed or self._question.population is not None):
             records, of, event_time = bound
