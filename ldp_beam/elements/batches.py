@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -73,7 +75,7 @@ class Batch:
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
                 column = column.dictionary_encode(null_encoding="encode")
-            labels = column.dictionary.cast(pa.string()).to_pylist()
+            labels = _texts_of(column.dictionary)
         if labels is None:
             raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {column.type}")
         codes = column.indices
@@ -163,9 +165,8 @@ class RowBatch:
                 f"there is no column {name!r} in {lacking} of {len(self)} records: group by one that each has, None "
                 "where there is no value"
             )
-        values = ["null" if v is None else text_of(v) for v in self.column(name)]
         numbers: dict[str, int] = {}
-        codes = [numbers.setdefault(text, len(numbers)) for text in values]
+        codes = [numbers.setdefault(_text(value), len(numbers)) for value in self.column(name)]
         return np.array(codes, np.int64), list(numbers)
 
     def lacks(self, name: str) -> Bools:
@@ -234,6 +235,39 @@ def _without(element: Any, name: str | None) -> Any:
     else:
         fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
     return Row(**{key: value for key, value in fields.items() if key != name})
+
+
+def _texts_of(values: pa.Array) -> list[str | None]:
+    """The `_text` of each value, or None."""
+    kind = values.type
+    if pa.types.is_floating(kind) or pa.types.is_duration(kind):
+        values = values.cast(pa.duration("us")) if pa.types.is_duration(kind) else values
+        return [_text(value) for value in values.to_pylist()]
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp(kind.unit, "UTC"))
+    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    short = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
+    return [text and _short(text) for text in texts] if short else texts
+
+
+def _text(value: Any) -> str:
+    """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
+    value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 2**64 else str(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        with suppress(OverflowError):  # (at the ends of the calendar)
+            return _short(f"{value.astimezone(UTC).replace(tzinfo=None)}Z")
+    return _short(str(value)) if isinstance(value, (datetime, time, Decimal)) else text_of(value)
+
+
+def _short(text: str) -> str:
+    """A number or time without zeros at the end of its fraction."""
+    return re.sub(r"(\.\d*?)0+(Z?)$", lambda found: found[1].rstrip(".") + found[2], text)
 
 
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
