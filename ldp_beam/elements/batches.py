@@ -282,7 +282,7 @@ def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64,
         storage = pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()
         raw: npt.NDArray[Any] = _filled(column.view(storage))
         if pa.types.is_date32(arrow_type):
-            return raw * np.int64(_DAY), missing
+            return _multiplied(raw.astype(np.int64), _DAY, missing)
         return _scaled(raw, PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3, missing)
     if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
@@ -305,8 +305,12 @@ def _scaled(raw: I64, per_second: int, missing: Bools | None) -> tuple[I64, Bool
     """Integers of so many a second as microseconds."""
     if per_second > 10**6:
         return raw // (per_second // 10**6), missing
-    scale = 10**6 // per_second
-    return _in_range(raw, raw if scale == 1 else raw * scale, _FIRST // scale, _LAST // scale, missing)
+    return _multiplied(raw, 10**6 // per_second, missing)
+
+
+def _multiplied(raw: I64, scale: int, missing: Bools | None) -> tuple[I64, Bools | None]:
+    """Integers of so many microseconds each as microseconds."""
+    return _in_range(raw, raw if scale == 1 else raw * scale, -(-_FIRST // scale), _LAST // scale, missing)
 
 
 def _filled(column: pa.Array) -> npt.NDArray[Any]:
