@@ -237,7 +237,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
-    def _rows_of(self, **how: bool) -> RowsOf:
+    def _rows_of(self, **how: Any) -> RowsOf:
         kind = RowsOf if self._person is None else RowsOfPersons
         return kind(self._column, self._by, self._mechanism, self._question, **how)
 
@@ -308,7 +308,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 allowed_lateness=self._lateness,
             )
         tallies = self._summed(partials)
-        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
+        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill and self._fill.start)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
@@ -352,7 +352,7 @@ class RowsOf(beam.DoFn):
         question: core.Question[Any],
         *,
         bounded: bool,
-        filled: bool,
+        filled: Timestamp | None,
     ) -> None:
         self._bounded = bounded
         self._filled = filled
@@ -375,9 +375,9 @@ class RowsOf(beam.DoFn):
         self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, tally, *sums = element  # (sums only of persons)
-        if not tally.n and not pane.index and not self._filled:
-            # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
-            # once: it forgets the window after its pane, and then closes it again
+        if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
+            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one whose
+            # end and allowed lateness the watermark passes at once: it forgets it after its pane, and closes it again.
             return
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)
