@@ -66,8 +66,8 @@ class Compare(Estimate):
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
     Raises:
-        ParameterError: other windows; discarding panes; keyed noise, and no ``same_people`` or no ``repeats``; what `ldp_core.compare`
-            refuses; bad arguments.
+        ParameterError: other windows; discarding panes; keyed noise, and no ``same_people`` or no ``repeats``; what
+            `ldp_core.compare` refuses; bad arguments.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise

@@ -376,8 +376,8 @@ class RowsOf(beam.DoFn):
     ) -> Iterator[Any]:
         key, tally, *sums = element  # (sums only of persons)
         if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
-            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one whose
-            # end and allowed lateness the watermark passes at once: it forgets it after its pane, and closes it again.
+            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
+            # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
             return
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)

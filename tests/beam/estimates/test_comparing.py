@@ -12,6 +12,7 @@ from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (the namespace ldp)
 from ldp_core import (
     Hybrid,
     Keystream,
