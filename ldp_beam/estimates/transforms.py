@@ -109,7 +109,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
         time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
-        by: columns to tally by, which every record has; null counts as the text ``null``.
+        by: columns to tally by, which every record has; null counts as the text ``null``. Equal values have one text,
+            of whatever type and unit: ``1`` is also that of 1.0, and times with a zone are in UTC, with ``Z``.
         trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
