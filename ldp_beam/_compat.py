@@ -1,14 +1,18 @@
 """What is used of Beam that it does not promise to keep; seen in 2.77. `tests/beam/test_compat.py` says when it moves.
 
-They are what `StableInputParDo` calls, and the classes of runners that the functions below it know. Nothing else in the
-package uses any.
+They are what `StableInputParDo` calls, the classes of runners that the functions below it know, and the sink of
+`write_parquet`. Nothing else in the package uses any.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+from apache_beam.io.parquetio import WriteToParquetBatched, _ParquetSink
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.portability import common_urns
 from apache_beam.pvalue import PCollection
@@ -52,3 +56,20 @@ def drops_late_state(pcoll: PCollection[Any]) -> bool:
     The local streaming runner hands them on, and keeps the state.
     """
     return not isinstance(pcoll.pipeline.runner, (BundleBasedDirectRunner, SwitchingDirectRunner))
+
+
+class _MarkedSink(_ParquetSink):
+    """Beam's, whose files say of their columns what the last table with other metadata than the file's said."""
+
+    @override
+    def write_record(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
+        super().write_record(writer, table)
+        if not table.schema.equals(writer.schema, check_metadata=True):  # (where Arrow has its schema in Parquet)
+            writer.add_key_value_metadata({"ARROW:schema": b64encode(table.schema.serialize()).decode()})
+
+
+def write_parquet(schema: pa.Schema, options: dict[str, Any]) -> WriteToParquetBatched:
+    """``WriteToParquetBatched`` of tables of which some may have other metadata in their fields than ``schema``."""
+    write = WriteToParquetBatched(schema=schema, **options)
+    write._sink.__class__ = _MarkedSink
+    return write

@@ -93,7 +93,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
             key = Secret.from_seed(plan.seed)
         self._key = noise_key(key, id, record, remembers=plan.memoized)
-        self.keyed = self._key is not None and self._key.keyed
+        self.whose = None if self._key is None else self._key.id
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self.keyed)
         self._plan = self.made = plan

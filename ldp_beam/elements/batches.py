@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -73,7 +75,7 @@ class Batch:
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
                 column = column.dictionary_encode(null_encoding="encode")
-            labels = column.dictionary.cast(pa.string()).to_pylist()
+            labels = _texts_of(column.dictionary)
         if labels is None:
             raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {column.type}")
         codes = column.indices
@@ -163,9 +165,8 @@ class RowBatch:
                 f"there is no column {name!r} in {lacking} of {len(self)} records: group by one that each has, None "
                 "where there is no value"
             )
-        values = ["null" if v is None else text_of(v) for v in self.column(name)]
         numbers: dict[str, int] = {}
-        codes = [numbers.setdefault(text, len(numbers)) for text in values]
+        codes = [numbers.setdefault(_text(value), len(numbers)) for value in self.column(name)]
         return np.array(codes, np.int64), list(numbers)
 
     def lacks(self, name: str) -> Bools:
@@ -236,6 +237,39 @@ def _without(element: Any, name: str | None) -> Any:
     return Row(**{key: value for key, value in fields.items() if key != name})
 
 
+def _texts_of(values: pa.Array) -> list[str | None]:
+    """The `_text` of each value, or None."""
+    kind = values.type
+    if pa.types.is_floating(kind) or pa.types.is_duration(kind):
+        values = values.cast(pa.duration("us")) if pa.types.is_duration(kind) else values
+        return [_text(value) for value in values.to_pylist()]
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        values = values.cast(pa.timestamp(kind.unit, "UTC"))
+    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    short = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
+    return [text and _short(text) for text in texts] if short else texts
+
+
+def _text(value: Any) -> str:
+    """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
+    value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() and abs(value) < 2**64 else str(value)
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        with suppress(OverflowError):  # (at the ends of the calendar)
+            return _short(f"{value.astimezone(UTC).replace(tzinfo=None)}Z")
+    return _short(str(value)) if isinstance(value, (datetime, time, Decimal)) else text_of(value)
+
+
+def _short(text: str) -> str:
+    """A number or time without zeros at the end of its fraction."""
+    return re.sub(r"(\.\d*?)0+(Z?)$", lambda found: found[1].rstrip(".") + found[2], text)
+
+
 def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64, Bools | None]:
     """Times in microseconds since the epoch, int64[n]; and bool[n], where there is none, or None if all are there.
 
@@ -248,7 +282,7 @@ def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64,
         storage = pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()
         raw: npt.NDArray[Any] = _filled(column.view(storage))
         if pa.types.is_date32(arrow_type):
-            return raw * np.int64(_DAY), missing
+            return _multiplied(raw.astype(np.int64), _DAY, missing)
         return _scaled(raw, PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3, missing)
     if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
         missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
@@ -271,8 +305,12 @@ def _scaled(raw: I64, per_second: int, missing: Bools | None) -> tuple[I64, Bool
     """Integers of so many a second as microseconds."""
     if per_second > 10**6:
         return raw // (per_second // 10**6), missing
-    scale = 10**6 // per_second
-    return _in_range(raw, raw if scale == 1 else raw * scale, _FIRST // scale, _LAST // scale, missing)
+    return _multiplied(raw, 10**6 // per_second, missing)
+
+
+def _multiplied(raw: I64, scale: int, missing: Bools | None) -> tuple[I64, Bools | None]:
+    """Integers of so many microseconds each as microseconds."""
+    return _in_range(raw, raw if scale == 1 else raw * scale, -(-_FIRST // scale), _LAST // scale, missing)
 
 
 def _filled(column: pa.Array) -> npt.NDArray[Any]:

@@ -32,7 +32,11 @@ Fill: TypeAlias = tuple[Time, Time | None]
 
 
 class EmptyTallies(beam.PTransform[Any, Any]):
-    """An empty tally for each window in a stretch of time, and each key; of the input only the watermark is read."""
+    """An empty tally for each window in a stretch of time, and each key; of the input only the watermark is read.
+
+    Attributes:
+        start: when the first of the windows begins. In sliding windows what fills it is in earlier ones too.
+    """
 
     def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
         super().__init__()
@@ -44,12 +48,12 @@ class EmptyTallies(beam.PTransform[Any, Any]):
         first = _timestamp(fill[0])
         # The first instant, not before the start, at which a window begins.
         behind = (first.micros - windows.offset.micros) % self._step.micros
-        self._start = first if not behind else first + Duration(micros=self._step.micros - behind)
+        self.start = first if not behind else first + Duration(micros=self._step.micros - behind)
         self._end = None if fill[1] is None else _timestamp(fill[1])
         if self._end is not None and self._end <= first:
             raise ParameterError("fill=(start, end) must end after it begins")
         until = Timestamp.now() if self._end is None else self._end
-        count = -(-(until.micros - self._start.micros) // self._step.micros)
+        count = -(-(until.micros - self.start.micros) // self._step.micros)
         if count > MOST_WINDOWS:
             raise ParameterError(
                 f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: "
@@ -62,7 +66,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         once = pcoll.pipeline | "Once" >> beam.Create([_ONE], reshuffle=False).with_output_types(_One)
         if self._end is not None:
-            begins = once | "Windows" >> beam.FlatMap(_begins, self._start, self._end, self._step)
+            begins = once | "Windows" >> beam.FlatMap(_begins, self.start, self._end, self._step)
         elif pcoll.is_bounded:
             raise ParameterError(
                 "fill=(start, None) goes on as long as a stream does; for bounded input pass fill an end"
@@ -73,7 +77,7 @@ class EmptyTallies(beam.PTransform[Any, Any]):
                 | "Nothing" >> beam.FlatMap(_nothing).with_output_types(_One)
                 | "Watermark" >> beam.WindowInto(GlobalWindows())
             )
-            ticks = _Ticks(self._start, self._step)
+            ticks = _Ticks(self.start, self._step)
             begins = (once, watermark) | "Clock" >> beam.Flatten() | "Ticks" >> beam.ParDo(ticks)
         tallies = [(key, self._empty) for key in self._keys]
         return begins | "Keys" >> beam.FlatMap(lambda _: tallies).with_output_types(KeyedTally)

@@ -15,6 +15,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.utils.timestamp import Duration, Timestamp
 from typing_extensions import override
@@ -65,8 +66,8 @@ class Compare(Estimate):
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
 
     Raises:
-        ParameterError: other windows; keyed noise, and no ``same_people`` or no ``repeats``; what `ldp_core.compare`
-            refuses; bad arguments.
+        ParameterError: other windows; discarding panes; keyed noise, and no ``same_people`` or no ``repeats``; what
+            `ldp_core.compare` refuses; bad arguments.
 
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
@@ -96,6 +97,11 @@ class Compare(Estimate):
         fixed = window_fn(window)
         if not isinstance(fixed, FixedWindows):
             raise ParameterError('each window is compared with the one before: window= is a length, as "1h"')
+        if options.get("accumulation_mode") not in (None, "accumulating", AccumulationMode.ACCUMULATING):
+            raise ParameterError(
+                "comparisons are of all reports so far: a discarding pane would compare late reports with late ones; "
+                'leave out accumulation_mode, or say "accumulating"'
+            )
         how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
         how |= {"same_people": same_people, "population": population, "repeats": repeats}
         asked: Any = _OfWindows(**how)
@@ -130,7 +136,7 @@ class Compare(Estimate):
         return summed
 
     @override
-    def _rows_of(self, **how: bool) -> RowsOf:
+    def _rows_of(self, **how: Any) -> RowsOf:
         return _RowsOfSides(self._column, self._by, self._mechanism, self._question, **how)
 
 

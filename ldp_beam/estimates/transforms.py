@@ -109,7 +109,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.
         time_unit: of numbers in ``event_time``: ``"s"`` (default), ``"ms"``, ``"us"`` or ``"ns"``.
-        by: columns to tally by, which every record has; null counts as the text ``null``.
+        by: columns to tally by, which every record has; null counts as the text ``null``. Equal values have one text,
+            of whatever type and unit: ``1`` is also that of 1.0, and times with a zone are in UTC, with ``Z``.
         trigger: see ``beam.WindowInto``; by default one pane when the watermark passes the window's end and, within
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
@@ -207,7 +208,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
-        self.keyed = self._key is not None and self._key.keyed
+        self.whose = None if self._key is None else self._key.id
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self.keyed)
@@ -237,7 +238,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
-    def _rows_of(self, **how: bool) -> RowsOf:
+    def _rows_of(self, **how: Any) -> RowsOf:
         kind = RowsOf if self._person is None else RowsOfPersons
         return kind(self._column, self._by, self._mechanism, self._question, **how)
 
@@ -255,7 +256,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """
         if not self._asks_repeats:
             return None
-        bound, keyed = persons_before(pcoll)
+        bound, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
         if bound is not None and (keyed or self._question.population is not None):
             records, of, event_time = bound
@@ -308,7 +309,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 allowed_lateness=self._lateness,
             )
         tallies = self._summed(partials)
-        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
+        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill and self._fill.start)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
@@ -352,7 +353,7 @@ class RowsOf(beam.DoFn):
         question: core.Question[Any],
         *,
         bounded: bool,
-        filled: bool,
+        filled: Timestamp | None,
     ) -> None:
         self._bounded = bounded
         self._filled = filled
@@ -375,9 +376,9 @@ class RowsOf(beam.DoFn):
         self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[Any]:
         key, tally, *sums = element  # (sums only of persons)
-        if not tally.n and not pane.index and not self._filled:
-            # nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
-            # once: it forgets the window after its pane, and then closes it again
+        if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
+            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
+            # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
             return
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)

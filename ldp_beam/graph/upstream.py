@@ -85,13 +85,18 @@ class DrawsNoise:
 
     Attributes:
         spends: what knows what its reports spend; None if they spend nothing, or their noise protects nothing anyway.
-        keyed: whether the noise is keyed.
+        whose: the column of the ids that keyed noise is of; None if the noise is not keyed.
         values: the columns that it perturbs, and what perturbs each.
     """
 
     spends: PrivacyPlan | Mechanism | None
-    keyed: bool
+    whose: str | None
     values: Mapping[str, Mechanism]
+
+    @property
+    def keyed(self) -> bool:
+        """Whether the noise is keyed."""
+        return self.whose is not None
 
 
 class BoundsPersons:
@@ -102,25 +107,39 @@ class BoundsPersons:
         """Most records of a person in a window, the windows (None: those of the elements), and their event time."""
         raise NotImplementedError
 
+    @property
+    def bounded(self) -> str:
+        """The column of the ids of these persons."""
+        raise NotImplementedError
 
-def persons_before(pcoll: PCollection[Any]) -> tuple[tuple[int, Any, Any] | None, bool]:
-    """The nearest `BoundsPersons.bound`, and whether the noise that was drawn from there on is keyed, and not seeded.
 
-    Only steps of this library may be in between: of others nobody knows whether they repeat records or join them.
+def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[tuple[int, Any, Any] | None, bool]:
+    """The nearest `BoundsPersons.bound`, and whether noise that was drawn before is keyed, and not seeded.
+
+    A bound of one id says nothing of noise that the records of another id share: it must be of the column whose ids the
+    keyed noise behind it is of, here (``whose``) too. Between it and here only steps of this library may be: of others
+    nobody knows whether they repeat records or join them. Keyed noise stays keyed through them.
     """
-    keyed, step = False, pcoll.producer
+    ids = {whose} - {None}
+    step = pcoll.producer
     while step is not None:
         parts, before = [step], [one for one in step.inputs if isinstance(one, PCollection)]
         while parts[-1].parent is not None:
             parts.append(parts[-1].parent)
         transforms = [part.transform for part in parts]
-        keyed = keyed or any(isinstance(one, DrawsNoise) and one.keyed and one.spends for one in transforms)
+        ids |= _keyed_by(transforms)
         for one in transforms:
-            if isinstance(one, BoundsPersons):
-                return one.bound, keyed
+            if isinstance(one, BoundsPersons) and ids <= {one.bounded}:
+                return one.bound, bool(ids - {whose})
         ours = any(type(one).__module__.partition(".")[0] == __name__.partition(".")[0] for one in transforms)
         step = before[0].producer if ours and len(before) == 1 else None
-    return None, keyed
+    ids |= _keyed_by(one.transform for one in steps_before([pcoll], until=EndsValues))
+    return None, bool(ids - {whose})
+
+
+def _keyed_by(transforms: Iterable[Any]) -> set[str]:
+    """The columns of the ids that keyed noise is of, which is not seeded."""
+    return {one.whose for one in transforms if isinstance(one, DrawsNoise) and one.whose is not None and one.spends}
 
 
 class BudgetsNoise:

@@ -7,17 +7,17 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
+from ldp_beam._compat import write_parquet
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import METADATA_KEY
+from ldp_core.engine import METADATA_KEY, check_made_by
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -69,18 +69,19 @@ class WriteReports(beam.PTransform[Any, Any]):
         plan.check_readable()
         self._schema = plan.with_proof(plain, seeded=plan.seed is not None)
         self._options = {"file_path_prefix": file_path_prefix, "file_name_suffix": ".parquet", **options}
-        WriteToParquetBatched(schema=self._schema, **self._options)  # (bad options are refused now)
+        write_parquet(self._schema, self._options)  # (bad options are refused now)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        seeded, keyed = self._plan.seed is not None, persons_before(pcoll)[1]
-        schema = self._plan.with_proof(self._schema, seeded=seeded, keyed=keyed and not seeded)
-        tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema).with_output_types(pa.Table)
-        return tables | "Write" >> WriteToParquetBatched(schema=schema, **self._options)
+        fresh = self._schema
+        keyed = fresh if self._plan.seed is not None else self._plan.with_proof(fresh, seeded=False, keyed=True)
+        schema = keyed if persons_before(pcoll)[1] else fresh
+        tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema, keyed).with_output_types(pa.Table)
+        return tables | "Write" >> write_parquet(schema, self._options)
 
 
-def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema) -> pa.Table:
-    """A batch as a table of the file's schema."""
+def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema, keyed: pa.Schema) -> pa.Table:
+    """A batch as a table of the file's schema, or of ``keyed`` if it says that its noise is."""
     if not isinstance(reports, (pa.RecordBatch, pa.Table)):
         raise DtypeError(
             f"nothing says of single records that they are reports of the plan, got {type(reports).__name__}: perturb "
@@ -88,6 +89,9 @@ def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.S
         )
     plan.check_columns(reports.schema.names)
     plan.check_reports(reports.schema)
+    makers = [check_made_by(reports.schema.field(name), mechanism) for name, mechanism in plan.columns.items()]
+    if any(made is not None and made.keyed for made in makers):
+        schema = keyed
     table = reports if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
     columns = [
         _of_type(table[field.name], field.type) if field.name in plan.columns else table[field.name] for field in schema

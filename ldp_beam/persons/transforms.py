@@ -30,7 +30,8 @@ class BoundContributions(LimitTransform, BoundsPersons):
     Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
     what a person's values of one window, or of several, are protected with. See ``docs/several_reports.md`` for what is
     promised and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the
-    bound for their ``repeats`` where the noise is keyed or they are about a population; see ``docs/longitudinal.md``.
+    bound for their ``repeats`` where the noise is keyed, by the same ``id``, or they are about a population; see
+    ``docs/longitudinal.md``.
 
     Elements are as of `Perturb`; of Arrow record batches come out, of dataclasses ``beam.Row``. A batch is split by
     ``shards`` and windows, and what of it comes in one bundle is one batch again.
@@ -90,6 +91,11 @@ class BoundContributions(LimitTransform, BoundsPersons):
     @override
     def bound(self) -> tuple[int, Any, Any]:
         return self._limit.records, self._limit.windows, self._limit.event_time
+
+    @property
+    @override
+    def bounded(self) -> str:
+        return self._limit.hashing.column
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:

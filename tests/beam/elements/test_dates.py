@@ -2,17 +2,19 @@
 
 import datetime as dt
 
+import apache_beam as beam
 import pyarrow as pa
-from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 
 import ldp_beam
-from ldp_beam.elements.faults import NULL, UNDECLARED, not_of
+from ldp_beam.elements.faults import NO_TIME, NULL, UNDECLARED, not_of
 from ldp_core import Dates, HierarchicalHistogram, PrivacyPlan, RandomizedResponse
 
 from ..helpers import perturbed, run
 
 BORN = HierarchicalHistogram(Dates("2024-01-01", "2024-07-01", "1mo"), epsilon=80.0)
 AT = RandomizedResponse(Dates("2024-01-01T00:00", "2024-01-02T00:00", "6h", unmatched="clip"), epsilon=80.0)
+FLAG = RandomizedResponse(epsilon=80.0)
 PLAN = PrivacyPlan({"born": BORN, "at": AT})
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -42,3 +44,16 @@ def test_rows_have_dates_as_text_and_times_as_timestamps():
     assert (median.median, median.low, median.high) == ("2024-03-16", "2024-03-01", "2024-03-31")
     [spring] = run(ldp_beam.Estimate("born", BORN, "range:low=2024-03-01,high=2024-05-31"), [reports])
     assert (spring.value, round(spring.count, 3)) == ("2024-03-01 to 2024-05-31", 72)
+
+
+def test_event_times_beyond_beams_range_are_none():
+    """Their microseconds would be those of other times, in 64 bits."""
+    for kind, storage, micros in ((pa.date32(), pa.int32(), 86_400 * 10**6), (pa.timestamp("s"), pa.int64(), 10**6)):
+        first, last = -(-MIN_TIMESTAMP.micros // micros), MAX_TIMESTAMP.micros // micros
+        wraps = [first - 1, last + 1, *([20_454 + 640_511_947] if storage == pa.int32() else [])]
+        times = pa.array([first, *wraps, last, None], storage).cast(kind)
+        batch = pa.record_batch({"v": [True] * len(times), "t": times})
+        transform = ldp_beam.PrivateHistogram("v", FLAG, window=beam.window.GlobalWindows(), event_time="t")
+        rows, dead = run(transform.with_exception_handling(), [batch])
+        assert [row.n for row in rows] == [2, 2], kind
+        assert [(letter.reason, letter.count) for letter in dead] == [(NO_TIME, len(wraps) + 1)], kind

@@ -8,9 +8,11 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.trigger import AccumulationMode
 from apache_beam.transforms.window import FixedWindows, SlidingWindows
 
 import ldp_beam
+import ldp_polars  # noqa: F401 (the namespace ldp)
 from ldp_core import (
     Hybrid,
     Keystream,
@@ -126,6 +128,14 @@ def test_live_panes_and_late_records():
     assert seen == [*ten, (20, "EARLY", 2, 1), (20, "ON_TIME", 2, 1), (20, "LATE", 3, 1)]
     assert {row.compared_with.micros // 10**6 for row in rows} == {0, 10}
     assert late_of(letters) == 3  # a record of each: two comparisons are over that it is of, and one
+
+
+def test_no_late_reports_are_compared_with_late_ones():
+    how = {"window": 10, "event_time": "t"}
+    for mode in ("discarding", AccumulationMode.DISCARDING):
+        with pytest.raises(ParameterError, match="accumulation_mode"):
+            ldp_beam.Compare("v", RandomizedResponse(epsilon=1.0), accumulation_mode=mode, **how)
+    ldp_beam.Compare("v", RandomizedResponse(epsilon=1.0), accumulation_mode="accumulating", **how)
 
 
 def test_keyed_noise_asks_whether_people_are_in_both_windows():

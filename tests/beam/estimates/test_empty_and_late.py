@@ -50,8 +50,14 @@ def test_bounded(kind):
 def test_sliding_and_offset_windows():
     sliding, offset = filled(SlidingWindows(20, 10), fill=(0, 40)), filled(FixedWindows(10, offset=3), fill=(0, 30))
     in_sliding, in_offset = run(All([sliding, offset]), [batch([25])])
-    assert ns(in_sliding) == {(-10, 10): 0, (0, 20): 0, (10, 30): 1, (20, 40): 1, (30, 50): 0}
+    assert ns(in_sliding) == {(0, 20): 0, (10, 30): 1, (20, 40): 1, (30, 50): 0}
     assert ns(in_offset) == {(3, 13): 0, (13, 23): 0, (23, 33): 1}
+
+
+def test_no_sliding_window_is_filled_that_begins_before():
+    """Also where each time of the stretch is in some; and those with reports have their rows."""
+    rows = run(filled(SlidingWindows(40, 10), fill=(55, 80)), [batch([20])])
+    assert ns(rows) == {(s, s + 40): 1 for s in (-10, 0, 10, 20)} | {(s, s + 40): 0 for s in (60, 70)}
 
 
 def test_keys():

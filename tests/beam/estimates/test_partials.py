@@ -6,6 +6,7 @@ The DoFn is called without a pipeline; that Beam's windows and sums do the rest 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import apache_beam as beam
 import numpy as np
@@ -121,6 +122,35 @@ def test_keys_of_all_kinds():
         found = tallies(ldp_beam.Histogram("v", SURE_BOOL, by=list(keys)), elements)
         assert sorted(key for _, _, *key in found) == sorted(map(list, expected))
         assert {tally.n for tally in found.values()} == {1}
+
+
+def test_a_key_has_one_text():
+    """Of whatever type and unit a batch has it, and in single records."""
+    hour, half = datetime(2026, 1, 1, 5), datetime(2026, 1, 1, 5, 0, 10, 500_000)
+    utc = hour.replace(tzinfo=UTC)
+    aware = [utc, utc.astimezone(timezone(timedelta(hours=3)))]
+    cases = [
+        ("2026-01-01 05:00:00", [hour], [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")]),
+        ("2026-01-01 05:00:10.5", [half], [pa.timestamp(unit) for unit in ("ms", "us", "ns")]),
+        ("2026-01-01 05:00:00Z", aware, [pa.timestamp("s", "UTC"), pa.timestamp("us", "+03:00")]),
+        ("2026-01-01", [hour.date()], [pa.date32(), pa.date64()]),
+        ("05:00:00", [hour.time()], [pa.time32("s"), pa.time64("us")]),
+        ("0:00:10", [timedelta(seconds=10)], [pa.duration("s"), pa.duration("ns")]),
+        ("10", [10.0, np.float32(10), Decimal("10.00")], [pa.int8(), pa.float32(), pa.float64(), pa.decimal128(9, 2)]),
+        ("0.5", [0.5, Decimal("0.50")], [pa.float32(), pa.float64(), pa.decimal128(9, 2)]),
+        ("1e-07", [1e-7], [pa.float64()]),
+        ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
+        ("0", [-0.0], [pa.float64(), pa.int64()]),
+        ("nan", [float("nan")], [pa.float32()]),
+        ("x", [b"x"], [pa.binary(), pa.string()]),
+        ("1.50", ["1.50"], [pa.string()]),
+    ]
+    for text, values, types in cases:
+        singles = [{"v": True, "k": value} for value in values]
+        batches = [pa.record_batch({"v": [True], "k": pa.array(values[:1]).cast(of)}) for of in types]
+        for element in (*singles, *batches):
+            ((_, _, key),) = tallies(ldp_beam.Histogram("v", SURE_BOOL, by="k"), [element])
+            assert key == text, element
 
 
 @columns

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from apache_beam.transforms.window import FixedWindows, GlobalWindow, Sessions, SlidingWindows
-from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, Sessions, SlidingWindows
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
@@ -147,22 +147,22 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
     assert [(r.window_start.micros // 10**6, r.n) for r in true_panes(rows)] == [(0, 1), (50, 1)]
 
 
-def rows_of(tally, *, bounded, filled, timing):
-    """Of the only pane of the global window."""
+def rows_of(tally, *, bounded, timing, filled=None):
+    """Of the only pane of a window."""
     fn = RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
     fn.setup()
     pane = PaneInfo(is_first=True, is_last=True, timing=timing, index=0, nonspeculative_index=0)
-    return list(fn.process(((), tally), GlobalWindow(), pane))
+    return list(fn.process(((), tally), IntervalWindow(10, 20), pane))
 
 
 def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell():
     for bounded, expected in ((True, "ON_TIME"), (False, "UNKNOWN")):
-        rows = rows_of(SURE_BOOL.tally([True]), bounded=bounded, filled=False, timing=PaneInfoTiming.UNKNOWN)
+        rows = rows_of(SURE_BOOL.tally([True]), bounded=bounded, timing=PaneInfoTiming.UNKNOWN)
         assert {row.pane_timing for row in rows} == {expected}
 
 
 def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled():
-    for filled, rows in ((False, 0), (True, 2)):
+    for filled, rows in ((None, 0), (Timestamp(10), 2), (Timestamp(11), 0)):
         empty = SURE_BOOL.empty_tally()
         assert len(rows_of(empty, bounded=False, filled=filled, timing=PaneInfoTiming.ON_TIME)) == rows
 

@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 
 import ldp_beam
-from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 from ..helpers import Collector
 
@@ -172,3 +172,39 @@ def test_a_repeated_bundle_shows_one_report_of_each_record(elements, windows):
     distinct, sightings = reports_seen(True, elements, windows)
     assert sightings > 60, "the bundles were not repeated: the test shows nothing"
     assert all(len(reports) == 1 for reports in distinct.values())
+
+
+NOISE = {"key": Secret(bytes(range(32))), "id": "person"}
+PEOPLE = PrivacyPlan({"os": ONE}, keep=["t"])
+
+
+def test_a_bound_of_one_id_is_none_of_noise_that_another_id_shares():
+    """A person with 20 devices sends 20 reports of one noise, although each device sends one."""
+    where = {"window": 10, "event_time": "t"}
+    perturb = ldp_beam.Perturb(PEOPLE, **NOISE)
+    each = {
+        "values": ldp_beam.PrivateHistogram("os", ONE, **NOISE, **where),
+        "reports": perturb | ldp_beam.Histogram("os", ONE, **where),
+        "windows": perturb | ldp_beam.Compare("os", ONE, same_people=True, **where),
+    }
+    for name, counted in each.items():
+        events = new([{"os": "a", "person": 1, "device": 2, "t": 3.0}])
+        person, device = (ldp_beam.BoundContributions(of, 1, drop_id=False, **where) for of in ("person", "device"))
+        with pytest.raises(ParameterError, match="repeats="):
+            _ = events | f"{name} of a device" >> (device | counted)
+        _ = events | f"{name} of a person" >> (person | counted)
+        _ = events | f"{name} of both" >> (person | "Device" >> device | counted)
+
+
+def test_keyed_noise_stays_keyed_behind_other_steps():
+    """They may repeat records, so that no bound holds behind them."""
+    for form in ("dictionaries", "rows"):
+        for noise, asks in ((NOISE, True), (NOISE | {"id": None, "record": "day"}, False), ({}, False)):
+            record = {"os": "a", "person": 1, "day": 2, "t": 3.0}
+            events = new([record if form == "dictionaries" else beam.Row(**record)])
+            bounded = events | ldp_beam.BoundContributions("person", 1, drop_id=False, window=GlobalWindows())
+            reports = passed_on(bounded | ldp_beam.Perturb(PEOPLE, **noise))
+            if asks:
+                with pytest.raises(ParameterError, match="repeats="):
+                    _ = reports | ldp_beam.Histogram("os", ONE)
+            _ = reports | "Said" >> ldp_beam.Histogram("os", ONE, **({"repeats": 1} if asks else {}))

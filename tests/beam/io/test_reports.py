@@ -189,3 +189,18 @@ def test_files_say_that_noise_is_keyed_by_person(tmp_path):
             reports = p | beam.Create([raw]) | ldp_beam.Perturb(plan, **noise)
             _ = reports | WriteReports(str(tmp_path / name), plan, raw.schema, shard_name_template="")
         assert pl.read_parquet_schema(tmp_path / f"{name}.parquet")["x"].keyed == (name == "id")
+
+
+def test_files_say_that_noise_is_keyed_if_any_batch_says_so(tmp_path):
+    """Of batches that come through other steps, or from elsewhere, also beside others: a bundle has one file."""
+    raw = pa.record_batch({"x": [True, False], "user": [1, 2]})
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
+    keyed, fresh = plan.perturb(raw, key=Secret(bytes(range(16, 48))), id=raw["user"]), plan.perturb(raw)
+    for name, batches in {"fresh": [fresh], "keyed": [keyed], "last": [fresh, keyed], "first": [keyed, fresh]}.items():
+        with beam.Pipeline("FnApiRunner") as p:
+            reports = p | beam.Create(batches, reshuffle=False) | beam.Filter(lambda batch: batch.num_rows)
+            _ = reports | WriteReports(str(tmp_path / name), plan, raw.schema, shard_name_template="")
+        path = tmp_path / f"{name}.parquet"
+        assert pl.read_parquet_schema(path)["x"].keyed == (name != "fresh"), name
+        assert pl.read_parquet(path).height == 2 * len(batches)
+        assert ReadReports(str(path)).plan == plan
