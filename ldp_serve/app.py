@@ -10,7 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +38,8 @@ _OUTCOMES |= {421: "another host", 429: "too many", 503: "disk"}
 _WORDS = {404: "there is no such page", 405: "this page has no such method"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _MOST_ADDRESSES, _MOST_CONNECTIONS = 1 << 14, 256
-_FEW_BYTES = 1 << 14  # which are read at once: a thread takes longer
+_FEW_BYTES = 1 << 16  # which are read at once: a thread takes longer
+_MOST_LARGE = 2  # messages that are larger in memory, at once: of a few kB from a client come 16 MB and more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,7 @@ class _Room:
         self._outcomes, self._addresses = Counter[str](), dict[str, tuple[float, float]]()
         self._waiting, self._coming = list[Batch](), Counter[bytes]()
         self._one_group, self._looking, self._broken = asyncio.Lock(), asyncio.Lock(), False
+        self._few = asyncio.Semaphore(_MOST_LARGE)
         self._results, self._until = Results(), 0.0
 
     @asynccontextmanager
@@ -196,18 +198,22 @@ class _Room:
         if not (1 <= len(key) <= 200 and key.isascii() and key.isprintable()):
             raise HTTPException(400, "the header Idempotency-Key must be there, of 1 to 200 characters of ASCII")
         body = await self._body(request)
-        found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
-        batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
-        if not self._store.known(batch):
-            outcome = "taken" if batch.name not in self._coming else "repeated"
-            self._coming[batch.name] += 1
-            self._waiting.append(batch)
-            try:
-                await self._on_disk(batch)  # with all that came while others were written
-            finally:
-                self._coming -= Counter([batch.name])
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._few)
+            found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
+            if found.nbytes <= _FEW_BYTES:
+                await held.aclose()  # a small one waits for the disk with many others
+            batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
             if not self._store.known(batch):
-                raise HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
+                outcome = "taken" if batch.name not in self._coming else "repeated"
+                self._coming[batch.name] += 1
+                self._waiting.append(batch)
+                try:
+                    await self._on_disk(batch)  # with all that came while others were written
+                finally:
+                    self._coming -= Counter([batch.name])
+                if not self._store.known(batch):
+                    raise HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
 

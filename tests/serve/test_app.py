@@ -207,6 +207,25 @@ def test_requests_that_wait_share_a_write(served):
         assert app.store.groups < 50
 
 
+def test_large_messages_wait_for_each_other(served, monkeypatch):
+    """A few kB become many MB, so that only a few of them are in memory."""
+    append, groups = Store.append, []
+    monkeypatch.setattr(Store, "append", lambda store, group: groups.append(len(group)) or append(store, group))
+    body = lines(*[{**ROW, "day": "x" * 100}] * 1000)
+
+    async def all_at_once(app):
+        transport = httpx.ASGITransport(app.app, client=("testclient", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+            headers = [{"content-type": NDJSON, "idempotency-key": f"k{k}"} for k in range(20)]
+            sent = [client.post("/reports", content=body, headers=one) for one in headers]
+            return [answer.json() for answer in await asyncio.gather(*sent)]
+
+    with served(kept={"day": "text"}) as app:
+        assert app.client.portal.call(all_at_once, app) == [{"taken": 1000}] * 20
+        assert app.n == 20_000
+    assert max(groups) <= 2
+
+
 def test_tokens(served):
     with served(token="s3cret", read_token="eyes") as app:
         assert app.post(lines(ROW)).status_code == 401
@@ -391,10 +410,50 @@ def test_kept_columns():
         ("text", [SECRET]),
         ("number", SECRET),
         ("text", "x" * 5000),
+        ("time", 1767225600),  # seconds or milliseconds, which nobody can tell
+        ("time", "2026-11-24T10:00:00"),
+        ("date", 20000),
+        ("boolean", 2),
+        ("integer", "0x10"),
+        ("integer", True),
+        ("number", "nan"),
     ):
         with pytest.raises(ReportError) as caught:
             Reader(plan, {"x": kind}, LIMITS).ndjson(lines({"level": "low", "x": given}))
         assert SECRET not in str(caught.value)
+
+
+def test_kept_columns_in_arrow_are_made_anew():
+    """Nothing is left under nulls or behind the last value; dates and times are those of Python."""
+    n, level, planted = 70, RandomizedResponse(["low", "high"], epsilon=2.0), b"raw-byte"
+    nulls = pa.array([None, *range(1, n)], pa.int64()).buffers()[0]
+    data, offsets = pa.py_buffer(planted + bytes(8 * n - 8) + planted), pa.array(range(0, 8 * n + 8, 8), pa.int32())
+    for kind, kept in (
+        ("integer", pa.Array.from_buffers(pa.int64(), n, [nulls, data])),
+        ("number", pa.Array.from_buffers(pa.float64(), n, [nulls, data])),
+        ("time", pa.Array.from_buffers(pa.timestamp("us", "UTC"), n, [nulls, data])),
+        ("text", pa.Array.from_buffers(pa.string(), n, [nulls, offsets.buffers()[1], data])),
+        ("text", pa.array(["a", None] * 35).dictionary_encode()),
+        ("time", pa.array([dt.datetime(2026, 11, 24), None] * 35, pa.timestamp("ms", "Europe/Berlin"))),
+        ("date", pa.array(["2026-11-24", None] * 35).dictionary_encode()),
+        ("date", pa.array([None] * n)),
+    ):
+        plan = PrivacyPlan({"level": level}, keep=["x"])
+        reader = Reader(plan, {"x": kind}, LIMITS)
+        schema = pa.schema([reader.schema.field("level"), ("x", kept.type)], metadata=reader.schema.metadata)
+        low = pa.array(["low"] * n).cast(schema.field("level").type)
+        found = reader.arrow(write_batch(pa.record_batch([low, kept], schema=schema)))
+        with case(kind, str(kept.type)):
+            assert found["x"].equals(kept.cast(found["x"].type))
+            assert planted not in found.serialize().to_pybytes()
+    for far, kind in (
+        (pa.array([2**30] * n, pa.date32()), "date"),
+        (pa.array([2**62] * n, pa.timestamp("us")), "time"),
+    ):
+        reader = Reader(plan, {"x": kind}, LIMITS)
+        schema = pa.schema([reader.schema.field("level"), ("x", far.type)], metadata=reader.schema.metadata)
+        with pytest.raises(ReportError, match="kept values must be"):
+            reader.arrow(write_batch(pa.record_batch([low, far], schema=schema)))
 
 
 def test_every_mechanism_of_clients(tmp_path):
