@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import open_parquet, plain, told_of
+from ldp_core.engine import check_made_by, open_parquet, plain, told_of
 
 MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
 JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
@@ -148,7 +148,11 @@ class Store(Sink):
         try:
             with open_parquet(path) as file:
                 made_with = told_of(file.schema_arrow)
-                if made_with is None or not made_with.tells(self._plan):
+                if (
+                    made_with is None
+                    or not made_with.tells(self._plan)
+                    or _kinds(file.schema_arrow, self._plan) != _kinds(self._schema, self._plan)
+                ):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
@@ -208,6 +212,12 @@ class Store(Sink):
             path.replace(path.with_suffix(".rest"))
         else:
             path.unlink()
+
+
+def _kinds(schema: pa.Schema, plan: PrivacyPlan) -> list[bool | None]:
+    """Whether the noise of each column is keyed; None where nothing is said of it."""
+    made = [check_made_by(schema.field(name), m) for name, m in plan.columns.items()]
+    return [None if one is None else one.keyed for one in made]
 
 
 def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:

@@ -96,6 +96,8 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
     other = PrivacyPlan({**PLAN.columns, "os": UnaryEncoding(OS, epsilon=3.0)}, keep=PLAN.keep)
     table = pq.read_table(file)
     pq.write_table(table.replace_schema_metadata(other.metadata), tmp_path / "other")
+    keyed = PLAN.with_proof(table.schema, seeded=False, keyed=True)
+    pq.write_table(table.cast(keyed), tmp_path / "keyed")
     raw = {"os": ["ios"], "level": ["low"], "day": ["2026-11-24"]}
     pq.write_table(pa.table(raw), tmp_path / "raw")
     for damaged, words in (
@@ -105,6 +107,7 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
         (bytes(middle), "cannot be read"),
         ((tmp_path / "other").read_bytes(), "another plan"),
         ((tmp_path / "raw").read_bytes(), "another plan"),
+        ((tmp_path / "keyed").read_bytes(), "another plan or kind"),  # of a server with --repeats
     ):
         file.write_bytes(damaged)
         with case(words, len(damaged)), pytest.raises(InputError, match=f"{file.name}.*{words}"):
