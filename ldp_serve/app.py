@@ -120,7 +120,8 @@ class _Room:
         self._waiting, self._coming = list[Batch](), Counter[bytes]()
         self._one_group, self._looking, self._broken = asyncio.Lock(), asyncio.Lock(), False
         self._few = asyncio.Semaphore(_MOST_LARGE)
-        self._results, self._until = Results(), 0.0
+        self._results, self._version, self._until = Results(), "", 0.0
+        self._made = dict[Callable[[Results, str], bytes], bytes]()
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -249,17 +250,13 @@ class _Room:
 
     async def page(self, _: Request) -> Response:
         """The live page, which then asks for the data."""
-        page = await run_in_threadpool(report_page, await self._newest(), live="data.json")
-        return Response(page, media_type="text/html")
+        return Response((await self._newest(_page))[1], media_type="text/html")
 
     async def data(self, request: Request) -> Response:
         """What the page shows, where it has changed."""
-        results = await self._newest()
-        lost = sum(letter["count"] for letter in results.letters or ())
-        said: dict[str, Any] = {"version": f"{results.counted}-{lost}"}
-        if request.scope["query_string"] != said["version"].encode():
-            said |= {"ended": False, "data": await run_in_threadpool(results.to_json)}
-        return JSONResponse(said)
+        version, data = await self._newest(_data)
+        same = request.scope["query_string"] == version.encode()
+        return JSONResponse({"version": version}) if same else Response(data, media_type="application/json")
 
     async def metrics(self, _: Request) -> Response:
         counts = {f'ldp_messages_total{{outcome="{name}"}}': n for name, n in sorted(self._outcomes.items())}
@@ -270,13 +267,25 @@ class _Room:
     async def health(self, _: Request) -> Response:
         return JSONResponse({"disk": not self._broken}, 503 if self._broken else 200)
 
-    async def _newest(self) -> Results:
-        """What is known by now, made once a second at most."""
+    async def _newest(self, make: Callable[[Results, str], bytes]) -> tuple[str, bytes]:
+        """The version of what is known by now, and what ``make`` makes of it.
+
+        It is made once a second at most, and only where something has come: nothing limits how often people ask.
+        """
         async with self._looking:
             if time.monotonic() > self._until:
-                self._results = await run_in_threadpool(self._estimated, dict(self._store.tallies))
+                tallies = dict(self._store.tallies)  # whose columns may not all have the newest reports yet
+                version = f"{sum(tally.n for tally in tallies.values())}-{self._lost().total()}"
+                if version != self._version:
+                    self._results = await run_in_threadpool(self._estimated, tallies)
+                    self._version, self._made = version, {}
                 self._until = time.monotonic() + 1
-            return self._results
+            if make not in self._made:
+                self._made[make] = await run_in_threadpool(make, self._results, self._version)
+            return self._version, self._made[make]
+
+    def _lost(self) -> Counter[str]:
+        return self._outcomes - Counter(dict.fromkeys(("taken", "repeated"), self._outcomes.total()))
 
     def _estimated(self, tallies: dict[str, Tally]) -> Results:
         columns: dict[str, list[Any]] = {name: [] for name in tallies}
@@ -285,12 +294,19 @@ class _Room:
             for name, question in self._questions.items():
                 if tallies[name].n:
                     columns[name] = question.result(plan[name], tallies[name]).to_arrow().to_pylist()
-        lost = self._outcomes - Counter(dict.fromkeys(("taken", "repeated"), self._outcomes.total()))
-        letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in lost.items()]
+        letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in self._lost().items()]
         return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True)
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())
+
+
+def _page(results: Results, _: str) -> bytes:
+    return report_page(results, live="data.json").encode()
+
+
+def _data(results: Results, version: str) -> bytes:
+    return json.dumps({"version": version, "ended": False, "data": results.to_json()}).encode()
 
 
 def _given(request: Request) -> bytes:

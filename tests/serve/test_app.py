@@ -27,6 +27,7 @@ from ldp_core import (
 )
 from ldp_core.arrays.arrow import plain
 from ldp_core.arrays.ipc import write_batch
+from ldp_report import Results
 
 from ..cases import case, each
 from ..vectors.make import files, mechanisms
@@ -360,6 +361,22 @@ def test_the_page_shows_what_has_come(served):
         assert low <= 500 <= high
         again = app.client.get(f"/data.json?{_fresh(app)['version']}").json()
         assert again.keys() == {"version"}
+
+
+def test_what_has_not_changed_is_not_made_again(served, monkeypatch):
+    now, made, to_json = [1.0], [], Results.to_json
+    monkeypatch.setattr(Results, "to_json", lambda self: made.append(self) or to_json(self))
+    monkeypatch.setattr("ldp_serve.app.time.monotonic", lambda: now[0])
+    with served() as app:
+        for many in (2, 4, 6):  # the page and the data, of three states: nothing, a report, one that was refused
+            for _ in range(5):
+                now[0] += 2
+                data = app.get("/data.json").json()
+                assert app.get(f"/data.json?{data['version']}").json() == {"version": data["version"]}
+                assert "<!doctype html>" in app.get("/").text
+            assert len(made) == many
+            app.post(lines(ROW) if many == 2 else b"", key=str(many))
+        assert (data["data"]["counted"], data["data"]["dead"]) == (1, 1)
 
 
 def _fresh(app):
