@@ -3,7 +3,7 @@
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
 data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
 count, and the journal stays as ``*.rest``. A journal that is full becomes a Parquet file of the same name, and then it
-goes: where that is cut short, the next start writes the same file again.
+goes: where that is cut short, the next start writes the same file again. Its rows are shuffled.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
+from secrets import randbits, token_hex
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from typing_extensions import override
@@ -205,7 +206,9 @@ class Store(Sink):
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(data), self._schema))
         if batches:
             sink = pa.BufferOutputStream()
-            pq.write_table(pa.Table.from_batches(batches), sink)
+            table = pa.Table.from_batches(batches)
+            shuffled = np.random.default_rng(randbits(128)).permutation(len(table))  # nothing tells who came first
+            pq.write_table(table.take(shuffled), sink)
             _write(self._folder / f"reports-{path.stem}.parquet", sink.getvalue())
         _write(self._journal / "names", b"".join(name + digest for name, digest in self._names.items()))
         if read < path.stat().st_size:

@@ -78,9 +78,10 @@ def test_ndjson_and_arrow_become_the_same_files(served):
     PLAN.check_reports(table.schema)
     assert PrivacyPlan.from_metadata(table.schema.metadata) == PLAN
     assert table.schema.field("day").type == pa.date32()
-    assert table.slice(0, 5).to_pylist() == table.slice(5).to_pylist()
-    assert table["os"].combine_chunks().slice(0, 5) == PLAN["os"].reports.to_arrow(
-        PLAN["os"].reports.from_arrow(batch["os"]), packed=True
+    packed = PLAN["os"].reports.to_arrow(PLAN["os"].reports.from_arrow(batch["os"]), packed=True)
+    rows = zip(packed.to_pylist(), batch["level"].to_pylist(), strict=True)
+    assert Counter(map(str, zip(table["os"].to_pylist(), table["level"].to_pylist(), strict=True))) == Counter(
+        2 * list(map(str, rows))
     )
 
 
@@ -489,5 +490,6 @@ def test_every_mechanism_of_clients(tmp_path):
                 store.close()
                 [path] = (tmp_path / str(number)).glob("*.parquet")
                 column = plain(pq.read_table(path)["x"].combine_chunks())
-                assert mechanism.reports.to_json(mechanism.reports.from_arrow(column)) == vector["reports"]
+                found = mechanism.reports.to_json(mechanism.reports.from_arrow(column))
+                assert Counter(map(str, found)) == Counter(map(str, vector["reports"]))  # in any order
                 assert store.tallies["x"] == mechanism.tally(column)

@@ -181,6 +181,19 @@ def test_a_full_journal_becomes_a_file(tmp_path, monkeypatch):
     assert n(opened(tmp_path)) == 20
 
 
+def test_rows_of_a_file_are_not_in_the_order_of_arrival(tmp_path):
+    """By the names beside them each report could be told to be that of a message."""
+    store, days = opened(tmp_path), [f"{2000 + k}-01-01" for k in range(200)]
+    for day in days:
+        body = lines({**ROW, "day": day})
+        store.append([Batch.sent(READER.ndjson(body), day.encode(), body)])
+    store.finish()
+    [file] = tmp_path.glob("*.parquet")
+    found = [str(day) for day in pq.read_table(file)["day"].to_pylist()]
+    assert sorted(found) == days
+    assert found != days
+
+
 def test_names_are_forgotten_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("ldp_serve.store.MOST_NAMES", 3)
     store = opened(tmp_path)

@@ -98,11 +98,19 @@ test("two tabs that send the same queue lose nothing", async () => {
   const tabs = [sender(fetch, storage), sender(fetch, storage)];
   await tabs[0].send([{ a: 1 }, { a: 2 }, { a: 3 }, { a: 4 }, { a: 5 }]);
   up = true;
-  const flushes = tabs.map((tab) => tab.flush()), turn = () => new Promise((done) => setTimeout(done));
-  await turn();
+  const flushes = tabs.map((tab) => tab.flush());
+  await new Promise((done) => setTimeout(done));
   assert.equal(answers.length, 2); // both have sent the first batch
-  for (; answers.length; await turn()) answers.shift()();
-  assert.deepEqual(await Promise.all(flushes), [0, 0]);
+  up = false;
+  for (const answer of answers.splice(0)) answer();
+  assert.deepEqual(await Promise.all(flushes), [3, 3]);
+  up = true;
+  const last = tabs[0].flush();
+  for (let k = 0; k < 2; k++) {
+    while (!answers.length) await new Promise((done) => setTimeout(done));
+    answers.shift()();
+  }
+  assert.equal(await last, 0);
   assert.deepEqual([...new Set(taken)], ['{"a":1}\n{"a":2}\n', '{"a":3}\n{"a":4}\n', '{"a":5}\n']);
 });
 
