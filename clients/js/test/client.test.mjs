@@ -99,15 +99,16 @@ test("two tabs that send the same queue lose nothing", async () => {
   await tabs[0].send([{ a: 1 }, { a: 2 }, { a: 3 }, { a: 4 }, { a: 5 }]);
   up = true;
   const flushes = tabs.map((tab) => tab.flush());
-  await new Promise((done) => setTimeout(done));
+  const later = () => new Promise((done) => setTimeout(done, 5));
+  await later();
   assert.equal(answers.length, 2); // both have sent the first batch
   up = false;
-  for (const answer of answers.splice(0)) answer();
+  for (const answer of answers.splice(0)) await later(answer());
   assert.deepEqual(await Promise.all(flushes), [3, 3]);
   up = true;
   const last = tabs[0].flush();
   for (let k = 0; k < 2; k++) {
-    while (!answers.length) await new Promise((done) => setTimeout(done));
+    while (!answers.length) await later();
     answers.shift()();
   }
   assert.equal(await last, 0);
