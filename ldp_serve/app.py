@@ -38,8 +38,8 @@ _OUTCOMES |= {421: "another host", 429: "too many", 503: "disk"}
 _WORDS = {404: "there is no such page", 405: "this page has no such method"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _MOST_ADDRESSES, _MOST_CONNECTIONS = 1 << 14, 256
-_FEW_BYTES = 1 << 16  # which are read at once: a thread takes longer
-_MOST_LARGE = 2  # messages that are larger in memory, at once: of a few kB from a client come 16 MB and more
+_FEW_BYTES = 1 << 14  # which are read at once: a thread takes longer
+_MOST_LARGE, _LARGE_BYTES = 2, 1 << 16  # messages that are this large as Arrow, at once: a few kB may become 16 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +200,13 @@ class _Room:
             raise HTTPException(400, "the header Idempotency-Key must be there, of 1 to 200 characters of ASCII")
         body = await self._body(request)
         async with AsyncExitStack() as held:
-            await held.enter_async_context(self._few)
+            try:
+                async with asyncio.timeout(self._options.patience):
+                    await held.enter_async_context(self._few)
+            except TimeoutError:
+                raise _not_kept() from None
             found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
-            if found.nbytes <= _FEW_BYTES:
+            if found.nbytes <= _LARGE_BYTES:
                 await held.aclose()  # a small one waits for the disk with many others
             batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
             if not self._store.known(batch):
@@ -214,7 +218,7 @@ class _Room:
                 finally:
                     self._coming -= Counter([batch.name])
                 if not self._store.known(batch):
-                    raise HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
+                    raise _not_kept()
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
 
@@ -299,6 +303,10 @@ class _Room:
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())
+
+
+def _not_kept() -> HTTPException:
+    return HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
 
 
 def _page(results: Results, _: str) -> bytes:

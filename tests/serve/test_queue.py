@@ -106,6 +106,34 @@ def test_a_part_that_does_not_arrive_refuses_the_whole(served, monkeypatch):
     assert sent[0] == sent[1]
 
 
+def test_who_waits_for_large_messages_is_told_so(served, monkeypatch):
+    """A queue that does not answer keeps two of them, and nobody waits behind these without an end."""
+    begun, go, answers = threading.Event(), threading.Event(), []
+
+    def send(messages):
+        begun.set()
+        assert go.wait(SECONDS)
+        return {}
+
+    def post(key):
+        answers.append(app.post(lines(*[{**ROW, "day": None}] * 1000), key=key).status_code)
+
+    monkeypatch.setattr("ldp_serve.app._LARGE_BYTES", 1000)
+    with served(send, patience=0.3) as app:
+        clients = [threading.Thread(target=post, args=(key,)) for key in "abc"]
+        for client in clients:
+            client.start()
+        assert begun.wait(SECONDS)
+        while not answers:
+            time.sleep(0.01)
+        assert answers == [503]
+        assert app.post(lines(ROW), key="small").status_code == 503
+        go.set()
+        for client in clients:
+            client.join()
+        assert sorted(answers) == [200, 200, 503]
+
+
 def test_a_group_has_one_deadline(monkeypatch):
     """Pub/Sub that does not answer: the clock goes on by what each result waits."""
     now, waited = [0.0], []

@@ -103,7 +103,10 @@ test("two tabs that send the same queue lose nothing", async () => {
   await later();
   assert.equal(answers.length, 2); // both have sent the first batch
   up = false;
-  for (const answer of answers.splice(0)) await later(answer());
+  for (const answer of answers.splice(0)) {
+    answer();
+    await later();
+  }
   assert.deepEqual(await Promise.all(flushes), [3, 3]);
   up = true;
   const last = tabs[0].flush();
