@@ -102,7 +102,7 @@ class Reader:
         kind, values = self.schema.field(name).type, None
         given = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
         if kind == pa.string() or any(is_of(given) for is_of in (pa.types.is_null, *_TAKES[kind])):
-            with suppress(pa.ArrowException, OverflowError, ValueError):  # what they say quotes the value
+            with suppress(pa.ArrowException, OverflowError, ValueError, TypeError):  # what they say quotes the value
                 made = array.cast(kind).take(pa.array(np.arange(len(array))))  # a copy of what is not null
                 made.validate(full=True)
                 pc.min_max(made).as_py()  # of dates and times: in Python's years
