@@ -10,7 +10,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,7 @@ _WORDS = {404: "there is no such page", 405: "this page has no such method"}
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 _MOST_ADDRESSES, _MOST_CONNECTIONS = 1 << 14, 256
 _FEW_BYTES = 1 << 14  # which are read at once: a thread takes longer
+_MOST_LARGE, _LARGE_BYTES = 2, 1 << 16  # messages that are this large as Arrow, at once: a few kB may become 16 MB
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,9 @@ class _Room:
         self._outcomes, self._addresses = Counter[str](), dict[str, tuple[float, float]]()
         self._waiting, self._coming = list[Batch](), Counter[bytes]()
         self._one_group, self._looking, self._broken = asyncio.Lock(), asyncio.Lock(), False
-        self._results, self._until = Results(), 0.0
+        self._few = asyncio.Semaphore(_MOST_LARGE)
+        self._results, self._version, self._until = Results(), "", 0.0
+        self._made = dict[Callable[[Results, str], bytes], bytes]()
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -196,18 +199,26 @@ class _Room:
         if not (1 <= len(key) <= 200 and key.isascii() and key.isprintable()):
             raise HTTPException(400, "the header Idempotency-Key must be there, of 1 to 200 characters of ASCII")
         body = await self._body(request)
-        found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
-        batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
-        if not self._store.known(batch):
-            outcome = "taken" if batch.name not in self._coming else "repeated"
-            self._coming[batch.name] += 1
-            self._waiting.append(batch)
+        async with AsyncExitStack() as held:
             try:
-                await self._on_disk(batch)  # with all that came while others were written
-            finally:
-                self._coming -= Counter([batch.name])
+                async with asyncio.timeout(self._options.patience):
+                    await held.enter_async_context(self._few)
+            except TimeoutError:
+                raise _not_kept() from None
+            found = read(body) if len(body) <= _FEW_BYTES else await run_in_threadpool(read, body)
+            if found.nbytes <= _LARGE_BYTES:
+                await held.aclose()  # a small one waits for the disk with many others
+            batch, outcome = Batch.sent(found, key.encode(), body), "repeated"
             if not self._store.known(batch):
-                raise HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
+                outcome = "taken" if batch.name not in self._coming else "repeated"
+                self._coming[batch.name] += 1
+                self._waiting.append(batch)
+                try:
+                    await self._on_disk(batch)  # with all that came while others were written
+                finally:
+                    self._coming -= Counter([batch.name])
+                if not self._store.known(batch):
+                    raise _not_kept()
         self._outcomes[outcome] += 1
         return JSONResponse({outcome: found.num_rows})
 
@@ -243,17 +254,13 @@ class _Room:
 
     async def page(self, _: Request) -> Response:
         """The live page, which then asks for the data."""
-        page = await run_in_threadpool(report_page, await self._newest(), live="data.json")
-        return Response(page, media_type="text/html")
+        return Response((await self._newest(_page))[1], media_type="text/html")
 
     async def data(self, request: Request) -> Response:
         """What the page shows, where it has changed."""
-        results = await self._newest()
-        lost = sum(letter["count"] for letter in results.letters or ())
-        said: dict[str, Any] = {"version": f"{results.counted}-{lost}"}
-        if request.scope["query_string"] != said["version"].encode():
-            said |= {"ended": False, "data": await run_in_threadpool(results.to_json)}
-        return JSONResponse(said)
+        version, data = await self._newest(_data)
+        same = request.scope["query_string"] == version.encode()
+        return JSONResponse({"version": version}) if same else Response(data, media_type="application/json")
 
     async def metrics(self, _: Request) -> Response:
         counts = {f'ldp_messages_total{{outcome="{name}"}}': n for name, n in sorted(self._outcomes.items())}
@@ -264,13 +271,25 @@ class _Room:
     async def health(self, _: Request) -> Response:
         return JSONResponse({"disk": not self._broken}, 503 if self._broken else 200)
 
-    async def _newest(self) -> Results:
-        """What is known by now, made once a second at most."""
+    async def _newest(self, make: Callable[[Results, str], bytes]) -> tuple[str, bytes]:
+        """The version of what is known by now, and what ``make`` makes of it.
+
+        It is made once a second at most, and only where something has come: nothing limits how often people ask.
+        """
         async with self._looking:
             if time.monotonic() > self._until:
-                self._results = await run_in_threadpool(self._estimated, dict(self._store.tallies))
+                tallies = dict(self._store.tallies)  # whose columns may not all have the newest reports yet
+                version = f"{sum(tally.n for tally in tallies.values())}-{self._lost().total()}"
+                if version != self._version:
+                    self._results = await run_in_threadpool(self._estimated, tallies)
+                    self._version, self._made = version, {}
                 self._until = time.monotonic() + 1
-            return self._results
+            if make not in self._made:
+                self._made[make] = await run_in_threadpool(make, self._results, self._version)
+            return self._version, self._made[make]
+
+    def _lost(self) -> Counter[str]:
+        return self._outcomes - Counter(dict.fromkeys(("taken", "repeated"), self._outcomes.total()))
 
     def _estimated(self, tallies: dict[str, Tally]) -> Results:
         columns: dict[str, list[Any]] = {name: [] for name in tallies}
@@ -279,12 +298,23 @@ class _Room:
             for name, question in self._questions.items():
                 if tallies[name].n:
                     columns[name] = question.result(plan[name], tallies[name]).to_arrow().to_pylist()
-        lost = self._outcomes - Counter(dict.fromkeys(("taken", "repeated"), self._outcomes.total()))
-        letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in lost.items()]
+        letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in self._lost().items()]
         return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True)
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())
+
+
+def _not_kept() -> HTTPException:
+    return HTTPException(503, "they could not be kept: send again later", {"Retry-After": "60"})
+
+
+def _page(results: Results, _: str) -> bytes:
+    return report_page(results, live="data.json").encode()
+
+
+def _data(results: Results, version: str) -> bytes:
+    return json.dumps({"version": version, "ended": False, "data": results.to_json()}).encode()
 
 
 def _given(request: Request) -> bytes:

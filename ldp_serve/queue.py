@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -26,8 +27,9 @@ Send: TypeAlias = Callable[[Sequence[tuple[bytes, bytes]]], dict[bytes, str]]
 class Queue(Sink):
     """A topic, which gets each message of a client as an Arrow batch with the plan, as `ldp_beam.io` reads it.
 
-    The key (of Pub/Sub the attribute ``key``) is a digest of the client's ``Idempotency-Key``: what comes twice has it
-    twice. What this process has sent it knows again; a process that starts knows nothing.
+    The key (of Pub/Sub the attribute ``key``) is a digest of the client's ``Idempotency-Key``, and a number after it
+    from the second part on of what is cut: what comes twice has the same key twice. What this process has sent it
+    knows again; a process that starts knows nothing.
 
     Args:
         address: ``kafka://host:port,host:port/topic`` or ``pubsub://project/topic``.
@@ -49,11 +51,13 @@ class Queue(Sink):
 
     @override
     def _keep(self, batches: Sequence[Batch]) -> Sequence[Batch]:
-        failed = self._send([(batch.name, message) for batch in batches for message in _messages(batch.reports)])
+        parts = ((batch.name, part) for batch in batches for part in enumerate(_messages(batch.reports)))
+        failed = self._send([(name + (k.to_bytes(4) if k else b""), message) for name, (k, message) in parts])
         if failed:
             reason = next(iter(failed.values()))
             logging.getLogger("ldp_serve").error("%d messages did not reach the queue: %s", len(failed), reason)
-        return [batch for batch in batches if batch.name not in failed]
+        lost = {name[:16] for name in failed}  # without the part's number
+        return [batch for batch in batches if batch.name not in lost]
 
 
 def _messages(reports: pa.RecordBatch) -> Iterator[bytes]:
@@ -101,10 +105,10 @@ def _pubsub(project: str, topic: str) -> Send:
 
     def send(messages: Sequence[tuple[bytes, bytes]]) -> dict[bytes, str]:
         waiting = [(name, client.publish(path, message, key=name.hex())) for name, message in messages]
-        failed: dict[bytes, str] = {}
+        failed, end = dict[bytes, str](), time.monotonic() + SECONDS
         for name, future in waiting:
             try:
-                future.result(SECONDS)
+                future.result(max(end - time.monotonic(), 0.0))
             except errors as error:
                 failed[name] = type(error).__name__
         return failed

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan, ReportError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -21,6 +23,10 @@ KINDS: dict[str, pa.DataType] = {
 }
 """What a kept column may hold. In JSON dates and times are text in ISO 8601, times with their offset from UTC."""
 
+_NUMERIC = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
+_DATED = pa.types.is_temporal, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
+_TAKES = {pa.int64(): _NUMERIC, pa.float64(): _NUMERIC, pa.bool_(): (pa.types.is_boolean,)}
+_TAKES |= dict.fromkeys((KINDS["date"], KINDS["time"]), _DATED)  # Arrow would cast more, as 2 to true and 0x10 to 16
 
 KEYED = (
     "the noise of these reports is keyed, so that those of one person hang together, and intervals of independent "
@@ -94,11 +100,16 @@ class Reader:
 
     def _kept(self, array: pa.Array, name: str) -> pa.Array:
         kind, values = self.schema.field(name).type, None
-        with suppress(pa.ArrowException, OverflowError, ValueError, TypeError):  # what they say quotes the value
-            values = array.cast(kind).to_pylist()
+        given = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+        if kind == pa.string() or any(is_of(given) for is_of in (pa.types.is_null, *_TAKES[kind])):
+            with suppress(pa.ArrowException, OverflowError, ValueError, TypeError):  # what they say quotes the value
+                made = array.cast(kind).take(pa.array(np.arange(len(array))))  # a copy of what is not null
+                made.validate(full=True)
+                pc.min_max(made).as_py()  # of dates and times: in Python's years
+                values = made
         if values is None:
             raise ReportError(f"column {name!r}: kept values must be {kind} (ldp serve --kept {name}=KIND)")
         most = self.limits.label_length
-        if kind == pa.string() and any(value is not None and len(value) > most for value in values):
+        if kind == pa.string() and (pc.max(pc.utf8_length(values)).as_py() or 0) > most:
             raise ReportError(f"column {name!r}: a kept text has more than label_length={most} characters")
-        return pa.array(values, kind)
+        return values

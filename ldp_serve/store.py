@@ -3,7 +3,7 @@
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
 data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
 count, and the journal stays as ``*.rest``. A journal that is full becomes a Parquet file of the same name, and then it
-goes: where that is cut short, the next start writes the same file again.
+goes: where that is cut short, the next start writes the same file again. Its rows are shuffled.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from secrets import token_hex
+from secrets import randbits, token_hex
 from typing import BinaryIO
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from typing_extensions import override
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import open_parquet, plain, told_of
+from ldp_core.engine import check_made_by, open_parquet, plain, told_of
 
 MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
 JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
@@ -148,7 +149,11 @@ class Store(Sink):
         try:
             with open_parquet(path) as file:
                 made_with = told_of(file.schema_arrow)
-                if made_with is None or not made_with.tells(self._plan):
+                if (
+                    made_with is None
+                    or not made_with.tells(self._plan)
+                    or _kinds(file.schema_arrow, self._plan) != _kinds(self._schema, self._plan)
+                ):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
@@ -201,13 +206,21 @@ class Store(Sink):
             batches.append(pa.ipc.read_record_batch(pa.py_buffer(data), self._schema))
         if batches:
             sink = pa.BufferOutputStream()
-            pq.write_table(pa.Table.from_batches(batches), sink)
+            table = pa.Table.from_batches(batches)
+            shuffled = np.random.default_rng(randbits(128)).permutation(len(table))  # nothing tells who came first
+            pq.write_table(table.take(shuffled), sink)
             _write(self._folder / f"reports-{path.stem}.parquet", sink.getvalue())
         _write(self._journal / "names", b"".join(name + digest for name, digest in self._names.items()))
         if read < path.stat().st_size:
             path.replace(path.with_suffix(".rest"))
         else:
             path.unlink()
+
+
+def _kinds(schema: pa.Schema, plan: PrivacyPlan) -> list[bool | None]:
+    """Whether the noise of each column is keyed; None where nothing is said of it."""
+    made = [check_made_by(schema.field(name), m) for name, m in plan.columns.items()]
+    return [None if one is None else one.keyed for one in made]
 
 
 def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:

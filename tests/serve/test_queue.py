@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from ldp_core.engine import check_made_by
 from ..beam.io.mock_broker import MockBroker
 from ..bed.kafka import KafkaBroker
 from ..bed.pubsub import PubSub, PubSubServer, google_types
-from .helpers import NDJSON, PLAN, ROW, SECRET, Queue, Served, httpx, lines, server, wait_for
+from .helpers import KEPT, NDJSON, PLAN, ROW, SECRET, Queue, Reader, Served, httpx, lines, server, wait_for
 from .helpers import queue_module as module
 
 SECONDS = 60.0
@@ -86,7 +87,70 @@ def test_large_messages_are_cut(served, monkeypatch):
     assert len(sent) > 2
     assert max(len(message) for _, message in sent) <= 4000
     assert sum(decode(message).num_rows for _, message in sent) == 500
-    assert len({name for name, _ in sent}) == 1
+    assert len(dict(sent)) == len(sent)  # who drops what has a known key keeps all
+    assert len({name[:16] for name, _ in sent}) == 1
+
+
+def test_a_part_that_does_not_arrive_refuses_the_whole(served, monkeypatch):
+    monkeypatch.setattr(module, "MOST_BYTES", 4000)
+    sent, fails = [], [True]
+
+    def send(messages):
+        sent.append(messages)
+        return {messages[-1][0]: "timed out"} if fails.pop() else {}
+
+    with served(send) as app:
+        assert (app.post(lines(*[ROW] * 500)).status_code, app.n) == (503, 0)
+        fails.append(False)
+        assert app.post(lines(*[ROW] * 500)).json() == {"taken": 500}
+    assert sent[0] == sent[1]
+
+
+def test_who_waits_for_large_messages_is_told_so(served, monkeypatch):
+    """A queue that does not answer keeps two of them, and nobody waits behind these without an end."""
+    begun, go, answers = threading.Event(), threading.Event(), []
+
+    def send(messages):
+        begun.set()
+        assert go.wait(SECONDS)
+        return {}
+
+    def post(key):
+        answers.append(app.post(lines(*[{**ROW, "day": None}] * 1000), key=key).status_code)
+
+    monkeypatch.setattr("ldp_serve.app._LARGE_BYTES", 1000)
+    with served(send, patience=0.3) as app:
+        clients = [threading.Thread(target=post, args=(key,)) for key in "abc"]
+        for client in clients:
+            client.start()
+        assert begun.wait(SECONDS)
+        while not answers:
+            time.sleep(0.01)
+        assert answers == [503]
+        assert app.post(lines(ROW), key="small").status_code == 503
+        go.set()
+        for client in clients:
+            client.join()
+        assert sorted(answers) == [200, 200, 503]
+
+
+def test_a_group_has_one_deadline(monkeypatch):
+    """Pub/Sub that does not answer: the clock goes on by what each result waits."""
+    now, waited = [0.0], []
+
+    class Never:
+        def result(self, seconds):
+            waited.append(seconds)
+            now[0] += seconds
+            raise TimeoutError
+
+    client = SimpleNamespace(topic_path=lambda *names: "/".join(names), publish=lambda *_, **__: Never())
+    google = SimpleNamespace(PublisherClient=lambda: client, GoogleAPIError=RuntimeError)
+    monkeypatch.setattr(module, "need", lambda *_: google)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]), raising=False)
+    sink, reader = Queue("pubsub://project/topic", PLAN), Reader(PLAN, KEPT)
+    sink.append([module.Batch.sent(reader.ndjson(lines(ROW)), b"%d" % k, b"") for k in range(10)])
+    assert (waited, sink.groups) == ([module.SECONDS] + [0.0] * 9, 0)
 
 
 def test_addresses():

@@ -96,6 +96,8 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
     other = PrivacyPlan({**PLAN.columns, "os": UnaryEncoding(OS, epsilon=3.0)}, keep=PLAN.keep)
     table = pq.read_table(file)
     pq.write_table(table.replace_schema_metadata(other.metadata), tmp_path / "other")
+    keyed = PLAN.with_proof(table.schema, seeded=False, keyed=True)
+    pq.write_table(table.cast(keyed), tmp_path / "keyed")
     raw = {"os": ["ios"], "level": ["low"], "day": ["2026-11-24"]}
     pq.write_table(pa.table(raw), tmp_path / "raw")
     for damaged, words in (
@@ -105,6 +107,7 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
         (bytes(middle), "cannot be read"),
         ((tmp_path / "other").read_bytes(), "another plan"),
         ((tmp_path / "raw").read_bytes(), "another plan"),
+        ((tmp_path / "keyed").read_bytes(), "another plan or kind"),  # of a server with --repeats
     ):
         file.write_bytes(damaged)
         with case(words, len(damaged)), pytest.raises(InputError, match=f"{file.name}.*{words}"):
@@ -176,6 +179,19 @@ def test_a_full_journal_becomes_a_file(tmp_path, monkeypatch):
     store.close()
     assert in_files(tmp_path) == 20
     assert n(opened(tmp_path)) == 20
+
+
+def test_rows_of_a_file_are_not_in_the_order_of_arrival(tmp_path):
+    """By the names beside them each report could be told to be that of a message."""
+    store, days = opened(tmp_path), [f"{2000 + k}-01-01" for k in range(200)]
+    for day in days:
+        body = lines({**ROW, "day": day})
+        store.append([Batch.sent(READER.ndjson(body), day.encode(), body)])
+    store.finish()
+    [file] = tmp_path.glob("*.parquet")
+    found = [str(day) for day in pq.read_table(file)["day"].to_pylist()]
+    assert sorted(found) == days
+    assert found != days
 
 
 def test_names_are_forgotten_in_order(tmp_path, monkeypatch):

@@ -42,9 +42,9 @@ export class Sender {
   flush(): Promise<number> {
     return this.inTurn(async () => {
       for (let queue = await this.queue(); queue?.length; queue = await this.queue()) {
-        const status = await this.post(queue[0]);
+        const sent = queue[0], status = await this.post(sent);
         if (!status) return queue.reduce((sum, { rows }) => sum + rows.length, 0);
-        await this.queue((old) => old?.slice(1));
+        await this.queue((old) => old?.filter(({ id }) => id !== sent.id)); // another tab may have taken it away
         if (status >= 300) throw new RefusedError(`the server refuses the reports: status ${status}`, status);
       }
       return 0;

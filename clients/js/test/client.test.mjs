@@ -88,6 +88,36 @@ test("what no server took waits, in its order, with the same key", async () => {
   assert.equal(await sender(fetch, storage).flush(), 0);
 });
 
+test("two tabs that send the same queue lose nothing", async () => {
+  const storage = ldp.memory(), taken = [], answers = [];
+  let up = false;
+  const fetch = (url, { body }) => new Promise((resolve, reject) => {
+    if (!up) return reject(new TypeError("offline"));
+    answers.push(() => (taken.push(body), resolve({ status: 200 })));
+  });
+  const tabs = [sender(fetch, storage), sender(fetch, storage)];
+  await tabs[0].send([{ a: 1 }, { a: 2 }, { a: 3 }, { a: 4 }, { a: 5 }]);
+  up = true;
+  const flushes = tabs.map((tab) => tab.flush());
+  const later = () => new Promise((done) => setTimeout(done, 5));
+  await later();
+  assert.equal(answers.length, 2); // both have sent the first batch
+  up = false;
+  for (const answer of answers.splice(0)) {
+    answer();
+    await later();
+  }
+  assert.deepEqual(await Promise.all(flushes), [3, 3]);
+  up = true;
+  const last = tabs[0].flush();
+  for (let k = 0; k < 2; k++) {
+    while (!answers.length) await later();
+    answers.shift()();
+  }
+  assert.equal(await last, 0);
+  assert.deepEqual([...new Set(taken)], ['{"a":1}\n{"a":2}\n', '{"a":3}\n{"a":4}\n', '{"a":5}\n']);
+});
+
 test("whoever counts is told that noise is keyed", async () => {
   const kinds = [], fetch = async (url, { headers }) => (kinds.push(headers["content-type"]), { status: 200 });
   for (const keyed of [undefined, true]) {
