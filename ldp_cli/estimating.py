@@ -297,6 +297,12 @@ class _Answers:
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)
+        others = sorted({*folder.glob("*.parquet"), *folder.glob("*.csv")} - {*paths.values()})
+        if beside.is_file() and not same and others:  # `ldp report` would take them for estimates of this plan
+            raise core.InputError(
+                f"{str(folder)!r} has estimates of other reports, {[path.name for path in others]}: delete these, or take "
+                "another folder"
+            )
         written = []
         with files.polars_work("estimate"):
             folder.mkdir(parents=True, exist_ok=True)

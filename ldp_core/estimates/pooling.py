@@ -41,7 +41,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64
-from ldp_core.errors import MechanismMismatchError, ParameterError
+from ldp_core.errors import MechanismMismatchError, ParameterError, warn_user
 from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
@@ -52,6 +52,7 @@ from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 _HALVINGS = 60
+_OTHERS = 1e-4  # so improbable is Q, of all values together, where it is said that groups differ
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,6 +129,9 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95,
         confidence: of each interval, in (0, 1).
         repeats: the most reports of one person in a group; see `HistogramEstimate`. Default: one.
 
+    Warns:
+        LdpWarning: the groups are of different populations, which Cochran's Q would hardly say of equal ones (10^-4).
+
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
         ParameterError: confidence outside (0, 1); fewer than two groups; an empty one; mechanisms of two kinds, or that
@@ -180,6 +184,11 @@ def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float, repeats
         error = (1 / of_alone).sum(axis=0) ** -0.5
     q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
     p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
+    if (p_values * len(q) < _OTHERS).any():
+        warn_user(
+            f"the groups are not of one population (Cochran's Q, p = {p_values.min():.1g}), so that no number here is "
+            "that of all of them: look at each group, or sum the weights of their reports (docs/compare.md)"
+        )
     arrays = (estimate[0], error[0], low[0], high[0], q, p_values)
     return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in groups), confidence)
 

@@ -94,6 +94,8 @@ def test_groups_windows_and_files(ldp, people, reports):
         [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
     ]
     assert "already exists" in ldp("estimate reports.parquet --output weekly --csv", code=1).err
+    done = ldp("estimate reports.parquet --output weekly --csv --column os --overwrite", code=1)  # not by week
+    assert "estimates of other reports, ['crashed.csv', 'minutes.csv']" in done.err
     by = ldp("estimate reports.parquet --by day --column os --json").data["columns"]["os"]["estimates"]
     assert len({row["day"] for row in by}) == 10
 

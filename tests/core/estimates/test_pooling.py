@@ -1,5 +1,7 @@
 """Several mechanisms' tallies of one population: as good as the likelihood makes them, with intervals that hold."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import optimize, stats
@@ -9,6 +11,7 @@ from ldp_core import (
     CountMeanSketch,
     Domain,
     Hybrid,
+    LdpWarning,
     MechanismMismatchError,
     OneBitMean,
     ParameterError,
@@ -75,7 +78,10 @@ def test_intervals_hold_and_errors_are_small(f):
 
 
 def test_two_populations_have_a_large_q():
-    found = pool([tallies(0.1, 1)[1], tallies(0.6, 2)[2]])
+    with pytest.warns(LdpWarning, match="not of one population"):
+        found = pool([tallies(0.1, 1)[1], tallies(0.6, 2)[2]])
+    with warnings.catch_warnings(action="error", category=LdpWarning):
+        pool(tallies(0.1, 1))
     assert found.q[0] > 50
     np.testing.assert_allclose(found.p_values[0], stats.chi2.sf(found.q[0], 1), rtol=1e-6)
 
