@@ -299,9 +299,9 @@ class _Answers:
             files.refuse_existing(path, overwrite=overwrite)
         others = sorted({*folder.glob("*.parquet"), *folder.glob("*.csv")} - {*paths.values()})
         if beside.is_file() and not same and others:  # `ldp report` would take them for estimates of this plan
+            names = [path.name for path in others]
             raise core.InputError(
-                f"{str(folder)!r} has estimates of other reports, {[path.name for path in others]}: delete these, or take "
-                "another folder"
+                f"{str(folder)!r} has estimates of other reports, {names}: delete these files, or take another folder"
             )
         written = []
         with files.polars_work("estimate"):
