@@ -39,7 +39,8 @@ def of_polars(m, keyed, *rounds):
     """A lazy query: each round is a column, of the same persons."""
     frame = pl.DataFrame({f"round {k}": pl.from_arrow(values) for k, values in enumerate(rounds)})
     noise = {"key": Secret.generate(), "id": "id", "tag": "x"} if keyed else {}
-    query = frame.lazy().with_row_index("id").select(pl.col("^round .*$").ldp.perturb(m, **noise))
+    # One column at a time, so that the tag names the noise: of several it would be added to their names.
+    query = frame.lazy().with_row_index("id").select(pl.col(name).ldp.perturb(m, **noise) for name in frame.columns)
     return tuple(column.to_arrow() for column in query.collect())
 
 
