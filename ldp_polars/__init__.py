@@ -27,7 +27,6 @@ from ldp_polars.frames import (
     read_plan,
     simulate,
     sink_parquet,
-    window_start,
 )
 from ldp_polars.namespace import ldp
 from ldp_polars.noise import NoiseOptions
@@ -37,6 +36,7 @@ from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally
 from ldp_polars.weighing import linear_fit, navigation_timing, ratio, total, weight, weighted_mean, weighted_quantiles
+from ldp_polars.windows import window_start
 
 __all__ = [
     "NoiseOptions",

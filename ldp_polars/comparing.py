@@ -18,12 +18,12 @@ from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of,
 from ldp_polars.frames import (
     Frame,
     Groups,
+    any_copies,
     are_copies,
     check_same_keys,
     checked_plan,
     digest_of,
     groups_of,
-    is_copy,
     named,
 )
 from ldp_polars.tallying import counts, tally_dtype, tally_for
@@ -195,7 +195,7 @@ def _answered(
 
 def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:
     """Raise `ParameterError` if eager reports are on both sides; of lazy ones `_not_of_itself` does, when they run."""
-    if other is reports or (isinstance(reports, pl.DataFrame) and is_copy(reports, other, plan)):
+    if other is reports or (isinstance(reports, pl.DataFrame) and any_copies([(reports, plan), (other, plan)])):
         raise ParameterError(_ITSELF)
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from glob import glob, has_magic
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 from polars import selectors as cs
@@ -30,7 +30,6 @@ from ldp_core import (
 )
 from ldp_core.engine import ESTIMATES_OFFERED as OFFERS
 from ldp_core.engine import HISTOGRAM_ENTRY as ENTRY
-from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
     as_expr,
@@ -48,6 +47,7 @@ from ldp_polars.estimating import aggregate, answers
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 from ldp_polars.tallying import tally_dtype, tally_series
+from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
 
 if TYPE_CHECKING:
     from ldp_core.engine import Consistency, Population
@@ -297,9 +297,7 @@ class Groups:
         entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            start, dtype = pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START]
-            fixed = engine.Window.of(self.window)
-            end = _begin(_shown(start, dtype, fixed), dtype, fixed, 1).alias(WINDOW_END)
+            end = window_end(pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START], self.window).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -380,7 +378,7 @@ def groups_of(
         drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
         lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
     if window is not None and event_time is not None:
-        _check_window(dtypes[event_time], window, event_time)
+        check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
         keys.append(WINDOW_START)
     return Groups(lazy, tuple(keys), window)
@@ -421,109 +419,6 @@ def _once(inputs: Sequence[pl.Series], return_dtype: object = None) -> pl.Series
             "columns of which a record answers one: they are no reports of this plan, as the rows that a left join adds"
         )
     return reports
-
-
-def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
-    """The start of the window of each time.
-
-    Args:
-        time: of dtype Datetime or Date. Windows of whole days and of months are those of its time zone, whose days have
-            23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and begin at multiples
-            of it in UTC, whatever the time zone, as Beam's do. (`polars.DataFrame.group_by_dynamic` begins the first of
-            these by the clock of the zone, and so many hours later each of the others.)
-        window: a length of windows, see `histograms`.
-
-    Raises:
-        ParameterError: at once: no such length; when planned: another dtype, or one that is too coarse for the windows.
-
-    >>> import datetime as dt, polars as pl
-    >>> days = pl.DataFrame({"day": [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]})
-    >>> days.select(window_start(pl.col("day"), "1w"))["day"].to_list()
-    [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]
-    """
-    engine.Window.of(window)
-    return at_plan_time(time, partial(_window_start, window=window))
-
-
-def _window_start(time: pl.Expr, dtype: Any, *, window: str | timedelta) -> pl.Expr:
-    _check_window(dtype, window, time.meta.output_name(raise_if_undetermined=False) or "")
-    fixed = engine.Window.of(window)
-    if _clock(dtype, fixed) in (None, "UTC"):
-        return _begin(_shown(time, dtype, fixed), dtype, fixed)
-    return pl.map_batches([time], partial(_last_begun, window=fixed), return_dtype=dtype, is_elementwise=True)
-
-
-def _last_begun(inputs: Sequence[pl.Series], return_dtype: object = None, *, window: engine.Window) -> pl.Series:
-    """Polars calls it back: times of a time zone -> the begin of the last window that has begun.
-
-    It need not be the one that the clock shows, which goes back, or leaves out an hour.
-    """
-    times = unnamed(inputs[0])
-    shown = pl.DataFrame([times.alias("t")]).select(_shown(pl.col("t"), times.dtype, window)).unique().drop_nulls()
-    near = [_begin(pl.col("t"), times.dtype, window, later).alias(str(later)) for later in (-1, 0, 1)]
-    begins = pl.concat(shown.select(near).get_columns()).unique().sort()
-    last = np.searchsorted(begins.to_physical().to_numpy(), times.to_physical().fill_null(0).to_numpy(), "right") - 1
-    return begins.gather(pl.Series(last, dtype=pl.Int64).set(times.is_null(), None)).alias(inputs[0].name)
-
-
-def _clock(dtype: Any, window: engine.Window) -> str | None:
-    """The time zone by whose clock windows begin: that of the times if they are of whole days or months, or UTC."""
-    zone: str | None = getattr(dtype, "time_zone", None)
-    return "UTC" if zone is not None and window.micros % _DAY else zone
-
-
-def _shown(time: pl.Expr, dtype: Any, window: engine.Window) -> pl.Expr:
-    """What the clock shows, at these times, as the begin of the window; but for the offset of windows."""
-    clock = _clock(dtype, window)
-    local = time if clock is None else time.dt.convert_time_zone(clock).dt.replace_time_zone(None)
-    return (local.dt.offset_by(f"-{_in_units(window.offset)}") if window.offset else local).dt.truncate(
-        _duration(window)
-    )
-
-
-def _begin(shown: pl.Expr, dtype: Any, window: engine.Window, later: int = 0) -> pl.Expr:
-    """When that window begins which is so many ``later`` than the one whose begin the clock shows, see `_shown`."""
-    clock = _clock(dtype, window)
-    at = shown.dt.offset_by(f"{'-' * (later < 0)}{_duration(window)}") if later else shown
-    at = at.dt.offset_by(_in_units(window.offset)) if window.offset else at
-    if clock is None:
-        return at
-    left_out = _on_clock(clock, at.dt.offset_by("-1d")).dt.offset_by("24h")
-    return _on_clock(clock, at).fill_null(left_out).dt.convert_time_zone(dtype.time_zone)
-
-
-def _on_clock(zone: str, local: pl.Expr) -> pl.Expr:
-    """When a clock first shows this; null for what it leaves out."""
-    return local.dt.replace_time_zone(zone, ambiguous="earliest", non_existent="null")
-
-
-def _duration(window: engine.Window) -> str:
-    return f"{window.months}mo" if window.months else _in_units(window.micros)
-
-
-def _in_units(micros: int) -> str:
-    """A length in whole days if it can be, as a Date takes no other, and as days follow the clock of a time zone."""
-    return f"{micros // _DAY}d" if micros % _DAY == 0 else f"{micros}us"
-
-
-_DAY = 86_400_000_000
-_UNITS = {"ms": 1000, "us": 1, "ns": 1}  # microseconds of the unit of a Datetime, at least one
-
-
-def _check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
-    """Raise `ParameterError` unless there are such windows of times of this dtype."""
-    if not isinstance(dtype, (pl.Datetime, pl.Date)):
-        raise ParameterError(
-            f"event_time must be a Datetime or Date column, {event_time!r} is {dtype}; of seconds since the epoch "
-            "pl.from_epoch(column) makes one"
-        )
-    unit, what = (_DAY, "days") if isinstance(dtype, pl.Date) else (_UNITS[dtype.time_unit], dtype.time_unit)
-    fixed = engine.Window.of(window)
-    if fixed.micros % unit or fixed.offset % unit:
-        raise ParameterError(f"{event_time!r} is {dtype}: window must be of whole {what}, got {window!r}")
-
-
-WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
 def explain(
@@ -680,13 +575,18 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
     return lazy
 
 
-def is_copy(reports: Any, other: Any, plan: PrivacyPlan) -> bool:
-    """Whether two frames of reports of a plan have the same ones row by row; a lazy one is run."""
-    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame in (reports, other)])
-    if not lengths[0].equals(lengths[1]):  # (which Parquet files say without being read)
-        return False
-    mine, theirs = pl.collect_all([digest_of(frame, plan) for frame in (reports, other)])
-    return are_copies(mine.row(0), theirs.row(0), plan)
+def any_copies(sources: Sequence[tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]]) -> bool:
+    """Whether two of these frames of reports, each with its plan, have the same ones row by row; lazy ones are run."""
+    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame, _ in sources])
+    alike: dict[Any, list[pl.LazyFrame]] = {}  # (Parquet files say their lengths without being read)
+    for (frame, plan), n in zip(sources, lengths, strict=True):
+        alike.setdefault((n.item(), plan), []).append(digest_of(frame, plan))
+    several = [(plan, digests) for (_, plan), digests in alike.items() if len(digests) > 1]
+    return any(
+        are_copies(one.row(0), other.row(0), plan)
+        for plan, digests in several
+        for one, other in combinations(pl.collect_all(digests), 2)
+    )
 
 
 def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:

@@ -14,7 +14,7 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
 from ldp_polars.columns import check_repeats_said, of_one_seed
-from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, is_copy, named, read_plan, unused
+from ldp_polars.frames import any_copies, check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
 from ldp_polars.tallying import counts, tally_for
 
 _TWICE = "the same reports are there twice: people count once, so give each file or frame once"
@@ -84,7 +84,7 @@ def pool(
     types = {common_values(made)[0].type for made in mechanisms.values()}
     taken = {"column_name", "entry", *_ANSWER}
     grouped = [groups_of(frame, plan, by, window, event_time, taken, assume_reports, names) for frame, plan in sources]
-    if any(plan == other and is_copy(frame, copy, plan) for (frame, plan), (copy, other) in combinations(sources, 2)):
+    if any_copies(sources):
         raise ParameterError(_TWICE)
     check_same_keys(grouped)
     keys = named(grouped[0].names)
