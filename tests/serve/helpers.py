@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,32 @@ def wait_for(url):
     """Until the server answers."""
     with httpx.Client(transport=httpx.HTTPTransport(retries=20)) as client:
         assert client.get(url + "health").status_code == 200
+
+
+def acknowledged_until_killed(process, url, body, timeout=5.0):
+    """Four clients send, each message with a key of its own, until the server is killed: the keys that got a 200."""
+    keys, lock = [], threading.Lock()
+
+    def send(name):
+        with httpx.Client(timeout=timeout) as client:
+            for k in range(10_000):
+                headers = {"content-type": NDJSON, "idempotency-key": f"{name}-{k}"}
+                try:
+                    answer = client.post(url + "reports", content=body, headers=headers)
+                except httpx.HTTPError:
+                    return
+                assert answer.status_code == 200
+                with lock:
+                    keys.append(f"{name}-{k}")
+
+    threads = [threading.Thread(target=send, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(keys) < 100:
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    for thread in threads:
+        thread.join()
+    return keys

@@ -19,7 +19,21 @@ from ldp_core.engine import check_made_by
 from ..beam.io.mock_broker import MockBroker
 from ..bed.kafka import KafkaBroker
 from ..bed.pubsub import PubSub, PubSubServer, google_types
-from .helpers import KEPT, NDJSON, PLAN, ROW, SECRET, Queue, Reader, Served, httpx, lines, server, wait_for
+from .helpers import (
+    KEPT,
+    NDJSON,
+    PLAN,
+    ROW,
+    SECRET,
+    Queue,
+    Reader,
+    Served,
+    acknowledged_until_killed,
+    httpx,
+    lines,
+    server,
+    wait_for,
+)
 from .helpers import queue_module as module
 
 SECONDS = 60.0
@@ -254,20 +268,8 @@ def test_kafka(broker, tmp_path, monkeypatch):
 @pytest.mark.kafka
 def test_what_was_acknowledged_is_in_the_topic_after_kill(tmp_path):
     """SIGKILL of the server while clients send; and without a broker there is no 200."""
-    plan_file, acknowledged, body = tmp_path / "plan.toml", [], lines(*[ROW] * 7)
+    plan_file, body = tmp_path / "plan.toml", lines(*[ROW] * 7)
     plan_file.write_text(PLAN.to_toml())
-
-    def send(url, name):
-        with httpx.Client(timeout=SECONDS) as client:
-            for k in range(10_000):
-                try:
-                    headers = {"content-type": NDJSON, "idempotency-key": f"{name}-{k}"}
-                    answer = client.post(url + "reports", content=body, headers=headers)
-                except httpx.HTTPError:
-                    return
-                assert answer.status_code == 200
-                acknowledged.append(f"{name}-{k}")
-
     with ExitStack() as stack:
         try:
             broker = stack.enter_context(KafkaBroker())
@@ -277,16 +279,7 @@ def test_what_was_acknowledged_is_in_the_topic_after_kill(tmp_path):
         options = ["--to", f"kafka://{broker.servers}/reports", "--kept", "day=date"]
         with server(None, plan_file, *options) as (process, url):
             wait_for(url)
-            threads = [threading.Thread(target=send, args=(url, name)) for name in range(4)]
-            for thread in threads:
-                thread.start()
-            while len(acknowledged) < 100:
-                assert process.poll() is None
-                time.sleep(0.01)
-            process.kill()
-            process.wait()
-            for thread in threads:
-                thread.join()
+            acknowledged = acknowledged_until_killed(process, url, body, timeout=SECONDS)
         found = consumed(broker, "reports")
         keys = [key for key, _ in found]
         assert {module.Batch.sent(None, key.encode(), body).name.hex() for key in acknowledged} <= set(keys)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +11,20 @@ import pytest
 from ldp_core import InputError, PrivacyPlan, UnaryEncoding
 
 from ..cases import case
-from .helpers import KEPT, LIMITS, OS, PLAN, ROW, Batch, Reader, Store, httpx, lines, server, wait_for
-from .helpers import NDJSON as KIND
+from .helpers import (
+    KEPT,
+    LIMITS,
+    OS,
+    PLAN,
+    ROW,
+    Batch,
+    Reader,
+    Store,
+    acknowledged_until_killed,
+    lines,
+    server,
+    wait_for,
+)
 from .helpers import store_module as module
 
 READER = Reader(PLAN, KEPT, LIMITS)
@@ -220,36 +230,11 @@ def test_a_folder_is_of_one_plan_and_one_process(tmp_path):
 @pytest.mark.parametrize("planted", [False, True])
 def test_kill(tmp_path, planted):
     """SIGKILL while clients send: what was acknowledged is there, and what they send again does not count twice."""
-    plan_file, folder, acknowledged, lock = tmp_path / "plan.toml", tmp_path / "out", [], threading.Lock()
+    plan_file, folder, body = tmp_path / "plan.toml", tmp_path / "out", lines(*[ROW] * 7)
     plan_file.write_text(PLAN.to_toml())
-    body = lines(*[ROW] * 7)
-
-    def send(url, name):
-        with httpx.Client() as client:
-            for k in range(10_000):
-                key = f"{name}-{k}"
-                try:
-                    answer = client.post(
-                        url + "reports", content=body, headers={"content-type": KIND, "idempotency-key": key}
-                    )
-                except httpx.HTTPError:
-                    return
-                assert answer.status_code == 200
-                with lock:
-                    acknowledged.append(key)
-
     with server(folder, plan_file, "--kept", "day=date", planted=planted) as (process, url):
         wait_for(url)
-        threads = [threading.Thread(target=send, args=(url, name)) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        while len(acknowledged) < 100:
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-        process.wait()
-        for thread in threads:
-            thread.join()
+        acknowledged = acknowledged_until_killed(process, url, body)
     store = opened(folder)
     known = [store.known(Batch.sent(batch("x").reports, key.encode(), body)) for key in acknowledged]
     lost, extra = known.count(False), n(store) - 7 * len(acknowledged)
