@@ -182,7 +182,7 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns | `PrivacyPlan.split`, `.sampled`, `.fake`, `.pairs` | [several columns](docs/several_columns.md) |
 | what shuffled reports reveal | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
-| a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
+| a range, a median, a quantile, a curve | `.ldp.range`, `.ldp.median`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two columns together: crash rate by version | `reports.ldp.table("version", "crashed")` | [tables](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |
