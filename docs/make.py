@@ -143,8 +143,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 HEAD = """# API
 
-Every public name, by what it is for. `help(name)` shows its documentation, with an example that runs. The site has it too,
-on a page for each package.
+Every public name, by what it is for. `help(name)` shows its documentation, with an example that runs. The site has it
+too, on a page for each package.
 """
 
 NAMESPACES = """
