@@ -143,8 +143,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
 
 HEAD = """# API
 
-Every public name, by what it is for. `help(name)` shows its documentation: arguments, shapes, units, errors, sources,
-and an example that runs as a test. The site has it too, on a page for each package. Made by `python docs/make.py`.
+Every public name, by what it is for. `help(name)` shows its documentation, with an example that runs. The site has it
+too, on a page for each package.
 """
 
 NAMESPACES = """
@@ -182,7 +182,7 @@ ROWS = """
 | the same value of a person, again and again | keyed noise: `key=`, `id=` | [longitudinal](docs/longitudinal.md) |
 | several columns | `PrivacyPlan.split`, `.sampled`, `.fake`, `.pairs` | [several columns](docs/several_columns.md) |
 | what shuffled reports reveal | `PrivacyPlan.shuffled`, `.explain` | [several reports](docs/several_reports.md) |
-| a range, a quantile, a curve | `.ldp.range`, `.ldp.quantiles`, `.ldp.cdf` | [ordered values](docs/ordered.md) |
+| a range, a quantile, a curve | `.ldp.range`, `.median`, `.quantiles`, `.cdf` | [ordered values](docs/ordered.md) |
 | a mean, a rate, a quantile in a private group | `.ldp.weight`, `.ldp.ratio` | [private groups](docs/weights.md) |
 | two columns together: crash rate by version | `reports.ldp.table("version", "crashed")` | [tables](docs/tables.md) |
 | is it different, from week to week, between groups | `.ldp.compare` | [comparisons](docs/compare.md) |

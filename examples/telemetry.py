@@ -42,6 +42,7 @@ with Step(f"made {N:,} browsers"):
     events = pl.DataFrame({"day": pl.Series(rng.integers(1, 8, N), dtype=pl.UInt8), "browser": browser})
 
 # Our side: reports go into a file, without the true values. One report is a word of 64 bits (packed).
+# (For five values randomized response has less error. This shows how a database reads bits.)
 plan = PrivacyPlan({"browser": UnaryEncoding(BROWSERS, epsilon=1.0)}, keep=["day"])
 folder = tempfile.TemporaryDirectory()  # gone at the end
 file = Path(folder.name) / "reports.parquet"

@@ -127,7 +127,7 @@ _add(
     "ldp size 16 --margin 1% --epsilon 1 --simultaneous",
     "ldp size 16 --margin 1% --people 50000",
     "ldp size --plan plan.toml --margin os=0.02 --margin minutes=0.5",
-    "ldp size 16 --change 1% --from 5% --power 80% --epsilon 1",
+    "ldp size 16 --change 1% --base 5% --power 80% --epsilon 1",
 )
 _add(
     _BEFORE,

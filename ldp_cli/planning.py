@@ -281,7 +281,7 @@ def size(
         ),
     ] = None,
     base: Annotated[
-        float | None, typer.Option("--from", parser=share, metavar="SHARE", help="With --change: the share before.")
+        float | None, typer.Option("--base", parser=share, metavar="SHARE", help="With --change: the share before.")
     ] = None,
     power: Annotated[
         float, typer.Option(parser=share, metavar="SHARE", help="With --change: the probability of finding it.")
@@ -348,7 +348,7 @@ def size(
 
 def _wanted(margin: list[str] | None, change: str | None, plan: Path | None) -> list[str]:
     if bool(margin) == (change is not None):
-        raise typer.BadParameter("give --margin, or --change and, of a share, --from")
+        raise typer.BadParameter("give --margin, or --change and, of a share, --base")
     if change is not None and plan is not None:
         raise typer.BadParameter("--change is of one column: give VALUES and --epsilon")
     return margin or [str(change)]

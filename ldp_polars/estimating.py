@@ -278,7 +278,7 @@ def range(  # noqa: A001 (as a method it is .ldp.range)
 
 def quantiles(
     expr: pl.Expr | str,
-    probabilities: Sequence[float] = (0.25, 0.5, 0.75),
+    probabilities: Sequence[float] | float = (0.25, 0.5, 0.75),
     mechanism: core.Mechanism | None = None,
     *,
     confidence: float = 0.95,
@@ -290,7 +290,7 @@ def quantiles(
 
     Args:
         expr, mechanism, confidence, assume_reports: see `estimate`.
-        probabilities: of the quantiles, each in (0, 1).
+        probabilities: of the quantiles, each in (0, 1): one number or several.
         population, repeats: see `histogram`, and `ldp_core.QuantilesEstimate`.
 
     Returns:
@@ -303,7 +303,8 @@ def quantiles(
     >>> df.select(ldp_polars.quantiles("age", [0.5])).item().struct.unnest().row(0)
     (0.5, 2.0, 2.0, 2.0, 3)
     """
-    question = core.QuantilesEstimate(tuple(probabilities), confidence, population, repeats=repeats)
+    given = (probabilities,) if isinstance(probabilities, int | float) else tuple(probabilities)
+    question = core.QuantilesEstimate(given, confidence, population, repeats=repeats)
     return estimate(expr, question, mechanism, assume_reports=assume_reports)
 
 

@@ -490,8 +490,8 @@ class PrivateHistogram(Estimate):
         mechanism: that is to make the reports.
         confidence, simultaneous, consistency, repeats: see `HistogramEstimate`.
 
-    >>> from ldp_core import UnaryEncoding
-    >>> mechanism = UnaryEncoding(["ios", "android"], epsilon=1.0)
+    >>> from ldp_core import RandomizedResponse
+    >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
     >>> batch = pa.record_batch({"os": ["ios", "android", "ios"], "country": ["fr", "fr", "it"]})
     >>> with beam.Pipeline("FnApiRunner") as p:
     ...     rows = p | beam.Create([batch]) | PrivateHistogram("os", mechanism, by=["country"])

@@ -48,9 +48,9 @@ class PrivacyPlan(PlanForms):
         PlanError: no columns, a column both perturbed and kept, or a seed that is not an integer; or columns of which
             a record answers one, and they are not all there.
 
-    >>> from ldp_core import RandomizedResponse, UnaryEncoding
+    >>> from ldp_core import RandomizedResponse
     >>> plan = PrivacyPlan(
-    ...     {"os": UnaryEncoding(["ios", "android"], epsilon=2), "crashed": RandomizedResponse(epsilon=1)},
+    ...     {"os": RandomizedResponse(["ios", "android"], epsilon=2), "crashed": RandomizedResponse(epsilon=1)},
     ...     keep=["event_time"],
     ... )
     >>> plan.epsilon

@@ -182,7 +182,7 @@
     const far = Math.min(...ends) > Math.max(...ends) / 3; // an axis from 0 on would hide the intervals
     return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
       chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
-      el("details", { class: "numbers" }, el("summary", {}, "The numbers"), table(`${caption}, in percent, and half of the interval`, ["window", ...lines.map((line) => line.name)],
+      el("details", { class: "numbers" }, el("summary", {}, "The numbers"), table(`${caption}, in percent, with the margin of error`, ["window", ...lines.map((line) => line.name)],
         groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
   }
 

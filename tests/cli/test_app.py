@@ -120,7 +120,7 @@ BAD = {int: ["many", "-1"], float: ["much"], "share": ["much", "2"], Literal: ["
 """Values that no option of this type takes."""
 BY_NAME = {
     "--margin": ["much", "-1", "0", "os=0.1"],
-    "--change": ["much", "1%"],  # (without --margin, and --from)
+    "--change": ["much", "1%"],  # (without --margin, and --base)
     "--column": ["os", "os=a,a"],  # (of `plan new`)
     "--share": ["os", "os=ios", "os=ios:much"],
     "--window": ["7x", "0d", "-7d", "d"],

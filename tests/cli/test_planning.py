@@ -158,8 +158,8 @@ def test_wrong_use_ends_with_2(ldp, people):
         "size 16 -m 0.1",
         "size -m 0.1",
         "size 16 -e 1",
-        "size 16 -e 1 -m 1% --change 1% --from 5%",
-        "size --plan plan.toml --change 1% --from 5%",
+        "size 16 -e 1 -m 1% --change 1% --base 5%",
+        "size --plan plan.toml --change 1% --base 5%",
         "plan explain plan.toml",
         "simulate plan.toml",
         "plan",
@@ -239,7 +239,7 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
     found = ldp("size 2 -m 0.02 -n 10000 --mechanism randomized_response --json").data["needs"]
     assert found[0]["epsilon"] == required_epsilon("randomized_response", 0.02, 10_000, domain=2).epsilon
-    found = ldp("size 16 --change 1% --from 5% --power 90% -e 1 --json").data
+    found = ldp("size 16 --change 1% --base 5% --power 90% -e 1 --json").data
     needs = required_n(domain=16, epsilon=1.0, change=0.01, base=0.05, power=0.9)
     assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
     found = {row["mechanism"]: row["n"] for row in ldp("size 0:60 -m 0.5 -e 1 --json").data["needs"]}

@@ -314,3 +314,10 @@ def test_weighted_means_of_reports():
     for grouped in (pl.col("w").ldp.weighted_mean(groups="g", shares=shares), pl.col("g").ldp.histogram(person="g")):
         with pytest.raises(ldp_core.MechanismMismatchError, match="hold reports"):
             private.select(grouped)
+
+
+def test_one_quantile_needs_no_list():
+    reports = pl.DataFrame({"x": [1, 2, 3] * 20}).select(X.perturb(RandomizedResponse([1, 2, 3], epsilon=2.0), seed=1))
+    assert reports.select(X.quantiles(0.9)).equals(reports.select(X.quantiles([0.9])))
+    with pytest.raises(ParameterError, match=r"each of probabilities must be in \(0, 1\), got 1"):
+        X.quantiles(1)

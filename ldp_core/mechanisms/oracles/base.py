@@ -590,8 +590,8 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
     made = Domain.of(value)
     if made.unmatched == "none":
         raise DomainError(
-            f'{what} has no "none", as its every report names a value: take unmatched="other", one more answer; among '
-            'those who answered, a share is frequency / (1 - frequency of "other")'
+            f'{what} has no "none", as its every report names a value: take unmatched="other", one more answer; a '
+            "share among those who answered is a ratio of weights: .ldp.ratio in Polars, ldp_core.ratio of arrays"
         )
     return made
 
