@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from ldp_core import PrivacyPlan
-from ldp_core.engine import U64
+from ldp_core.engine import U64, enough_to_differ
 from ldp_polars.columns import Report
 from ldp_polars.frames import named, unused
 
@@ -46,18 +46,10 @@ def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.Laz
         typed = column.ext.storage() if isinstance(dtype, Report) else column
         fresh = fresh and isinstance(dtype, Report) and not (dtype.keyed or dtype.seeded)
         plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
-    together = 2 * _enough(plan) if fresh else 0  # (each is compared with each)
+    together = 2 * enough_to_differ(plan) if fresh else 0  # (each is compared with each)
     row = pl.struct(plain).hash().alias(unused(schema))
     digest = partial(_digest, together=together)
     return reports.lazy().select(pl.map_batches([row], digest, return_dtype=_DIGEST, returns_scalar=True))
-
-
-def _enough(plan: PrivacyPlan) -> int:
-    """Of so many rows 30 are others, on average, when they are drawn anew: none with a probability of exp(-30).
-
-    Of a column of epsilon e a report is another one than that of the same value with a probability of about exp(-e).
-    """
-    return math.ceil(30 * math.exp(min(30.0, *(mechanism.epsilon for mechanism in plan.columns.values()))))
 
 
 def _digest(inputs: Sequence[pl.Series], return_dtype: object = None, *, together: int) -> pl.Series:
@@ -81,7 +73,7 @@ _ODD = np.array([0x9E3779B97F4A7C15], np.uint64)  # (an array, which wraps witho
 def are_copies(digest: Mapping[str, Any], other: Mapping[str, Any], plan: PrivacyPlan) -> bool:
     """Whether two digests are of frames that have the same reports, as those of hardly any two that were drawn do."""
     small, large = sorted((digest, other), key=lambda one: one["n"])
-    if small["n"] < _enough(plan):
+    if small["n"] < enough_to_differ(plan):
         return False
     if (small["n"], small["all"]) == (large["n"], large["all"]) or {*small["neighbors"]} & {*large["neighbors"]}:
         return True
