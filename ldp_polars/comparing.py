@@ -74,9 +74,9 @@ def compare(
     Raises:
         PlanError: see `histograms`; or no column has shares or a mean, or quantiles of numbers; or the ``by`` columns,
             or the times, are not of one dtype in both frames.
-        ParameterError: nothing to compare with, or the same reports again; a baseline without one ``by`` column, or of
-            another type; what `ldp_core.compare` refuses. When run: there are no reports of the baseline, or two lazy
-            frames have the same ones.
+        ParameterError: nothing to compare with, or the same reports again, or a part of them, see `pool`; a baseline
+            without one ``by`` column, or of another type; what `ldp_core.compare` refuses. When run: there are no
+            reports of the baseline, or two lazy frames have the same ones.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse

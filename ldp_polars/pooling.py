@@ -55,8 +55,8 @@ def pool(
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common; the ``by`` columns, or the
             times, are not of one dtype in all frames.
         ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
-            and patterns, or a copy of a file or frame); keyed noise or one seed, and no ``repeats``; see
-            `ldp_core.pool`.
+            and patterns, a copy of a file or frame, or a part of it; scattered rows of it are recognized where reports
+            have many values, see docs/compare.md); keyed noise or one seed, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
