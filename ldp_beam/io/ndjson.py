@@ -110,7 +110,9 @@ def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch]
         table = pyarrow.json.read_json(
             io.BytesIO(block),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES, len(block) + 1)),
-            parse_options=pyarrow.json.ParseOptions(explicit_schema=_read_as(schema), unexpected_field_behavior="ignore"),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=_read_as(schema), unexpected_field_behavior="ignore"
+            ),
         )
         columns = [column.cast(field.type) for field, column in zip(schema, table.columns, strict=True)]
         table = pa.Table.from_arrays(columns, schema=schema)  # nullability and metadata as declared

@@ -209,9 +209,9 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
             records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever
             (16 if all records pass).
 
-    Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``. Also
-    a `MechanismMismatchError` for reports that were stored, as they have spent already; single records do not say that
-    they are reports, and are limited without a word.
+    Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
+    Stored reports have spent already: of an Arrow batch that says it has some, `MechanismMismatchError`. Single records
+    do not say it, and are limited without a word.
 
     Raises:
         ParameterError: bad arguments; the budget does not pay for one record; the charge for two is infinite, as

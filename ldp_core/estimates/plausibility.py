@@ -166,7 +166,7 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextmanager
 def collecting() -> Iterator[list[str]]:
-    """What `watch` says inside is not shown but put into the list, once for each estimate, for who says it otherwise."""
+    """What `watch` says inside goes into the list, once for each estimate, for those who say it in another way."""
     implausible: list[str] = []
     token = _collected.set(implausible)
     try:

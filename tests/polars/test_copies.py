@@ -23,8 +23,10 @@ def people(n, **columns):
 def asked_together(plan, one, other, **how):
     """What both questions say."""
     lazy = one.lazy().ldp.compare(plan, other=other.lazy(), **how)
-    for found in (lambda: ldp_polars.pool([(one, plan), (other.lazy(), plan)], repeats=how.get("repeats")), lazy.collect):
-        yield found
+    yield from (
+        lambda: ldp_polars.pool([(one, plan), (other.lazy(), plan)], repeats=how.get("repeats")),
+        lazy.collect,
+    )
 
 
 def test_a_part_of_a_frame_is_not_counted_beside_the_frame():

@@ -137,7 +137,11 @@ def test_a_key_has_one_text():
         ("05:00:00", [hour.time()], [pa.time32("s"), pa.time64("us")]),
         ("0:00:10", [timedelta(seconds=10)], [pa.duration("s"), pa.duration("ns")]),
         ("10", [10.0, np.float32(10), Decimal("10.00")], [pa.int8(), pa.float16(), pa.float64(), pa.decimal128(9, 2)]),
-        ("0.5", [0.5, np.float16(0.5), Decimal("0.50")], [pa.float16(), pa.float32(), pa.float64(), pa.decimal128(9, 2)]),
+        (
+            "0.5",
+            [0.5, np.float16(0.5), Decimal("0.50")],
+            [pa.float16(), pa.float32(), pa.float64(), pa.decimal128(9, 2)],
+        ),
         ("1e-07", [1e-7], [pa.float64()]),
         ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
         ("0", [-0.0], [pa.float64(), pa.int64()]),

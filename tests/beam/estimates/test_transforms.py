@@ -20,8 +20,8 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.estimates.combine import _LOG
 from ldp_beam.estimates import transforms
+from ldp_beam.estimates.combine import _LOG
 from ldp_beam.estimates.transforms import RowsOf
 from ldp_core import (
     DistributionEstimate,

@@ -102,7 +102,18 @@ def test_values_that_must_fail():
 def test_a_text_is_the_same_date_here_and_on_devices():
     """Python read times without seconds, and times with a zone, which devices take for no date."""
     days = ["2024-01-02", "0000-02-29", "2024-02-30", "2024-1-2", "20240102", "9999-12-31", ""]
-    times = ["", "T10:00:00", " 23:59:59.123456789Z", "T10:00", " 10", "T10:00Z", "T10:00:00z", "Z", "T24:00:00", "T10:00:60"]
+    times = [
+        "",
+        "T10:00:00",
+        " 23:59:59.123456789Z",
+        "T10:00",
+        " 10",
+        "T10:00Z",
+        "T10:00:00z",
+        "Z",
+        "T24:00:00",
+        "T10:00:60",
+    ]
     zones = ["+00:00", "-0200", "+02", " +", ""]
     texts = [day + time + zone for day in days for time in times for zone in zones]
     for ends in (("2024-01-01", "2024-03-01", "1d"), ("2024-01-01T00:00:00", "2024-01-03T00:00:00", "6h")):
