@@ -96,6 +96,7 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
+    files.refuse_same([source], made, repeats)
     how = (confidence, population_of(population), repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:

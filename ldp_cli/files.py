@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
@@ -14,7 +15,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import DrawnColumn, need, open_parquet
+from ldp_core.engine import DrawnColumn, enough_to_differ, need, open_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -43,14 +44,29 @@ def files_of(path: str) -> list[str]:
     return found
 
 
-def refuse_same(sources: Iterable[str]) -> None:
-    """Raise `ParameterError` if a file is in two of the sources, by whatever name: people count once."""
-    seen: set[Path] = set()
+def refuse_same(sources: Iterable[str], plan: PrivacyPlan | None = None, repeats: int | None = None) -> None:
+    """Raise `ParameterError` if a file is there twice, by whatever name, or, unless people are, a copy of it.
+
+    Of few reports two files may be the same by chance. ``plan`` is that of files that have none.
+    """
+    sized: dict[int, set[Path]] = {}
     for source in sources:
-        mine = {Path(file).resolve() for file in files_of(source)}
-        if mine & seen:
-            raise ParameterError(f"files of {source!r} are there twice: give the reports of other people each")
-        seen |= mine
+        for file in {Path(file).resolve() for file in files_of(source)}:
+            alike = sized.setdefault(file.stat().st_size, set())
+            if file in alike:
+                raise ParameterError(f"files of {source!r} are there twice: give the reports of other people each")
+            alike.add(file)
+    if (repeats or 1) > 1:  # (keyed reports of one day may be those of another)
+        return
+    found: dict[bytes, Path] = {}
+    for file in sorted(file for alike in sized.values() if len(alike) > 1 for file in alike):
+        with file.open("rb") as opened:
+            first = found.setdefault(hashlib.file_digest(opened, "sha256").digest(), file)
+        if first is file:
+            continue
+        made = our_polars().read_plan(file) if plan is None else plan
+        if (size_of(str(file)) or 0) >= enough_to_differ(made):
+            raise ParameterError(f"{file.name!r} is a copy of {first.name!r}, of which people count once: leave it out")
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

@@ -202,7 +202,7 @@ def compare(
     """
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
-    files.refuse_same([source, *([] if after is None else [after])])
+    files.refuse_same([source, *([] if after is None else [after])], repeats=repeats)
     if after is not None and ldp_polars.read_plan(after) != made:
         raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     files.check_columns(column or (), made.columns)
@@ -267,7 +267,7 @@ def pool(
     options.check_window(window, event_time)
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
-    files.refuse_same(sources)
+    files.refuse_same(sources, repeats=repeats)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}

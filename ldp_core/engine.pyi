@@ -46,7 +46,7 @@ from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
 from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, margins, pair_of, questions_and_margins
-from ldp_core.plans.contents import refuse_private
+from ldp_core.plans.contents import enough_to_differ, refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
@@ -162,6 +162,7 @@ __all__ = [
     "draw_means",
     "draw_windows",
     "encrypt",
+    "enough_to_differ",
     "float_above",
     "folded",
     "generator_of",

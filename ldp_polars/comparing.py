@@ -15,21 +15,15 @@ from polars import selectors as cs
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import I64, Compare, CompareQuantiles, Population
 from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed
-from ldp_polars.frames import (
-    Frame,
-    Groups,
-    any_copies,
-    are_copies,
-    check_same_keys,
-    checked_plan,
-    digest_of,
-    groups_of,
-    named,
-)
-from ldp_polars.tallying import counts, tally_dtype, tally_for
+from ldp_polars.copies import any_copies, are_copies, digest_of
+from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
+from ldp_polars.tallying import counts, tally_for
 
 _WITH = "compared_with"
-_ITSELF = "other= has the same reports: a side is not compared with itself"
+_ITSELF = (
+    "other= and this side have the same reports: a side is not compared with itself, or with a part of it; take the "
+    "others, which a filter gives"
+)
 
 
 def compare(
@@ -80,9 +74,9 @@ def compare(
     Raises:
         PlanError: see `histograms`; or no column has shares or a mean, or quantiles of numbers; or the ``by`` columns,
             or the times, are not of one dtype in both frames.
-        ParameterError: nothing to compare with, or the same reports again; a baseline without one ``by`` column, or of
-            another type; what `ldp_core.compare` refuses. When run: there are no reports of the baseline, or two lazy
-            frames have the same ones.
+        ParameterError: nothing to compare with, or the same reports again, or a part of them, see `pool`; a baseline
+            without one ``by`` column, or of another type; what `ldp_core.compare` refuses. When run: there are no
+            reports of the baseline, or two lazy frames have the same ones.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -125,7 +119,7 @@ def compare(
     for name, mechanism in columns.items():
         pairs = _pairs(mine, theirs, name, mechanism, baseline)
         unchecked = None if tables else other  # one column checks for all
-        pairs = _not_of_itself(pairs, reports, unchecked, plan, tally_dtype(mechanism))
+        pairs = _not_of_itself(pairs, reports, unchecked, plan)
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
@@ -199,24 +193,21 @@ def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:
         raise ParameterError(_ITSELF)
 
 
-def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyPlan, dtype: Any) -> pl.LazyFrame:
+def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyPlan) -> pl.LazyFrame:
     """The pairs; when run a `ParameterError` if two lazy frames have the same reports."""
     if other is None or not isinstance(reports, pl.LazyFrame):
         return pairs
-    digests = ["entry 0", "entry 1"]
-    for name, side in zip(digests, (reports, other), strict=True):
-        pairs = pairs.join(digest_of(side, plan).select(pl.struct(pl.all()).alias(name)), how="cross")
-    checked = partial(_checked, plan=plan)
-    before = pl.map_batches(["before", *digests], checked, return_dtype=dtype, is_elementwise=True)
-    return pairs.with_columns(before).drop(digests)
+    mine, theirs = (digest_of(side, plan).select(pl.all().alias(name)) for name, side in (("a", reports), ("b", other)))
+    checked = pl.map_batches(["a", "b"], partial(_checked, plan=plan), return_dtype=pl.Boolean).alias("entry")
+    return pairs.join(mine.join(theirs, how="cross").select(checked), how="cross").filter("entry").drop("entry")
 
 
 def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
-    """Polars calls it back: (tallies before, digests of both sides, the same in each row) -> the tallies before."""
-    tallies, mine, theirs = inputs
-    if len(tallies) and are_copies(tuple(mine[0].values()), tuple(theirs[0].values()), plan):
-        raise ParameterError(_ITSELF)
-    return tallies
+    """Polars calls it back: digests of both sides -> true, or a `ParameterError`."""
+    for mine, theirs in zip(*inputs, strict=True):
+        if are_copies(mine, theirs, plan):
+            raise ParameterError(_ITSELF)
+    return pl.Series([True] * len(inputs[0]), dtype=pl.Boolean)
 
 
 def _counted(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from glob import glob, has_magic
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -573,44 +572,6 @@ def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, ass
     if plain:
         engine.warn_assumed(plain)
     return lazy
-
-
-def any_copies(sources: Sequence[tuple[pl.DataFrame | pl.LazyFrame, PrivacyPlan]]) -> bool:
-    """Whether two of these frames of reports, each with its plan, have the same ones row by row; lazy ones are run."""
-    lengths = pl.collect_all([frame.lazy().select(pl.len()) for frame, _ in sources])
-    alike: dict[Any, list[pl.LazyFrame]] = {}  # (Parquet files say their lengths without being read)
-    for (frame, plan), n in zip(sources, lengths, strict=True):
-        alike.setdefault((n.item(), plan), []).append(digest_of(frame, plan))
-    several = [(plan, digests) for (_, plan), digests in alike.items() if len(digests) > 1]
-    return any(
-        are_copies(one.row(0), other.row(0), plan)
-        for plan, digests in several
-        for one, other in combinations(pl.collect_all(digests), 2)
-    )
-
-
-def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
-    """One row: how many reports there are, and a hash of them and their order, which copies have in common."""
-    schema = reports.collect_schema()
-    index, plain = unused(schema), []
-    for name, column in zip(plan.columns, named(plan.columns), strict=True):
-        dtype = schema[name]
-        typed = column.ext.storage() if isinstance(dtype, Report) else column
-        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
-    rows = reports.lazy().with_row_index(index)
-    return rows.select(pl.len(), pl.struct(index, *plain).hash().sum().alias("hash"))
-
-
-def are_copies(digest: tuple[Any, ...], other: tuple[Any, ...], plan: PrivacyPlan) -> bool:
-    """Whether two digests are of the same reports, as those of hardly any two frames are that were drawn.
-
-    Of a column of epsilon e a report is another one than that of the same value with a probability of exp(-e) or more.
-    """
-    likely = digest[0] * math.exp(-min(mechanism.epsilon for mechanism in plan.columns.values())) < _MISSES
-    return digest == other and not likely
-
-
-_MISSES = 30  # so many rows should differ, at least: none does with a probability of exp(-30)
 
 
 def read_plan(path: str | Path) -> PrivacyPlan:

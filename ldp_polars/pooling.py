@@ -14,7 +14,8 @@ from polars import selectors as cs
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
 from ldp_core.engine import check_open, common_values, pooled
 from ldp_polars.columns import check_repeats_said, of_one_seed
-from ldp_polars.frames import any_copies, check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
+from ldp_polars.copies import any_copies
+from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
 from ldp_polars.tallying import counts, tally_for
 
 _TWICE = "the same reports are there twice: people count once, so give each file or frame once"
@@ -54,8 +55,8 @@ def pool(
         PlanError: see `histograms` and `read_plan`; the plans have no such column in common; the ``by`` columns, or the
             times, are not of one dtype in all frames.
         ParameterError, MechanismMismatchError: fewer than two; the same reports twice (a file in two of the folders
-            and patterns, or a copy of a file or frame); keyed noise or one seed, and no ``repeats``; see
-            `ldp_core.pool`.
+            and patterns, a copy of a file or frame, or a part of it; scattered rows of it are recognized where reports
+            have many values, see docs/compare.md); keyed noise or one seed, and no ``repeats``; see `ldp_core.pool`.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse

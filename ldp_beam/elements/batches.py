@@ -74,6 +74,7 @@ class Batch:
         labels = None
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
+                column = column.cast(pa.float32()) if pa.types.is_float16(column.type) else column  # (Arrow lacks it)
                 column = column.dictionary_encode(null_encoding="encode")
             labels = _texts_of(column.dictionary)
         if labels is None:
@@ -255,6 +256,9 @@ def _text(value: Any) -> str:
     value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
     if value is None:
         return "null"
+    if isinstance(value, Timestamp):
+        with suppress(OverflowError):
+            value = value.to_utc_datetime(has_tz=True)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 2**64 else str(value)
     if isinstance(value, bytes):

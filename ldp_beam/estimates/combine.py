@@ -173,7 +173,7 @@ class Doubts:
         with collecting() as implausible:
             yield
         if implausible:
-            self._implausible.inc()
+            self._implausible.inc(len(implausible))
             if not self._said:
                 _LOG.warning("%s: %s", what, implausible[0])
             self._said = True

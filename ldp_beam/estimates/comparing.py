@@ -7,7 +7,7 @@ triggers, late reports and merges are those of any other answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Unpack
 
@@ -181,14 +181,19 @@ class _RowsOfSides(RowsOf):
 
     @override
     def process(
-        self, element: _KeyedSides, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
-    ) -> Iterator[Any]:
+        self,
+        element: _KeyedSides,
+        at: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
+    ) -> Iterable[Any]:
         key, sides = element
         n = [tally.n for tally in sides]
         if not all(n):
-            return
+            return ()
         for tally in sides:
             self._tallier.check_tally(tally)
         middle = window.start + Duration(micros=(window.end - window.start).micros // 2)
         counts = np.array([n]), np.array([[tally.counters for tally in sides]])
-        yield from self._rows((middle, window.end), pane, key, sum(n), *counts, **{_WITH: window.start})
+        place = (at, (window,), pane)
+        return self._wait(place, (middle, window.end), key, sum(n), *counts, **{_WITH: window.start})

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -17,7 +17,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
-from apache_beam.utils.windowed_value import PaneInfoTiming
+from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
@@ -342,6 +342,9 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
     return tuple(map(tuple, out))
 
 
+_CELLS = 1 << 18  # counters of panes that wait for the end of a bundle, at most
+
+
 class RowsOf(beam.DoFn):
     """(key, tally) of a pane to rows."""
 
@@ -362,6 +365,8 @@ class RowsOf(beam.DoFn):
         self._mechanism = mechanism
         self._question = question
         self._doubts = Doubts()
+        self._waiting: list[Any] = []
+        self._cells = 0
 
     @override
     def setup(self) -> None:
@@ -372,21 +377,38 @@ class RowsOf(beam.DoFn):
         self._tail = (self._question.confidence, self._mechanism.epsilon, self._mechanism.fingerprint)
 
     @override
+    def start_bundle(self) -> None:
+        self._waiting, self._cells = [], 0
+
+    @override
     def process(
-        self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
-    ) -> Iterator[Any]:
+        self,
+        element: Any,
+        at: Any = beam.DoFn.TimestampParam,
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
+    ) -> Iterable[Any]:
         key, tally, *sums = element  # (sums only of persons)
         if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
             # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
             # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
-            return
+            return ()
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)
         ends = (MIN_TIMESTAMP, MAX_TIMESTAMP) if whole else (window.start, window.end)
-        yield from self._rows(ends, pane, key, tally.n, np.array([tally.n]), tally.counters[np.newaxis], *sums)
+        counts = np.array([tally.n]), tally.counters[np.newaxis], *sums
+        return self._wait((at, (window,), pane), ends, key, tally.n, *counts)
 
-    def _rows(self, ends: tuple[Any, Any], pane: Any, key: Key, n: int, *counts: Any, **same: Any) -> Iterator[Any]:
-        """The rows of an answer: of counts as `Question.rows` takes them, with ``same`` in each row."""
+    @override
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._answered()
+
+    def _wait(self, place: Any, ends: tuple[Any, Any], key: Key, n: int, *counts: Any, **same: Any) -> Iterable[Any]:
+        """Take the counts of a pane, as `Question.rows` takes them, with ``same`` in each of its rows.
+
+        What comes in a bundle is answered together: one pane takes milliseconds, and a thousand take ten.
+        """
+        pane = place[2]
         head = (
             *ends,
             pane.index,
@@ -396,19 +418,34 @@ class RowsOf(beam.DoFn):
             self._column,
             dict(zip(self._by, key, strict=True)),
         )
-        tail = (n, *self._tail)
+        self._waiting.append((place, head, n, counts, same))
+        self._cells += counts[1].size
+        return self._answered() if self._cells >= _CELLS else ()
+
+    def _answered(self) -> Iterable[Any]:
+        """The rows of the panes that wait, each where its pane was."""
+        waiting, self._waiting, self._cells = self._waiting, [], 0
+        if not waiting:
+            return []
         with self._doubts.about(f"column {self._column!r}"):
-            table = self._table(*counts)
-        if empty := [name for name in self._names if name not in same and table[name].null_count]:
+            table, lengths = self._rows(*zip(*(counts for _, _, _, counts, _ in waiting), strict=True))
+        told = [name for name in self._names if name not in waiting[0][-1]]
+        if empty := [name for name in told if table[name].null_count]:
             raise core.ParameterError(
                 f"the question {self._question.name} has nulls in {empty}: a row of Beam has none"
             )
-        columns = [[same[name]] * len(table) if name in same else _python(table[name]) for name in self._names]
-        for answer in zip(*columns, strict=True):
-            yield self._row._make((*head, *answer, *tail))
+        columns, first, out = {name: _python(table[name]) for name in told}, 0, []
+        for (place, head, n, _, same), length in zip(waiting, lengths, strict=True):
+            end = first + int(length)
+            of_pane = [columns[name][first:end] if name in columns else [same[name]] * length for name in self._names]
+            rows = (self._row._make((*head, *answer, n, *self._tail)) for answer in zip(*of_pane, strict=True))
+            out += [WindowedValue(row, *place) for row in rows]
+            first = end
+        return out
 
-    def _table(self, *counts: Any) -> pa.Table:
-        return self._question.rows(self._mechanism, *counts)[0]
+    def _rows(self, n: Any, counters: Any) -> tuple[pa.Table, Any]:
+        """The rows of several panes, and how many each has."""
+        return self._question.rows(self._mechanism, np.concatenate(n), np.concatenate(counters))
 
     def _timing(self, pane: Any) -> Any:
         """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
@@ -420,10 +457,12 @@ class RowsOfPersons(RowsOf):
     """(key, tally, sums of persons) of a pane to rows."""
 
     @override
-    def _table(self, n: engine.I64, counters: engine.I64, sums: engine.Persons) -> pa.Table:
-        tally = core.Tally(int(n[0]), counters[0], self._tallier.fingerprint)
-        found = self._question.of_sums(self._mechanism, tally, sums)
-        return found.to_arrow().cast(self._question.schema(self._mechanism))
+    def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
+        schema, fingerprint, tables = self._question.schema(self._mechanism), self._tallier.fingerprint, []
+        for [people], [counted], found in zip(n, counters, sums, strict=True):
+            tally = core.Tally(int(people), counted, fingerprint)
+            tables.append(self._question.of_sums(self._mechanism, tally, found).to_arrow().cast(schema))
+        return pa.concat_tables(tables), list(map(len, tables))
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:

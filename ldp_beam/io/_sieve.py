@@ -51,10 +51,8 @@ _CONSTANT = re.compile(r'"(?:[^"\\]|\\.)*"|(?<![0-9.])(-?(?:Inf(?:inity)?|NaN))'
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
 )
-_TIME = (
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
-    r"(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d%s)?)?(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?"
-)
+_DAY = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
+_TIME = _DAY + r"(?:[T ](?:[01]\d|2[0-3])(?::[0-5]\d(?::[0-5]\d%s)?)?(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)?)?"
 _FRACTION = {"s": "", "ms": r"(?:\.\d{1,3})?", "us": r"(?:\.\d{1,6})?", "ns": r"(?:\.\d{1,9})?"}
 
 
@@ -144,8 +142,8 @@ def _check_of(kind: pa.DataType) -> Callable[[Any], Any]:
         return is_whole
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return lambda value: isinstance(value, _Number)
-    if pa.types.is_timestamp(kind):
-        matches = re.compile(_TIME % _FRACTION[kind.unit], re.ASCII).fullmatch
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        matches = re.compile(_DAY if pa.types.is_date(kind) else _TIME % _FRACTION[kind.unit], re.ASCII).fullmatch
         return lambda value: type(value) is str and matches(value) and _is_date(value)
     if pa.types.is_list(kind):
         fits = _check_of(kind.value_type)

@@ -110,9 +110,12 @@ def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch]
         table = pyarrow.json.read_json(
             io.BytesIO(block),
             read_options=pyarrow.json.ReadOptions(use_threads=False, block_size=max(_BLOCK_BYTES, len(block) + 1)),
-            parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            parse_options=pyarrow.json.ParseOptions(
+                explicit_schema=_read_as(schema), unexpected_field_behavior="ignore"
+            ),
         )
-        table = pa.Table.from_arrays(table.columns, schema=schema)  # nullability and metadata as declared
+        columns = [column.cast(field.type) for field, column in zip(schema, table.columns, strict=True)]
+        table = pa.Table.from_arrays(columns, schema=schema)  # nullability and metadata as declared
         table.validate(full=True)  # the parser does not look at UTF-8
     except (pa.ArrowException, OSError, ValueError):  # what it says quotes the line
         return None
@@ -122,3 +125,9 @@ def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch]
         return None
     batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
     return batches
+
+
+def _read_as(schema: pa.Schema) -> pa.Schema:
+    """The schema, with text in the place of days: of text Arrow makes days, but not in JSON."""
+    text = [pa.string() if pa.types.is_date(field.type) else field.type for field in schema]
+    return pa.schema(list(zip(schema.names, text, strict=True)))

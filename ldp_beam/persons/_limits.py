@@ -13,7 +13,7 @@ which are counted beside it (`with_late`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypedDict
 
@@ -42,7 +42,7 @@ from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
 from ldp_core import ParameterError, Secret
-from ldp_core.engine import I64, U64, check_integer, seconds
+from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
@@ -139,15 +139,22 @@ registry.register_coder(Piece, PieceCoder)
 class SplitByPerson(RecordsDoFn):
     """Records to (shard, piece), each at a time in its window."""
 
-    def __init__(self, limit: Limit, dead_letter_tag: str | None) -> None:
+    def __init__(self, limit: Limit, dead_letter_tag: str | None, values: Collection[str] | None = ()) -> None:
         super().__init__(dead_letter_tag)
         self._limit = limit
+        self._values = values
         self._odd = OddTimes(limit.event_time)
+
+    @override
+    def check_schema(self, schema: pa.Schema) -> None:
+        refuse_reports(schema, schema.names if self._values is None else self._values)
 
     @override
     def work(self, part: AnyBatch) -> list[WindowedValue]:
         if not len(part):
             return []
+        if isinstance(part, Batch):
+            self.check_schema(part.schema)
         limit = self._limit
         hashes = limit.hashing.of(part)
         shards = ((hashes >> np.uint64(32)) * np.uint64(limit.shards) >> np.uint64(32)).astype(np.int64)
@@ -284,10 +291,15 @@ class LimitOptions(TypedDict, total=False):
 
 
 class LimitTransform(RecordsTransform):
-    """Base of the transforms that let so many records of a person through; see them for the arguments."""
+    """Base of the transforms that let so many records of a person through; see them for the arguments.
+
+    Attributes:
+        values: columns that must not hold reports already, as far as Arrow batches say it; None: all.
+    """
 
     reason: ClassVar[str]
     counter: ClassVar[str]
+    values: Collection[str] | None = ()
 
     def __init__(
         self,
@@ -323,7 +335,7 @@ class LimitTransform(RecordsTransform):
         limit = self._limit
         if limit.windows is None and pcoll.windowing.windowfn.is_merging():
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
-        split = SplitByPerson(limit, self._dead_letter_tag)
+        split = SplitByPerson(limit, self._dead_letter_tag, self.values)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         if limit.windows is not None:
             if drops_late_state(pcoll):

@@ -52,6 +52,8 @@ class BoundContributions(LimitTransform, BoundsPersons):
             records are dropped by the runner: they can never pass uncounted. (The local streaming runner keeps the
             counts, and drops none.) With ``window`` they are counted as those of `Estimate`.
 
+    Reports that were stored it takes, against people who send too many; what these have spent stays spent.
+
     Metrics: counters ``contributions_dropped`` and ``late``, and ``records_read`` and ``batch_rows``. With
     `with_exception_handling` also dead letters, of which ``DeadLetter(id, "over the limit", count)`` are the dropped,
     and those with the reason ``"late"`` came too late.
@@ -208,6 +210,8 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
             (16 if all records pass).
 
     Metrics, errors and dead letters: as `BoundContributions`; counter ``budget_dropped``, reason ``"budget spent"``.
+    Stored reports have spent already: of an Arrow batch that says it has some, `MechanismMismatchError`. Single records
+    do not say it, and are limited without a word.
 
     Raises:
         ParameterError: bad arguments; the budget does not pay for one record; the charge for two is infinite, as
@@ -259,6 +263,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""
         self.admits = History.of(self.records, changes, change_times, self.keyed)
+        self.values = list(plan_or_epsilon.inputs) if isinstance(plan_or_epsilon, PrivacyPlan) else None
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
         if isinstance(per, (str, int, float)):

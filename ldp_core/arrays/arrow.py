@@ -214,8 +214,12 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
         types = {type(item) for item in items} - {type(None)}
         came = f", got {' and '.join(sorted(one.__name__ for one in types))}" if types else ""
         if types <= PYTHON_TYPES[kind]:
+            if kind == "date" and (zones := {str(v.tzinfo) for v in items if getattr(v, "tzinfo", None) is not None}):
+                with suppress(*CONVERSION_ERRORS):
+                    return pa.array(items, pa.timestamp("us", max(zones - {"UTC"}, default="UTC")))
             if kind == "date":  # of one type in Arrow: text
-                items = [None if v is None else str(v) for v in items]
+                items = [as_micros(np.array([v]))[0] if isinstance(v, np.datetime64) else v for v in items]
+                items = [v if v is None or isinstance(v, str) else str(v).removesuffix("+00:00") for v in items]
             if kind == "int":  # beyond 64 bits there are no labels
                 items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
             with suppress(*CONVERSION_ERRORS):

@@ -156,7 +156,7 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
     if collected is None:
         warn_user(doubt)
     else:
-        collected.append(doubt)
+        collected += [doubt] * int(np.count_nonzero(outside))
 
 
 # ---- who gets it
@@ -166,7 +166,7 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextmanager
 def collecting() -> Iterator[list[str]]:
-    """What `watch` says inside is not shown but put into the list, for those who say it in another way."""
+    """What `watch` says inside goes into the list, once for each estimate, for those who say it in another way."""
     implausible: list[str] = []
     token = _collected.set(implausible)
     try:

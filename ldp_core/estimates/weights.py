@@ -283,7 +283,8 @@ class Total(SingleNumber):
 
     Attributes:
         total: the estimate.
-        standard_error, low, high: of noise and of the people together, who are a sample of many.
+        standard_error, low, high: of noise and of the people together, who are a sample of many: infinite if these are
+            fewer than two records.
 
     >>> Total(2.5, 1.6, -0.6, 5.6, 3, 0.95)
     Total of 3 records: 2.5, standard error 1.6, 95% interval -0.6 to 5.6
@@ -318,7 +319,7 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
     made, error = float(u.sum()), times_of(repeats) * float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
-    if len(u) == 1:  # which does not tell how much another one would differ
+    if len(u) < 2:  # they do not tell how much another one would differ
         error = np.inf
     return Total(made, error, made - z * error, made + z * error, len(u), confidence)
 

@@ -14,6 +14,7 @@ from bisect import bisect
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
+from functools import lru_cache
 
 from ldp_core.errors import ParameterError
 from ldp_core.exact.sampling import ONE
@@ -40,6 +41,7 @@ def check_resolved(
         raise ParameterError(f"{name} is too small: with 64-bit probabilities it must be above about 1e-18{scale}")
 
 
+@lru_cache(maxsize=64)  # (of the levels of a tree it is asked often)
 def exp_below(x: Fraction | float) -> Fraction:
     """A rational lower bound of exp(min(x, 100)), tight to 57 digits."""
     exact = Fraction(min(x, _SATURATED))

@@ -27,7 +27,7 @@ _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NONE = np.iinfo(np.int64).min
 """In the place of a null, in microseconds; numpy calls the same number NaT."""
 _ELSEWHERE = _NONE + 1
-"""In the place of a text in another zone than UTC where days are declared: it is no null, and the day is not known."""
+"""In the place of a text that names a zone: it is no null, and clients do not know the time."""
 _PYTHON = (-719162 * _DAY, 2932897 * _DAY)
 """The years 1 to 9999, of which Python has dates."""
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "+00:00")
@@ -38,8 +38,9 @@ class Dates(Domain):
 
     Each cell is one value, which its first day or its beginning stands for. Estimates have dates or datetimes, reports
     of values the same as text. All cells are of UTC. A time without a zone is one of UTC, and so is a day. A domain of
-    times converts other zones to UTC; a domain of days refuses them, as the day there may be another one: convert the
-    column to dates before.
+    times converts datetimes of other zones to UTC; a domain of days refuses them, as the day there may be another one:
+    convert the column to dates before. Of text both read what clients read (docs/wire.md, section 2), which is a day or
+    a time with its seconds.
 
     Args:
         low, high: two dates, or two datetimes; or as text in ISO 8601. Declared, never learned from the data.
@@ -48,7 +49,7 @@ class Dates(Domain):
         unmatched: what becomes of values outside: ``"error"``, ``"other"`` and ``"none"`` as of `Domain`; ``"clip"``
             takes them for the first or the last cell.
         missing: the date that a null counts as, also one that numpy calls NaT, and a text that is no date (but not one
-            with another zone, which is as ``unmatched`` says). None: all are as ``unmatched`` says, an error under
+            with a zone, which is as ``unmatched`` says). None: all are as ``unmatched`` says, an error under
             ``"clip"``.
 
     Raises:
@@ -75,8 +76,8 @@ class Dates(Domain):
     unmatched: Any
 
     remedy: ClassVar[str] = (
-        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"; of times '
-        "of another zone than UTC days have no cell: give the date there"
+        'declare a longer time, or take unmatched="clip" or "other"; for nulls missing=, a date, or "other"; in words '
+        "dates are 2024-01-31 or 2024-01-31T18:00:00, of UTC: of words with another zone make datetimes before"
     )
 
     def __init__(
@@ -229,7 +230,7 @@ class Dates(Domain):
                 f"column {column!r}: days are of UTC, but the values' zone is {zone}, where the day may be another one:"
                 " convert the column to dates, as .dt.date() of Polars does"
             )
-        return moments(array, zones=not self.days)
+        return moments(array)
 
     @override
     def compiled(self) -> dict[str, Any]:
@@ -288,25 +289,28 @@ def _name(window: Window) -> str:
     return f"{window.micros / 1000}ms"
 
 
-def moments(array: pa.Array, *, zones: bool = True) -> I64:
-    """Dates, timestamps or texts in ISO 8601 as microseconds since 1970 in UTC, int64[n]; what is none as `_NONE`.
+def moments(array: pa.Array) -> I64:
+    """Dates, timestamps or texts of docs/wire.md as microseconds since 1970 in UTC, int64[n]; what is none as `_NONE`.
 
-    Without ``zones`` a text with another one than UTC is `_ELSEWHERE`.
+    A text that names a zone is `_ELSEWHERE`.
     """
     if is_text(array.type):
-        return _parsed(array, zones)
+        return _parsed(array)
     return as_micros(array.to_numpy(zero_copy_only=False)).view(np.int64)
 
 
-_ISO = (
-    r"^(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)(?:[T ](?P<h>\d\d)(?::(?P<mi>\d\d)(?::(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?)?)?"
-    r"(?:Z|(?P<sign>[+-])(?P<zh>\d\d):?(?P<zm>\d\d))?)?$"
+_ISO = r"\d{4}-\d\d-\d\d([T ]\d\d(:\d\d(:\d\d(\.\d{1,9})?)?)?(Z|[+-]\d\d:?\d\d)?)?"  # of what is declared
+_VALUE = (
+    r"^(?P<y>\d{4})-(?P<mo>\d\d)-(?P<d>\d\d)"
+    r"(?:[T ](?P<h>\d\d):(?P<mi>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,9}))?Z?)?$"
 )
+_ZONE = ":.*[+-]"
 
 
-def _parsed(array: pa.Array, zones: bool) -> I64:
-    found = pc.extract_regex(array, _ISO)
+def _parsed(array: pa.Array) -> I64:
+    found = pc.extract_regex(array, _VALUE)
     good = found.is_valid().to_numpy(zero_copy_only=False)
+    zone = pc.fill_null(pc.match_substring_regex(array, _ZONE), False).to_numpy(zero_copy_only=False)
 
     def number(name: str) -> I64:
         text = pc.fill_null(pc.struct_field(found, name).cast(pa.string()), "")
@@ -314,14 +318,10 @@ def _parsed(array: pa.Array, zones: bool) -> I64:
         made: I64 = pc.binary_join_element_wise("0", text, "").cast(pa.int64()).to_numpy(zero_copy_only=False)
         return made
 
-    month, day, hour, minute, second, of_zone, of_hour = map(number, ("mo", "d", "h", "mi", "s", "zh", "zm"))
+    month, day, hour, minute, second = map(number, ("mo", "d", "h", "mi", "s"))
     begins = ((number("y") - 1970) * 12 + month - 1).astype("datetime64[M]")
     length = ((begins + 1).astype("datetime64[D]") - begins.astype("datetime64[D]")).astype(np.int64)
     good &= (month >= 1) & (month <= 12) & (day >= 1) & (day <= length) & (hour < 24) & (minute < 60) & (second < 60)
-    zone = of_zone * 60 + of_hour
-    good &= (of_zone < 24) & (of_hour < 60)
-    east = pc.fill_null(pc.equal(pc.struct_field(found, "sign"), "+"), False).to_numpy(zero_copy_only=False)
-    minutes = hour * 60 + minute - np.where(east, zone, -zone)
     since = begins.astype("datetime64[us]").astype(np.int64) + (day - 1) * _DAY
-    micros = np.where(zones | (zone == 0), since + (minutes * 60 + second) * 10**6 + number("f"), _ELSEWHERE)
-    return np.where(good, micros, _NONE)
+    micros = since + ((hour * 60 + minute) * 60 + second) * 10**6 + number("f")
+    return np.where(good, micros, np.where(zone, _ELSEWHERE, _NONE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -154,6 +155,14 @@ def sources_of(columns: Mapping[str, Mechanism]) -> dict[str, Any]:
             if found.setdefault(name, inputs) != inputs:
                 raise PlanError(f"column {name!r} has other values in {column!r} than in the columns before it")
     return found
+
+
+def enough_to_differ(plan: PlanContents) -> int:
+    """Of so many reports 30 are others, on average, when they are drawn anew: none with a probability of exp(-30).
+
+    Of a column of epsilon e a report is another one than that of the same value with a probability of about exp(-e).
+    """
+    return math.ceil(30 * math.exp(min(30.0, *(mechanism.epsilon for mechanism in plan.columns.values()))))
 
 
 def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None]) -> None:

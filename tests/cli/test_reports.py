@@ -352,6 +352,24 @@ def test_folders_and_patterns(ldp):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
 
 
+def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
+    """People counted twice there, with intervals that were too narrow."""
+    Path("folder").mkdir()
+    for name in ("one", "copy"):
+        shutil.copy("reports.parquet", f"folder/{name}.parquet")
+    shutil.copy("reports.parquet", "third.parquet")
+    for line in ("estimate folder", "estimate 'folder/*.parquet' --repeats 1", "compare folder --by day"):
+        assert "'one.parquet' is a copy of 'copy.parquet'" in ldp(line, code=2).err
+    assert "is a copy of 'reports.parquet'" in ldp("pool reports.parquet third.parquet", code=2).err
+    n = pl.read_parquet("reports.parquet").height
+    found = ldp("estimate folder --column crashed --repeats 2 --json").data["columns"]["crashed"]["estimates"]
+    assert found[0]["n"] == 2 * n  # keyed reports of one day may be those of another
+    few = pl.scan_parquet("reports.parquet").head(20)  # these may be equal by chance
+    for name in ("one", "copy"):
+        few.ldp.sink_parquet(f"folder/{name}.parquet", ldp_polars.read_plan("reports.parquet"))
+    assert ldp("estimate folder --column crashed --json").data["columns"]["crashed"]["estimates"][0]["n"] == 40
+
+
 # ---- the report of a folder of estimates, and where the planner is
 
 
@@ -454,8 +472,10 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "of one seed" in ldp("compare one.parquet two.parquet", code=2).err
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     shutil.copy("one.parquet", "copy.parquet")
-    assert "with itself" in ldp("compare one.parquet copy.parquet --same-people", code=2).err
-    assert "there twice" in ldp("pool one.parquet copy.parquet --repeats 1", code=2).err
+    for line in ("compare one.parquet copy.parquet --same-people", "pool one.parquet copy.parquet --repeats 1"):
+        assert "is a copy of" in ldp(line, code=2).err
+    assert "with itself" in ldp("compare one.parquet copy.parquet --same-people --repeats 2", code=2).err
+    assert "there twice" in ldp("pool one.parquet copy.parquet --repeats 2", code=2).err
 
 
 def test_pooled_files_are_those_of_polars(ldp, people, reports):

@@ -170,11 +170,12 @@ def test_people_count_once(tmp_path):
         [(same, OLD), (same, OLD)],
         [(FIRST, OLD), (lazy, OLD)],
         [(SECOND, NEW), (FIRST.lazy(), OLD), (FIRST.clone().lazy(), OLD)],
+        [(FIRST, OLD), (pl.concat([FIRST.tail(1), FIRST.head(-1)]).lazy(), OLD)],
     ):
         with pytest.raises(ParameterError, match="there twice"):
             ldp_polars.pool(twice)
-    moved = pl.concat([FIRST.tail(1), FIRST.head(-1)])
-    assert ldp_polars.pool([(FIRST, OLD), (moved.lazy(), OLD)], columns=["os"])["n"][0] == 1200
+    shuffled = FIRST.sample(fraction=1, shuffle=True, seed=1)
+    assert ldp_polars.pool([(FIRST, OLD), (shuffled.lazy(), OLD)], columns=["os"])["n"][0] == 1200
 
 
 KEYS = {

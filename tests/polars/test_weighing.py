@@ -1,5 +1,7 @@
 """Weights as a column, and what is estimated from sums of them, in every context of Polars."""
 
+import math
+
 import numpy as np
 import polars as pl
 import pytest
@@ -93,7 +95,7 @@ def test_no_rows():
     empty = pl.DataFrame({"w": pl.Series([], dtype=pl.Float64)})
     found = empty.select(pl.col("w").ldp.ratio("w")).to_series().struct.unnest().row(0, named=True)
     assert (found["low"], found["high"], found["n"]) == (-np.inf, np.inf, 0)
-    assert empty.select(pl.col("w").ldp.total()).unnest("w").row(0) == (0, 0, 0, 0, 0)
+    assert empty.select(pl.col("w").ldp.total()).unnest("w").row(0) == (0, math.inf, -math.inf, math.inf, 0)
 
 
 def test_columns_that_are_none_of_numbers(reports):

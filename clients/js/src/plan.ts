@@ -49,7 +49,7 @@ export function read(plan: Plan): Ready[] {
   if (typeof fingerprint !== "string" || !Array.isArray(keep) || !keep.every((name) => typeof name === "string")) wrong("no fingerprint or keep");
   if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
   try { return names.map((name) => ready(name, columns[name])); } catch (e) {
-    throw e instanceof PlanError ? e : new PlanError(`no compiled plan: ${e}`); // another type than it should be
+    throw e instanceof PlanError ? e : wrong(`${e}`); // another type than it should be
   }
 }
 
@@ -86,7 +86,7 @@ function ready(name: string, column: Column): Ready {
 /** Whether this is an integer from 1 to `most`. */
 export const counts = (x: unknown, most = 2 ** 53) => Number.isSafeInteger(x) && (x as number) > 0 && (x as number) <= most;
 
-export const refused = (name: string): never => { throw new ValueError(`column ${name}: the value is not one that the plan declares`); };
+export const refused = (name: string): never => { throw new ValueError(`column ${name}: the plan does not declare the value`); };
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {

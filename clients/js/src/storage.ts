@@ -12,17 +12,21 @@ export const memory = (): Storage => {
   return { getItem: (key) => texts.get(key), setItem: (key, text) => texts.set(key, text) };
 };
 
-/** What is stored under a key, as JSON, after a change; whoever wrote it. Throws `StorageError`. */
+/**
+ * What is stored under a key, as JSON, after a change; whoever wrote it. Tabs wait for each other where a browser has
+ * Web Locks. Throws `StorageError`.
+ */
 export async function stored<T>(storage: Storage, key: string, change: (old?: T) => T): Promise<T> {
-  try {
+  const turn = async () => {
     const text = await storage.getItem(key), old = text == null ? undefined : JSON.parse(text), made = change(old);
     if (made === old) return old;
     await storage.setItem(key, JSON.stringify(made));
-    const now = await storage.getItem(key);
-    if (now == null) throw now;
-    return JSON.parse(now);
+    return JSON.parse((await storage.getItem(key)) || ""); // (no text is an error)
+  };
+  try {
+    return await (globalThis.navigator?.locks?.request(key, turn) ?? turn());
   } catch {
-    throw new StorageError("the storage cannot be read or written: what is not stored is not given out");
+    throw new StorageError("the storage fails: what is not stored is not given out");
   }
 }
 

@@ -118,6 +118,31 @@ test("two tabs that send the same queue lose nothing", async () => {
   assert.deepEqual([...new Set(taken)], ['{"a":1}\n{"a":2}\n', '{"a":3}\n{"a":4}\n', '{"a":5}\n']);
 });
 
+test("tabs that ask in the same instant get one report, where there are Web Locks", async () => {
+  const texts = ldp.memory(), slow = (job) => new Promise((done) => setTimeout(() => done(job()), 2));
+  const storage = { getItem: (key) => slow(() => texts.getItem(key)), setItem: (key, text) => slow(() => texts.setItem(key, text)) };
+  const last = new Map(); // a stand-in for the browser's: a name is held by one at a time
+  const request = (name, job) => {
+    const turn = (last.get(name) ?? Promise.resolve()).then(job);
+    last.set(name, turn.catch(() => undefined));
+    return turn;
+  };
+  const before = Object.getOwnPropertyDescriptor(globalThis, "navigator");
+  Object.defineProperty(globalThis, "navigator", { value: { locks: { request } }, configurable: true });
+  try {
+    const { plan, values } = load("unary_encoding_5.json"), [[column, { input }]] = Object.entries(plan.columns);
+    const tabs = Array.from({ length: 8 }, () => new ldp.Client(plan, { storage }));
+    const reports = await Promise.all(tabs.map((tab) => tab.report({ [column]: given(input, values[0]) })));
+    assert.equal(new Set(reports.map((report) => JSON.stringify(report))).size, 1);
+    const sent = [], fetch = async (url, { body }) => (sent.push(body), { status: 200 });
+    await Promise.all([1, 2, 3].map((a) => sender(fetch, storage).send([{ a }])));
+    assert.deepEqual([...new Set(sent)].sort(), ['{"a":1}\n', '{"a":2}\n', '{"a":3}\n']); // no tab wrote over another's
+  } finally {
+    delete globalThis.navigator;
+    if (before) Object.defineProperty(globalThis, "navigator", before);
+  }
+});
+
 test("whoever counts is told that noise is keyed", async () => {
   const kinds = [], fetch = async (url, { headers }) => (kinds.push(headers["content-type"]), { status: 200 });
   for (const keyed of [undefined, true]) {

@@ -264,6 +264,7 @@ _GOLDEN = 144, 233
 # ---- how often each level is asked
 
 
+@lru_cache(maxsize=1024)  # (a plan has many columns of one epsilon, and says the shares of each)
 def best_shares(levels: tuple[Level, ...], workload: str) -> tuple[int, ...]:
     """Of 1024 reports, how many are of each level: of least variance on average over a workload.
 

@@ -128,7 +128,7 @@ def test_a_key_has_one_text():
     """Of whatever type and unit a batch has it, and in single records."""
     hour, half = datetime(2026, 1, 1, 5), datetime(2026, 1, 1, 5, 0, 10, 500_000)
     utc = hour.replace(tzinfo=UTC)
-    aware = [utc, utc.astimezone(timezone(timedelta(hours=3)))]
+    aware = [utc, utc.astimezone(timezone(timedelta(hours=3))), Timestamp.from_utc_datetime(utc)]
     cases = [
         ("2026-01-01 05:00:00", [hour], [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")]),
         ("2026-01-01 05:00:10.5", [half], [pa.timestamp(unit) for unit in ("ms", "us", "ns")]),
@@ -136,8 +136,12 @@ def test_a_key_has_one_text():
         ("2026-01-01", [hour.date()], [pa.date32(), pa.date64()]),
         ("05:00:00", [hour.time()], [pa.time32("s"), pa.time64("us")]),
         ("0:00:10", [timedelta(seconds=10)], [pa.duration("s"), pa.duration("ns")]),
-        ("10", [10.0, np.float32(10), Decimal("10.00")], [pa.int8(), pa.float32(), pa.float64(), pa.decimal128(9, 2)]),
-        ("0.5", [0.5, Decimal("0.50")], [pa.float32(), pa.float64(), pa.decimal128(9, 2)]),
+        ("10", [10.0, np.float32(10), Decimal("10.00")], [pa.int8(), pa.float16(), pa.float64(), pa.decimal128(9, 2)]),
+        (
+            "0.5",
+            [0.5, np.float16(0.5), Decimal("0.50")],
+            [pa.float16(), pa.float32(), pa.float64(), pa.decimal128(9, 2)],
+        ),
         ("1e-07", [1e-7], [pa.float64()]),
         ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
         ("0", [-0.0], [pa.float64(), pa.int64()]),

@@ -20,6 +20,7 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
+from ldp_beam.estimates import transforms
 from ldp_beam.estimates.combine import _LOG
 from ldp_beam.estimates.transforms import RowsOf
 from ldp_core import (
@@ -152,7 +153,24 @@ def rows_of(tally, *, bounded, timing, filled=None):
     fn = RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
     fn.setup()
     pane = PaneInfo(is_first=True, is_last=True, timing=timing, index=0, nonspeculative_index=0)
-    return list(fn.process(((), tally), IntervalWindow(10, 20), pane))
+    waiting = fn.process(((), tally), Timestamp(20), IntervalWindow(10, 20), pane)
+    return [row.value for row in (*waiting, *fn.finish_bundle())]
+
+
+def test_the_panes_of_a_bundle_are_answered_together(monkeypatch):
+    """One window took 5 ms, and each record in one of its own 6: as many panes as a bundle has are one answer."""
+    asked = []
+    rows = HistogramEstimate.rows
+    monkeypatch.setattr(HistogramEstimate, "rows", lambda self, m, n, c: asked.append(len(n)) or rows(self, m, n, c))
+    monkeypatch.setattr(transforms, "_CELLS", 200)
+    batch = pa.record_batch({"v": [True, False] * 150, "t": np.arange(300.0)})
+    found = run(ldp_beam.Histogram("v", SURE_BOOL, window=1, event_time="t"), [batch])
+    assert sum(asked) == 300
+    assert max(asked) == 100  # of two counters each
+    assert {(r.window_start.micros // 10**6 % 2, r.value, round(r.count)) for r in found} == {
+        (0, True, 1), (0, False, 0), (1, True, 0), (1, False, 1),
+    }  # fmt: skip
+    assert sorted(r.window_start.micros // 10**6 for r in found if r.value) == list(range(300))
 
 
 def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tell():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ SCHEMA = pa.schema(
         ("b", pa.bool_()),
         ("t", pa.timestamp("us", "UTC")),
         ("m", pa.timestamp("ms")),
+        ("y", pa.date32()),
         ("d", pa.decimal128(5, 2)),  # of which the sieve knows nothing
     ]
 )
@@ -72,8 +74,8 @@ OBJECTS = [
     b'{"\xff":1}', b'{\xa0"s":1}', b'{\x0b"s":"a"}',
 ]  # fmt: skip
 LINES = [
-    *(b'{"%c":"%s"}' % (name, time) for time in TIMES for name in b"tm"),
-    *(b'{"%c":%s}' % (name, value) for name in b"siufbtdx" for value in VALUES),
+    *(b'{"%c":"%s"}' % (name, time) for time in TIMES for name in b"tmy"),
+    *(b'{"%c":%s}' % (name, value) for name in b"siufbtydx" for value in VALUES),
     *OBJECTS,
 ]
 
@@ -90,6 +92,15 @@ def test_what_is_refused_is_what_arrow_refuses():
             refused, taken = sieve.fault_of(line) is not None, arrow_takes(line, schema)
             assert not (refused and taken), line
             assert refused or taken or can_be_missed(line), line
+
+
+def test_days_are_read_of_text():
+    """Arrow's reader takes a number of days alone, so that each record with a date was a dead letter."""
+    for kind in (pa.date32(), pa.date64()):
+        lines = [b'{"day":"2024-02-29"}', b'{"day":null}', b'{"day":19782}']
+        batches, numbers, bad = parse_lines(lines, pa.schema([("day", kind)]))
+        assert [batch.to_pylist() for batch in batches] == [[{"day": dt.date(2024, 2, 29)}, {"day": None}]]
+        assert (numbers.tolist(), dict(bad)) == ([0, 1], {("day", f"not of type {kind}"): 1})
 
 
 def mutants(n, seed):

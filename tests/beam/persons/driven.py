@@ -47,7 +47,7 @@ def placed(bound, *bundles, windows=None, shuffled: int | None = None, forgets: 
     Between the steps pieces are encoded, as between machines; each shard and window has a state of its own.
     """
     limit, tag, coder = bound._limit, bound._dead_letter_tag, PieceCoder()
-    split, admit = SplitByPerson(limit, tag), AdmitFirst(limit, tag, forgets=forgets)
+    split, admit = SplitByPerson(limit, tag, bound.values), AdmitFirst(limit, tag, forgets=forgets)
     states: dict[typing.Any, Cell] = defaultdict(Cell)
     pieces, dead, passed = [], [], []
     for bundle in bundles:

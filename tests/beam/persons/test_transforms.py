@@ -22,11 +22,13 @@ from hypothesis import strategies as st
 
 import ldp_beam
 from ldp_beam import AfterTallies, Estimate, Perturb
+from ldp_beam.elements.faults import OTHER_PLAN
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
 from ldp_core import (
     DBitFlip,
     HistogramEstimate,
     LongitudinalRandomizedResponse,
+    MechanismMismatchError,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
@@ -238,6 +240,22 @@ def test_what_is_refused_is_counted_and_dead():
     assert len(list(rows_of(good.elements))) == 28
     assert total(bad.elements) == {("user", "budget spent"): 272, ("user", "null"): 1}
     assert counters(result)["budget_dropped"] == 272
+
+
+def test_stored_reports_have_spent_already():
+    """Of files and of Kafka only what was perturbed in the same pipeline was refused."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=1.0)}, keep=["user"])
+    stored = plan.perturb(pa.record_batch({"os": ["a", "b", "a"], "user": [1, 1, 2]}))
+    typed = stored.replace_schema_metadata(None)  # which the types of the columns say, too
+    other = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    for reports in (stored, typed):
+        for charged in (plan, 1.0):
+            ledger = PrivacyLedger(charged, id="user", budget=1.0)
+            with pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
+                limited(ledger, [reports])
+            assert total(limited(ledger.with_exception_handling(), [reports])[1]).keys() == {("", OTHER_PLAN)}
+        for limit in (PrivacyLedger(other, id="user", budget=1.0), BoundContributions("user", 1)):
+            assert len(list(rows_of(limited(limit, [reports])[0]))) == 2
 
 
 def test_bad_parameters_of_a_ledger():

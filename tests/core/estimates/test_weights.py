@@ -165,7 +165,7 @@ def test_columns_that_are_none():
 
 def test_one_record_does_not_tell_an_error():
     assert (total([5.0]).low, total([5.0]).high) == (-np.inf, np.inf)
-    assert (total([]).low, total([]).high) == (0, 0)
+    assert (total([]).total, total([]).low, total([]).high) == (0, -np.inf, np.inf)  # it was 0 to 0
 
 
 def coverage_of_means(n, share, weigh, runs=400):

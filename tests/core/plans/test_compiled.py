@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from ldp_core import (
+    Dates,
     DomainError,
     DtypeError,
     LocalHashing,
@@ -84,18 +86,47 @@ def test_reports_that_must_fail():
 
 
 def test_values_that_must_fail():
-    """Devices refuse more: they have the plan's forms of dates, and no zones."""
     by_digest = {m.digest: m for m in (*mechanisms(), OneBitMean((0, 1), epsilon=1.0))}
     tried = 0
     for case in bad():
-        if case["operation"] == "perturb" and case["why"] != "a zone":
+        if case["operation"] == "perturb":
             [compiled] = case["plan"]["columns"].values()
             inputs = by_digest[compiled["digest"]].inputs
             if inputs.compiled() == compiled["input"]:
                 tried += 1
                 with pytest.raises((DomainError, DtypeError)):
                     inputs.encode([case["value"]])
-    assert tried >= 37
+    assert tried >= 38
+
+
+def test_a_text_is_the_same_date_here_and_on_devices():
+    """Python read times without seconds, and times with a zone, which devices take for no date."""
+    days = ["2024-01-02", "0000-02-29", "2024-02-30", "2024-1-2", "20240102", "9999-12-31", ""]
+    times = [
+        "",
+        "T10:00:00",
+        " 23:59:59.123456789Z",
+        "T10:00",
+        " 10",
+        "T10:00Z",
+        "T10:00:00z",
+        "Z",
+        "T24:00:00",
+        "T10:00:60",
+    ]
+    zones = ["+00:00", "-0200", "+02", " +", ""]
+    texts = [day + time + zone for day in days for time in times for zone in zones]
+    for ends in (("2024-01-01", "2024-03-01", "1d"), ("2024-01-01T00:00:00", "2024-01-03T00:00:00", "6h")):
+        for missing in (None, "2024-01-02"):
+            for unmatched in ("error", "other", "clip"):
+                domain = Dates(*ends, unmatched, missing)
+                there = []
+                for text in [None, *texts]:
+                    with suppress(ValueError):
+                        there.append((text, reader.encode(domain.compiled(), text)))
+                refused = domain.refuses([None, *texts])
+                here = [text for text, bad in zip([None, *texts], refused, strict=True) if not bad]
+                assert list(zip(here, domain.encode(here).tolist(), strict=True)) == there
 
 
 def test_secrets_that_must_fail():

@@ -1,0 +1,71 @@
+"""Reports of one frame that are in another one, too, and are neither pooled nor compared as those of other people."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import ldp_polars
+from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+
+from ..cases import case
+
+YES = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["country"])
+LONG = PrivacyPlan({"os": UnaryEncoding(range(24), epsilon=1.0)}, keep=["country"])
+
+
+def people(n, **columns):
+    return pl.DataFrame(
+        {"crashed": [k % 3 == 0 for k in range(n)], "os": [k % 24 for k in range(n)], "id": range(n)}
+    ).with_columns(country=pl.Series(["de", "fr", "it"] * n).head(n), **columns)
+
+
+def asked_together(plan, one, other, **how):
+    """What both questions say."""
+    lazy = one.lazy().ldp.compare(plan, other=other.lazy(), **how)
+    yield from (
+        lambda: ldp_polars.pool([(one, plan), (other.lazy(), plan)], repeats=how.get("repeats")),
+        lazy.collect,
+    )
+
+
+def test_a_part_of_a_frame_is_not_counted_beside_the_frame():
+    """Only whole copies were refused: of a head, a slice, a filter or a sample each report counted twice."""
+    yes, long = people(3000).ldp.perturb(YES), people(3000).ldp.perturb(LONG)
+    for name, plan, whole, part in (
+        ("head", YES, yes, yes.head(400)),
+        ("tail", YES, yes, yes.tail(400)),
+        ("slice", YES, yes, yes.slice(1000, 600)),
+        ("overlap", YES, yes.head(2000), yes.tail(2000)),
+        ("sorted, then filtered", YES, yes.sort("country"), yes.filter(country="fr")),
+        ("filter", LONG, long, long.filter(country="fr")),
+        ("sample", LONG, long, long.sample(500, seed=1)),
+        ("shuffled", LONG, long, long.sample(fraction=1, shuffle=True, seed=1)),
+        ("distinct", LONG, long, long.unique(maintain_order=True)),
+    ):
+        for found in asked_together(plan, *((part, whole) if name == "head" else (whole, part))):
+            with case(name), pytest.raises(ParameterError, match="the same reports"):
+                found()
+
+
+def test_reports_that_were_drawn_are_no_copies():
+    """Also of the same values in the same order, and of one value, on a side: false alarms have exp(-30) or less."""
+    one, still = people(3000), people(1000, os=pl.lit(7), crashed=pl.lit(True))
+    for plan in (YES, LONG):
+        sides = [frame.ldp.perturb(plan) for frame in (one, one, one.head(400), still, still)]
+        for other in sides[1:]:
+            for found in asked_together(plan, sides[0], other):
+                assert found().height
+        assert ldp_polars.pool([(sides[3], plan), (sides[4], plan)]).height
+    loud = PrivacyPlan({"os": RandomizedResponse(range(24), epsilon=20.0)}, keep=["country"])
+    reports = one.ldp.perturb(loud)
+    for found in asked_together(loud, reports, reports.head(1000)):  # with hardly any noise all such reports are equal
+        assert found().height
+
+
+def test_a_person_s_reports_of_one_value_are_no_copies():
+    """Keyed noise is the same again where people report again: of a part of them, who come again, that is expected."""
+    key = Secret(bytes(32))
+    days = [people(n).ldp.perturb(LONG, key=key, id="id") for n in (3000, 1000)]
+    for found in asked_together(LONG, *days, repeats=2, same_people=True):
+        assert found().height
