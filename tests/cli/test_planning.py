@@ -130,7 +130,7 @@ FAILURES = [
     ("simulate plan.toml nowhere.csv", "there is no file"),
     ("plan check plan.toml nowhere.xls", "there is no file"),
     ("report nowhere", "there is no folder or file 'nowhere'"),
-    ("simulate plan.toml people.parquet --plot no/such/folder/a.html", "No such file or directory"),
+    ("simulate plan.toml people.parquet --plot no/such/folder/a.json", "No such file or directory"),
     ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
     ("plan explain plan.toml --data people.parquet --id nobody", "does not have the columns ['nobody']"),
 ]

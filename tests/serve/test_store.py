@@ -227,7 +227,7 @@ def test_a_folder_is_of_one_plan_and_one_process(tmp_path):
     assert n(opened(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("planted", [False, True])
+@pytest.mark.parametrize("planted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_kill(tmp_path, planted):
     """SIGKILL while clients send: what was acknowledged is there, and what they send again does not count twice."""
     plan_file, folder, body = tmp_path / "plan.toml", tmp_path / "out", lines(*[ROW] * 7)

@@ -87,10 +87,10 @@ def test_fixed_windows_by_a_key():
 
 
 def test_the_inputs_own_windows():
-    rows, ours, theirs = EVERYTHING[:80], [], []
+    rows, ours, theirs = EVERYTHING[:30], [], []
     for fn, batched in ((FixedWindows(60), True), (SlidingWindows(60, 30), True), (Sessions(2), False)):
         elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
-        stream = stamped(zip(elements, TIME.tolist()[:80], strict=True))
+        stream = stamped(zip(elements, TIME.tolist()[:30], strict=True))
         theirs.append(table(run(beam.WindowInto(fn) | ldp_beam.Histogram("rr", RR, by=["k"]), stream)))
         ours.append(table(run(ldp_beam.Histogram("rr", RR, window=fn, event_time="t", by=["k"]), [rows])))
     assert theirs == ours

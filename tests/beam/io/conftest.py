@@ -22,6 +22,13 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kafka: needs Java and Apache Kafka's jars; skipped without")
 
 
+@pytest.fixture(autouse=True)
+def _short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until so many messages have come, or until then."""
+    monkeypatch.setattr("ldp_beam.io._kafka_source.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("ldp_beam.io._kafka_source.PAUSE_SECONDS", 0.01)
+
+
 @pytest.fixture(scope="session")
 def real_broker() -> Iterator[KafkaBroker]:
     with ExitStack() as stack:

@@ -31,6 +31,7 @@ BY_DEFAULT = {
 }
 """Of random arrivals, of panes that discard, and of private histograms, tallied as others are; the rest is slow."""
 _IS_LONG = ("arrivals-", "discarding", "PrivateHistogram")
+_IS_LONG += ("DefaultTrigger", "panes-AfterWatermark", "EARLY-", "panes-LATE", "BOTH-0", "EACH-0")  # others show more
 LONG = [case for case in CASES if any(part in case.id for part in _IS_LONG) and case.id not in BY_DEFAULT]
 SHORT = [case for case in CASES if case not in LONG]
 
