@@ -1,7 +1,5 @@
 """The house: which room may import which, as docs/architecture.md draws it."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

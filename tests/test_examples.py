@@ -1,7 +1,5 @@
 """Each file of examples/ runs as a user runs it: in a process of its own, with fresh noise, in less than a minute."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

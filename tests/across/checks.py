@@ -6,8 +6,6 @@ Polars or Beam could see.
 Estimates are checked against the true counts; whatever is counted of the same reports must be equal everywhere.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Matching is meant literally: Polars and Beam read each other's reports, from the same Parquet file."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import polars as pl

@@ -3,8 +3,6 @@
 Sketches and RAPPOR are asked about candidates. RAPPOR and longitudinal mechanisms have keyed noise only.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

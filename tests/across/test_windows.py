@@ -1,7 +1,5 @@
 """Windows begin at the same times in Polars, in Beam and in what the telemetry command stores."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Live on one machine: fleet, server and pipeline together, and the account of every record."""
 
-from __future__ import annotations
-
 import io
 import json
 import queue

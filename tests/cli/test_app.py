@@ -1,7 +1,5 @@
 """Help, exit codes, what runs elsewhere, and what is there without Beam and without Polars."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Plans and numbers from the command are those of the core."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

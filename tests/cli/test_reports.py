@@ -1,7 +1,5 @@
 """Files of reports: what is in them, what comes out of them, and what is never written."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

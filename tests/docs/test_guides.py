@@ -1,7 +1,5 @@
 """The blocks of the guides run one after the other, and print what is shown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

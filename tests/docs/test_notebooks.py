@@ -1,7 +1,5 @@
 """The notebooks of examples/ show what their code gives now, are short, and are where readers look for them."""
 
-from __future__ import annotations
-
 import json
 import re
 

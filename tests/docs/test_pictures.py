@@ -1,7 +1,5 @@
 """The pictures of the pages are of the code above them; the commands of docs/command.md print what is shown."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

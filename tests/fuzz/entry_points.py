@@ -4,8 +4,6 @@ An entry point makes a case of a random generator and takes it. It may refuse (`
 fault: another exception, a message that shows a value, a step with dead letters that ends, much memory, much time.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile

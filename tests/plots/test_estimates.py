@@ -1,7 +1,5 @@
 """A picture's numbers are the estimate's, whatever has made the estimate; and the picture is valid Vega-Lite."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re

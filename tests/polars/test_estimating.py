@@ -1,7 +1,5 @@
 """Whatever is asked in whatever context of Polars: the answer is what the core makes of the same rows."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from functools import partial

@@ -1,7 +1,5 @@
 """Keyed and seeded noise in Polars: the same reports on every engine, and errors where that cannot be."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Frames and files of several plans pooled: what `ldp_core.pool` says of their tallies, in all, by keys and windows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 

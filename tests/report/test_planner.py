@@ -1,7 +1,5 @@
 """The planner's JavaScript says what `ldp_core` says, and the code that it writes runs."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

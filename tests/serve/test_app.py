@@ -1,7 +1,5 @@
 """What the server takes, what it refuses, and in which words."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import json

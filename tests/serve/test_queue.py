@@ -1,7 +1,5 @@
 """Reports that are handed to Kafka or Pub/Sub: 200 says that the queue has them."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """What was acknowledged is there after any end: of a process, of a write in the middle, of the step to Parquet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Ids as hashes: the same for ever, different under another key, spread evenly."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Each window against the one before, with the rows of `ldp_core.compare`: in batch, live panes, with late records."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

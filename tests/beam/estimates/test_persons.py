@@ -1,7 +1,5 @@
 """People who report again: intervals by person, as those of the core, per window and key."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -4,8 +4,6 @@ All are one transform with different questions: windows, panes, keys and dead le
 partial tallies that they start from are tested in `test_partials`.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 
@@ -44,16 +42,7 @@ from ldp_core import (
 )
 
 from ...cases import each
-from ..helpers import (
-    SURE,
-    SURE_BITS,
-    SURE_BOOL,
-    counters,
-    run,
-    run_with_result,
-    stamped,
-    table,
-)
+from ..helpers import SURE, SURE_BITS, SURE_BOOL, counters, run, run_with_result, stamped, table
 from ..runners.stream_cases import BOTH, DISC, panes, window_options
 from ..streams import LATE_AND_LATER, LOCAL, All, stream, true_panes
 from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied

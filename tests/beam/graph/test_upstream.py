@@ -1,7 +1,5 @@
 """What the pipeline perturbs before a step is known when it is built, for single records too."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import apache_beam as beam

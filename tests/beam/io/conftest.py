@@ -1,7 +1,5 @@
 """Brokers shared by the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count

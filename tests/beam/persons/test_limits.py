@@ -4,8 +4,6 @@ The two steps of a limit are called as a runner calls them; that runners do so i
 element, in a stream, with bundles that are repeated, and in two processes. `BoundContributions` stands for all limits.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 
@@ -16,13 +14,7 @@ import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream as Stream
-from apache_beam.transforms.window import (
-    FixedWindows,
-    GlobalWindow,
-    GlobalWindows,
-    Sessions,
-    SlidingWindows,
-)
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings

@@ -3,8 +3,6 @@
 How records are limited is tested in `test_limits`; here the limits are called without a pipeline (`driven`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace

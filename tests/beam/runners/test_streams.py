@@ -7,8 +7,6 @@ Prism comes as a Go binary: ``go install github.com/apache/beam/sdks/v2/go/cmd/p
 ``LDP_PRISM``, then where Go installs, then on the PATH.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import ldp_beam

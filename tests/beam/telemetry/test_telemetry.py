@@ -1,7 +1,5 @@
 """The main job, end to end on files, through its command line."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import logging

@@ -1,7 +1,5 @@
 """What the transforms of Beam YAML do in a pipeline of plain text, in batch and streaming."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -16,11 +14,7 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.yaml.yaml_provider import load_providers, merge_providers
 from apache_beam.yaml.yaml_transform import YamlTransform
 
-from ldp_beam.yaml import (
-    PROVIDERS,
-    LdpDeduplicate,
-    LdpPerturb,
-)
+from ldp_beam.yaml import PROVIDERS, LdpDeduplicate, LdpPerturb
 from ldp_core import Mechanism, PrivacyPlan, Secret
 
 from ..helpers import Collector, table
