@@ -212,6 +212,7 @@ def test_what_is_refused_at_once():
 # ---- Beam
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 @each
 def test_beam_perturbs_and_tallies(name):
     """Histograms of private values, and reports in both layouts, which Polars tallies too."""

@@ -251,6 +251,7 @@ UNPERTURBED = pl.DataFrame({"x": [True] * 6000, "g": [1, 2, 3] * 2000})
     ],
     ids=["histogram", "groups", "tallies", "mean"],
 )
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_values_that_were_never_perturbed_are_noticed_once_a_call(query, run):
     with pytest.warns(LdpWarning, match="column 'x': implausible for .*never perturbed") as caught:
         run(UNPERTURBED, query)
