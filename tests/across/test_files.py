@@ -76,7 +76,7 @@ def polars_counts(reports):
     return found
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
     batch = events().combine_chunks().to_batches()[0]
     with beam.Pipeline("FnApiRunner") as pipeline:

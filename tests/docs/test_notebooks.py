@@ -11,6 +11,7 @@ from .test_make import DOCS, SCRIPT
 NOTEBOOKS = {path.stem: path for path in SCRIPT["NOTEBOOKS"]}
 
 
+@pytest.mark.slow  # of a wrong number see below
 @each("name", NOTEBOOKS)
 def test_a_notebook_shows_what_its_code_gives(name):
     for package in ("polars", "altair"):

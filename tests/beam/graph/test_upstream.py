@@ -160,8 +160,8 @@ def reports_seen(stabilize, elements, windows):
 
 forms = pytest.mark.parametrize(
     ("elements", "windows"),
-    [(RECORDS, GlobalWindows()), (BATCHES, GlobalWindows()), (BATCHES, FixedWindows(10))],
-    ids=["single", "batches", "batches in windows"],
+    [(RECORDS, GlobalWindows()), (BATCHES, FixedWindows(10))],
+    ids=["single", "batches in windows"],
 )
 
 

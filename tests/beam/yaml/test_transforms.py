@@ -41,7 +41,7 @@ def several(rows, jobs, before=()):
     return expand([steps[0], *chained, *named], **{name: name for name in jobs}, before=steps[-1]["name"])
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_reports_are_rows_that_histograms_read(packed):
     # value 63 sets the top bit of a word, which a Beam schema can only say as a negative number
     plan = {"keep": ["t"], "columns": {"v": WIDE, "c": COIN}}
