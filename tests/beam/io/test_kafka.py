@@ -245,6 +245,15 @@ def test_a_partition_without_traffic_follows_the_clock(broker, topic, partition,
     assert before - 5 <= bundle.watermark <= Timestamp.now() - 5
 
 
+def test_the_clock_is_followed_only_where_nothing_is_left_to_read(broker, topic, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.0)
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(2)])
+    connection = module._Connection(source(broker, topic), 0, 0)
+    assert connection.read_to_its_end(1) is None
+    assert connection.read_to_its_end(2) is not None
+    connection.close()
+
+
 def test_time_stands_still_without_a_broker(monkeypatch):
     monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.05)
     broker = MockBroker()
