@@ -202,6 +202,7 @@ def test_answers_by_windows_and_keys_are_those_of_the_core():
         places(300, k=SIDE),
         {"window": "5m", "event_time": "t", "by": "k"},
     )
+    jobs, private = [], []
     for number, (m, usual) in enumerate(ASKED):
         question = usual
         reports = events.with_columns(ldp_polars.perturb("v", m, key=SECRET, id="id")).to_arrow()
@@ -211,9 +212,11 @@ def test_answers_by_windows_and_keys_are_those_of_the_core():
             with pytest.raises(ParameterError, match="say repeats=1"):  # (batches say that their noise is keyed)
                 run(ldp_beam.Estimate("v", m, question, **windows), reports.to_batches())
             question = asked = replace(asked, repeats=1)
-        of_reports = run(ldp_beam.Estimate("v", m, question, **windows), elements)
-        private = ldp_beam.Estimate("v", m, question, private=True, key=SECRET, id="id", **windows)
-        for rows in (of_reports, run(private, EVENTS.to_batches(max_chunksize=1000))):
+        jobs.append((m, asked, reports, run(ldp_beam.Estimate("v", m, question, **windows), elements)))
+        private.append(ldp_beam.Estimate("v", m, question, private=True, key=SECRET, id="id", **windows))
+    answers = run(All(private), EVENTS.to_batches(max_chunksize=1000))
+    for (m, asked, reports, of_reports), of_values in zip(jobs, answers, strict=True):
+        for rows in (of_reports, of_values):
             found = {}
             for row in rows:
                 place = row.window_start.micros / 1e6, row.window_end.micros / 1e6, row.key["k"]
