@@ -28,7 +28,7 @@ BY_DEFAULT = {
 }
 """Of random arrivals, of panes that discard, and of private histograms, tallied as others are; the rest is slow."""
 _IS_LONG = ("arrivals-", "discarding", "PrivateHistogram")
-# (of these triggers BOTH and EACH say more; a record late by 40 s is in time)
+# BOTH and EACH have all panes that these triggers have; with a lateness of 40 s no record is late.
 _IS_LONG += ("DefaultTrigger", "panes-AfterWatermark", "EARLY-", "panes-LATE", "BOTH-0", "EACH-0", "Histogram-40")
 LONG = [case for case in CASES if any(part in case.id for part in _IS_LONG) and case.id not in BY_DEFAULT]
 SHORT = [case for case in CASES if case not in LONG]
