@@ -1,7 +1,5 @@
 """Many cases of one test, in one test: which of them failed is said below its error."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator

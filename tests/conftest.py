@@ -16,8 +16,6 @@ pytest stops when the probabilities of the tests that it collects add up to more
 HYPOTHESIS_PROFILE=search for new and more examples when a property fails.
 """
 
-from __future__ import annotations
-
 import os
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before numpy is imported: the workers of pytest share the cores

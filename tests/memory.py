@@ -3,8 +3,6 @@
 (``ru_maxrss`` does not do: a new process begins with that of the one that started it.)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Parquet files whose pages hold more than their metadata say: what Arrow writes, taken apart and changed."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

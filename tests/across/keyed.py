@@ -1,7 +1,5 @@
 """Events, a plan and a secret; and the reports that Polars makes of them with keyed noise."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import polars as pl

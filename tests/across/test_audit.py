@@ -4,8 +4,6 @@ Each audit takes a false alarm of 1e-9. The bound must also be near what is clai
 nothing: `SEEN` says how near. The table of all of them is printed at the end.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The keyword ``consistency``: the same counts in the core, in Polars, in Beam and in Beam YAML."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

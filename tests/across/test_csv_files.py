@@ -1,7 +1,5 @@
 """Both readers of CSV files, the watched folder's and the command's, find the same records in the same broken files."""
 
-from __future__ import annotations
-
 import io
 import random
 import subprocess

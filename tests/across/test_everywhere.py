@@ -1,7 +1,5 @@
 """Each cell of the table of docs/compare.md, "Where each question works", is run."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Matching is meant literally: Polars and Beam read each other's reports, from the same Parquet file."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import polars as pl
@@ -78,7 +76,7 @@ def polars_counts(reports):
     return found
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_reports_of_beam_are_tallied_by_polars(tmp_path, packed):
     batch = events().combine_chunks().to_batches()[0]
     with beam.Pipeline("FnApiRunner") as pipeline:

@@ -1,7 +1,5 @@
 """Heavy hitters through Polars and Beam: perturbed here, searched there, in groups and in windows that differ."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import polars as pl

@@ -1,7 +1,5 @@
 """Keyed noise in Beam: the reports of Polars, bit for bit, in any form, replayed or not."""
 
-from __future__ import annotations
-
 from functools import partial
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Estimates have the same fields everywhere, of the values' own type, and no name that SQL does not take."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

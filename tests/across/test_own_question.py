@@ -1,7 +1,5 @@
 """A question that is defined here is asked everywhere that a question is: nothing else had to change for it."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

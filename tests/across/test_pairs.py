@@ -1,7 +1,5 @@
 """Plans of pairs in Polars, Beam and on the command line: the same draw, the same table, histograms of each column."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Lists: their dtypes, refused, through the command, audited. The rest is in `test_mechanisms.py`."""
 
-from __future__ import annotations
-
 import json
 
 import polars as pl

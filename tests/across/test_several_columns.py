@@ -3,8 +3,6 @@
 Estimates are checked against the true counts; reports under one key must be equal wherever they are made.
 """
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import polars as pl

@@ -1,7 +1,5 @@
 """Windows begin at the same times in Polars, in Beam and in what the telemetry command stores."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 from typing import Any
@@ -135,7 +133,10 @@ def test_batches_and_rows_of_bigquery():
         assert estimate_batch(rows, estimate_schema(ldp_beam.HistogramRow))["value"].to_pylist() == texts
 
 
-@pytest.mark.parametrize(("columns", "kind"), [(["level"], pl.Int64), (["crashed"], pl.Boolean), ([*ROWS], pl.String)])
+@pytest.mark.parametrize(
+    ("columns", "kind"),
+    [(["level"], pl.Int64), pytest.param(["crashed"], pl.Boolean, marks=pytest.mark.slow), ([*ROWS], pl.String)],
+)
 def test_the_files_of_the_command(tmp_path, capsys, columns, kind):
     FOUR.select(columns).with_columns(time=1).write_parquet(tmp_path / "events.parquet")
     (tmp_path / "plan.toml").write_text(PrivacyPlan({name: TYPED[name] for name in columns}).to_toml())

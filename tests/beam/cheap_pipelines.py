@@ -3,8 +3,9 @@
 A pipeline of a few elements costs 50 ms and more. Most of that are argument parsers (a hundred for each pipeline,
 of the same flags), types of all elements, signatures, sources and states of methods, functions compressed, and
 walks through all modules of Python, for each value that a cache measures and each function that YAML makes. They
-depend on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Nothing else is changed: the tests
-run what Beam builds and runs.
+depend on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Each bundle has two more threads,
+one that builds its steps and one that measures how long they take, and each type hint a traceback, for nobody. Nothing
+else is changed: the tests run what Beam builds and runs.
 """
 
 from __future__ import annotations
@@ -14,17 +15,21 @@ import bz2
 import copy
 import inspect
 import sys
+import threading
 from functools import cache, lru_cache
-from types import MethodType, SimpleNamespace
+from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import objsize.traverse
-from apache_beam.internal import cloudpickle_pickler
+from apache_beam.internal import cloudpickle_pickler, pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import Row
-from apache_beam.transforms import core, userstate
+from apache_beam.runners.worker import bundle_processor, sdk_worker, statesampler
+from apache_beam.transforms import core, ptransform, userstate
+from apache_beam.typehints import decorators
+from apache_beam.typehints.decorators import IOTypeHints
 
 
 def remembered(function: Any) -> Any:
@@ -45,6 +50,11 @@ _view_as = PipelineOptions.view_as
 _parsed: dict[Any, dict[str, Any]] = {}
 
 
+def own(options: dict[str, Any]) -> dict[str, Any]:
+    """A copy, also of the lists: Beam appends to some."""
+    return {name: copy.copy(x) if type(x) in (list, dict) else x for name, x in options.items()}
+
+
 def view_as(self: Any, cls: Any) -> Any:
     """As Beam's, with one parser for each set of flags and class of options."""
     if self._flags is None:  # Beam parses the command line then
@@ -52,8 +62,7 @@ def view_as(self: Any, cls: Any) -> Any:
     key = (tuple(self._flags), cls)
     if key not in _parsed:
         _parsed[key] = vars(_view_as(PipelineOptions(list(self._flags)), cls)._visible_options)
-    # (Beam appends to some.)
-    options = {name: copy.copy(x) if isinstance(x, list | dict) else x for name, x in _parsed[key].items()}
+    options = own(_parsed[key])
     for name, value in options.items():
         self._all_options.setdefault(name, value)
     view = cls.__new__(cls)
@@ -61,6 +70,24 @@ def view_as(self: Any, cls: Any) -> Any:
         _flags=self._flags, _visible_options=argparse.Namespace(**options), _all_options=self._all_options
     )
     return view
+
+
+_get_all_options = PipelineOptions.get_all_options
+
+
+def get_all_options(self: Any, **how: Any) -> dict[str, Any]:
+    """As Beam's, which a pipeline asks for what it should warn of, with one parser for each set of flags."""
+    if self._flags is None or how != {"retain_unknown_options": True, "display_warnings": True}:
+        return _get_all_options(self, **how)
+    key = (tuple(self._flags), len(PipelineOptions.__subclasses__()))
+    if key not in _parsed:
+        _parsed[key] = _get_all_options(PipelineOptions(list(self._flags)), **how)
+    return own(_parsed[key]) | self._all_options
+
+
+def visible(self: Any) -> list[str]:
+    """As Beam's, which takes `dir` for it, for each option that is looked at."""
+    return sorted(vars(self._visible_options))
 
 
 beams_signature = core.get_signature
@@ -71,6 +98,28 @@ _signature_of_bound = remembered(lambda function: beams_signature(MethodType(fun
 def get_signature(function: Any) -> Any:
     """As Beam's; a bound method's depends on its function only."""
     return _signature_of_bound(function.__func__) if isinstance(function, MethodType) else _signature(function)
+
+
+_by_reference = cloudpickle._should_pickle_by_reference
+_whether = remembered(lambda _: {})
+
+
+def should_pickle_by_reference(obj: Any, name: str | None = None, config: Any = cloudpickle.DEFAULT_CONFIG) -> bool:
+    """As Beam's: of a function or class it is always the same."""
+    if name is not None or not isinstance(obj, FunctionType | type):
+        return _by_reference(obj, name, config)
+    known = _whether(obj)
+    if id(config) not in known:
+        known[id(config)] = config, _by_reference(obj, name, config)
+    return known[id(config)][1]
+
+
+_roundtrip = pickler.roundtrip
+
+
+def roundtrip(o: Any) -> Any:
+    """As Beam's, which tries whether arguments can be pickled: most steps have none."""
+    return o if type(o) in (tuple, dict) and not o else _roundtrip(o)
 
 
 _specs = remembered(userstate.get_dofn_specs)
@@ -130,9 +179,53 @@ def infer_output_type(self: Any, _: Any) -> Any:
     return _infer_output_type(SimpleNamespace(values=tuple(first.values())), None)
 
 
+class Here:
+    """In place of an executor of one thread: the caller's."""
+
+    def __init__(self, **_: Any) -> None:
+        pass
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def submit(self, function: Any, *arguments: Any) -> Any:
+        found = function(*arguments)
+        return SimpleNamespace(result=lambda **_: found)
+
+
+def start(self: Any) -> None:
+    """As Beam's, without the thread that measures."""
+    self.tracked_thread, self.started = threading.current_thread(), True
+    statesampler.set_current_tracker(self)
+
+
+def stop(self: Any) -> None:
+    statesampler.set_current_tracker(None)
+    self.finished = True
+
+
+_make_origin = IOTypeHints._make_origin.__func__
+
+
+def make_origin(cls: Any, bases: Any, tb: bool = True, msg: Any = ()) -> Any:
+    return _make_origin(cls, bases, False, msg)
+
+
+bundle_processor.concurrent = SimpleNamespace(
+    futures=SimpleNamespace(ThreadPoolExecutor=Here, TimeoutError=TimeoutError)
+)
+statesampler.StateSampler.start, statesampler.StateSampler.stop = start, stop
+sdk_worker.BundleProcessorCache._schedule_periodic_shutdown = lambda self: None  # a thread of each pipeline, in vain
+PipelineOptions.get_all_options, PipelineOptions._visible_option_list = get_all_options, visible
+pickler.roundtrip = roundtrip
+cloudpickle._should_pickle_by_reference = should_pickle_by_reference
+IOTypeHints._make_origin = classmethod(make_origin)
 PipelineOptions.view_as = view_as
 core.Create.infer_output_type = infer_output_type
-core.get_signature = get_signature
+core.get_signature = decorators.get_signature = ptransform.get_signature = get_signature
 core._get_function_body_without_inners = _get_function_body_without_inners
 userstate.get_dofn_specs = get_dofn_specs
 objsize.traverse._iter_modules_globals = tuple  # (no value in a cache refers to one)

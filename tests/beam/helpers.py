@@ -1,7 +1,5 @@
 """Run a pipeline on a named local runner and look at what came out."""
 
-from __future__ import annotations
-
 import weakref
 from collections import defaultdict
 from functools import partial

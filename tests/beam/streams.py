@@ -1,7 +1,5 @@
 """Streams of Booleans "v" at times "t", and what comes of them on Beam's local streaming runner."""
 
-from __future__ import annotations
-
 import pickle
 
 import apache_beam as beam

@@ -101,7 +101,6 @@ def test_of_a_repeated_bundle_a_sink_sees_one_report_unless_nothing_protects_it(
     for options, different in (
         ({"record": "position", "stabilize": False}, 1),
         ({"key": SECRET, "id": "i", "stabilize": False}, 1),
-        ({}, 1),
         ({"stabilize": False}, 3),  # the planted twin
     ):
         sink = Collector()

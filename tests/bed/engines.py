@@ -4,8 +4,6 @@ An engine is started and stopped by a ``with`` block. Its pipeline is the same f
 letters, is put into a queue in this process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import json

@@ -5,8 +5,6 @@ record with noise of its own, and a batch of reports is one message. What the de
 only here: `Truth` keeps the counts to show beside the estimates.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ The pipeline sees reports only. Each window is printed when it closes, beside th
 knows; at the end every record that was sent must have been counted, found late, or become a dead letter.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime as dt
 import logging

@@ -1,7 +1,5 @@
 """What Maven builds or fetches once, and is cached."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

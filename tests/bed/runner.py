@@ -11,8 +11,6 @@ https://github.com/apache/beam/issues/18642), and both make it slower, too, the 
   time that the watermark is worked out, and only bundles with elements are taken out again.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, _DirectReadFromPubSub

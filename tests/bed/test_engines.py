@@ -1,7 +1,5 @@
 """The live mode on Kafka and Flink, and how it ends."""
 
-from __future__ import annotations
-
 import io
 import math
 import signal

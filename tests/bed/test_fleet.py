@@ -1,7 +1,5 @@
 """A simulated fleet: what its reports hold, what is true of them, and its account of what it sends."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future
 

@@ -1,8 +1,5 @@
 """Live on one machine: fleet, server and pipeline together, and the account of every record."""
 
-from __future__ import annotations
-
-import contextlib
 import io
 import json
 import queue
@@ -115,18 +112,25 @@ def short(monkeypatch):
 
 
 @pytest.fixture
-def run_until(monkeypatch, short):
-    """Run a job in short windows until what it has printed is enough: its exit code and all that it printed."""
+def run_until(short):
+    """Run a job until Ctrl-C, when what it has printed is enough: its exit code, and all that it printed."""
 
     def run(enough, **options):
-        out, deadline = io.StringIO(), time.monotonic() + 60
+        before, deadline = signal.getsignal(signal.SIGINT), time.monotonic() + 60
 
-        @contextlib.contextmanager
-        def interrupts(is_starting):
-            yield lambda: int(bool(enough(out.getvalue())) or time.monotonic() > deadline)
+        class Watched(io.StringIO):
+            pressed = False
 
-        monkeypatch.setattr(live, "_on_interrupt", interrupts)
+            def write(self, text):
+                written, said = super().write(text), self.getvalue()
+                if not (self.pressed or "sent: " in said) and (enough(said) or time.monotonic() > deadline):
+                    self.pressed = True
+                    signal.raise_signal(signal.SIGINT)
+                return written
+
+        out = Watched()
         code = live.run(LiveJob(PLAN, window="250ms", rate=5000.0, **options), out=out)
+        assert signal.getsignal(signal.SIGINT) is before
         assert enough(out.getvalue()), "it did not happen in time"
         return code, out.getvalue()
 
@@ -161,6 +165,7 @@ def test_everything_that_goes_wrong_on_the_way_is_accounted_for(run_until, capsy
     all_of_it = re.compile(r"app [\d,]+ \+ [1-9][\d,]* \+ [\d,]{2,}, dark_mode [\d,]+ \+ [1-9][\d,]* \+ [\d,]{2,}")
     code, out = run_until(all_of_it.search, faults=Faults(late=0.3, malformed=0.2, bad=0.3))
     assert (code, capsys.readouterr().err) == (0, "")
+    assert out.count("holds\n") == 2
     for sent, counted, late, dead in balances(out).values():
         assert sent == counted + late + dead
         assert min(counted, late) > 0
@@ -185,21 +190,6 @@ def test_a_message_that_the_server_does_not_deliver_once_is_seen(run_until, monk
     for sent, counted, late, dead in balances(out).values():
         assert sent == counted + late + dead + missing
     assert out.count(f"DOES NOT HOLD: {missing} missing") == 2
-
-
-def test_ctrl_c_ends_it_cleanly(short):
-    class Interrupting(io.StringIO):
-        """Ctrl-C when the first window is printed."""
-
-        def write(self, text):
-            if WINDOW.match(text) and not WINDOW.search(self.getvalue()):
-                signal.raise_signal(signal.SIGINT)
-            return super().write(text)
-
-    out, before = Interrupting(), signal.getsignal(signal.SIGINT)
-    assert live.run(LiveJob(PLAN, window="250ms", rate=5000.0), out=out) == 0
-    assert out.getvalue().count("holds\n") == 2
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_failure_of_the_pipeline_ends_it_and_is_told_without_values(short, monkeypatch, capsys):

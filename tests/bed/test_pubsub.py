@@ -1,7 +1,5 @@
 """The Pub/Sub server of this process, through Google's own clients."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest

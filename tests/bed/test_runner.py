@@ -1,7 +1,5 @@
 """Beam's local streaming runner keeps what is over; ours gives the same results and does not."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions

@@ -1,7 +1,5 @@
 """The command, run in this process and in a folder of its own."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Help, exit codes, what runs elsewhere, and what is there without Beam and without Polars."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -276,12 +274,25 @@ def test_a_process_ends_at_once(monkeypatch, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_without_polars_those_of_the_core_work(ldp, people, tmp_path):
-    lines = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]
-    lines += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
-    needy = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]
-    done = without("apache_beam,polars", *lines, *needy, cwd=tmp_path)
-    assert [code for code, *_ in done] == [0, 0, 0, 0, 0, 0, 1, 1]
+OF_THE_CORE = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]
+OF_THE_CORE += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
+OF_POLARS = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]
+
+
+def test_without_polars_those_of_the_core_work(ldp, people, monkeypatch):
+    for name in [name for name in sys.modules if name.split(".")[0] == "ldp_polars"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    for line in OF_THE_CORE:
+        ldp(line)
+    for line in OF_POLARS:
+        assert "ldp-telemetry[polars]" in ldp(line, code=1).err
+
+
+@pytest.mark.slow
+def test_without_polars_a_process_starts(ldp, people, tmp_path):
+    done = without("apache_beam,polars", *OF_THE_CORE, *OF_POLARS, cwd=tmp_path)
+    assert [code for code, *_ in done] == [0] * len(OF_THE_CORE) + [1] * len(OF_POLARS)
     assert all("ldp-telemetry[polars]" in said for _, said, _ in done[-2:])
 
 

@@ -1,7 +1,5 @@
 """``ldp estimate --by-private``: the numbers are those that Polars gives for the expressions of docs/weights.md."""
 
-from __future__ import annotations
-
 import datetime as dt
 
 import polars as pl

@@ -1,7 +1,5 @@
 """Files of reports: what is in them, what comes out of them, and what is never written."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import re
@@ -51,7 +49,7 @@ def test_a_table_of_two_columns(ldp, reports):
     [wide] = ldp("estimate reports.parquet --table os,crashed --repeats 4 --json").data["columns"].values()
     errors = [[row["standard_error"] for row in one["estimates"]] for one in (wide, found)]
     assert errors[0] == pytest.approx([2 * error for error in errors[1]])
-    shown = ldp("estimate reports.parquet --table os,crashed --plot table.svg").out
+    shown = ldp("estimate reports.parquet --table os,crashed --plot table.json").out
     assert all(word in shown for word in ("rate from", "rate to", found["estimates"][1]["value"]))
     ldp("estimate reports.parquet --table os,crashed --output out --population many")
     assert pl.read_parquet("out/os%2Ccrashed.parquet")["rate"].to_list() == [row["rate"] for row in expected]

@@ -1,7 +1,5 @@
 """The recipes of docs/architecture.md run, and the mechanism that one of them adds is right."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import sys

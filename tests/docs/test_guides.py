@@ -1,7 +1,5 @@
 """The blocks of the guides run one after the other, and print what is shown."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -27,7 +25,8 @@ ELSEWHERE = {"architecture", "live", "plots"}
 NEEDED = {"sql": ["duckdb"]}
 # what is printed and not shown, because rows of Beam come in any order
 PRINTED = {"numbers": ["True", "True", "fr", "it"]}
-SLOW = {"beam", "several_reports", "heavy_hitters", "numbers", "tables", "compare"}  # a second or more each
+SLOW = {"beam", "several_reports", "heavy_hitters", "numbers", "tables", "compare", "sets", "several_columns"}
+"""These take longest; what they show is tested in rooms of its own."""
 
 
 @pytest.mark.parametrize(

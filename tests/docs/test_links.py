@@ -1,7 +1,5 @@
 """What the pages link to and name is there, and the site shows their formulas as they are written."""
 
-from __future__ import annotations
-
 import pkgutil
 import re
 from pathlib import Path

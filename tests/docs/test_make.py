@@ -1,7 +1,5 @@
 """What docs/make.py makes, docs/api.md and README's table; the catalog is whole; public names have an example."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import runpy

@@ -1,7 +1,5 @@
 """The notebooks of examples/ show what their code gives now, are short, and are where readers look for them."""
 
-from __future__ import annotations
-
 import json
 import re
 
@@ -13,6 +11,7 @@ from .test_make import DOCS, SCRIPT
 NOTEBOOKS = {path.stem: path for path in SCRIPT["NOTEBOOKS"]}
 
 
+@pytest.mark.slow  # of a wrong number see below
 @each("name", NOTEBOOKS)
 def test_a_notebook_shows_what_its_code_gives(name):
     for package in ("polars", "altair"):

@@ -1,7 +1,5 @@
 """What the README says can be copied, runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No sentence of the pages is too long for readers whose English is a second language."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The site that docs/site.py made in the folder LDP_SITE, on a phone, light and dark; and its menu."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

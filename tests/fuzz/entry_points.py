@@ -4,8 +4,6 @@ An entry point makes a case of a random generator and takes it. It may refuse (`
 fault: another exception, a message that shows a value, a step with dead letters that ends, much memory, much time.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import tempfile
@@ -478,9 +476,10 @@ def tables_of_tallies(table: Any) -> None:
 
 
 _TALLY_FRAME = (
-    pl.DataFrame({"r": RR.perturb(np.array(["a", "b"] * 20)).tolist(), "k": [1, 2] * 20})
+    pl.DataFrame({"r": ["a", "b"] * 20, "k": [1, 2] * 20})
+    .with_columns(ldp_polars.perturb("r", RR))
     .group_by("k")
-    .agg(ldp_polars.tally("r", RR, assume_reports=True))
+    .agg(ldp_polars.tally("r", RR))
 )
 
 

@@ -1,7 +1,5 @@
 """Requests to the server of reports, broken in every part; taken by the application, without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random

@@ -1,7 +1,5 @@
 """Broken input, made from sound input by a few random edits: of bytes, of tables, of Arrow messages, of columns."""
 
-from __future__ import annotations
-
 import copy
 import random
 import struct

@@ -1,7 +1,5 @@
 """Faults for the search to find: without them nobody knows that it can."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -5,8 +5,6 @@ processor a megabyte, and a quarter of one besides; after ten seconds it is ende
 cases, how many faults, and the first of each kind. A process that died is a fault too.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import random

@@ -4,8 +4,6 @@ LDP_FUZZ_CASES is how many cases there are, over all entry points (default 50,00
 first, which gives others.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

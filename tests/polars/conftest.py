@@ -1,7 +1,5 @@
 """What the tests of ldp_polars share: engines, a spy on the noise, independent arithmetic, exact binomial checks."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pytest

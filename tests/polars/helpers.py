@@ -1,7 +1,5 @@
 """What the tests of ldp_polars share: mechanisms, records, dtypes, processes."""
 
-from __future__ import annotations
-
 import datetime as dt
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Typed reports: the mechanism travels with the column, and another one's reports do not mix with it."""
 
-from __future__ import annotations
-
 import base64
 import json
 

@@ -1,7 +1,5 @@
 """Frames, groups and windows compared: the pairs are those of `ldp_core.compare`, lazily and streaming too."""
 
-from __future__ import annotations
-
 import datetime as dt
 import math
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What is chosen when the plan is made; and plans travel by plain pickle to where only Polars is imported."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import sys

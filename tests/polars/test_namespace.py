@@ -1,7 +1,5 @@
 """The namespaces: each function is a method, with its signature and documentation, for readers and type checkers."""
 
-from __future__ import annotations
-
 import inspect
 import pydoc
 import subprocess

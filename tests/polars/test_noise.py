@@ -1,7 +1,5 @@
 """Keyed and seeded noise in Polars: the same reports on every engine, and errors where that cannot be."""
 
-from __future__ import annotations
-
 import pickle
 from itertools import product
 
@@ -26,7 +24,7 @@ from ..cases import case, each
 from .helpers import groups
 
 SECRET = Secret(bytes(range(32)))
-N = 20_000
+N = 5000
 MECHANISMS = {"bits": UnaryEncoding(range(12), epsilon=1.0), "k-ary": RandomizedResponse(range(12), epsilon=1.0)}
 
 

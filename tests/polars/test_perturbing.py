@@ -1,7 +1,5 @@
 """Perturbing expressions: arguments are checked while they are built, dtypes are known before anything runs."""
 
-from __future__ import annotations
-
 import datetime as dt
 from itertools import product
 

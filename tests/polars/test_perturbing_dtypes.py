@@ -1,7 +1,5 @@
 """Columns of every dtype, nulls and values outside the domain: what is taken, what is refused, what is never said."""
 
-from __future__ import annotations
-
 import datetime as dt
 import decimal
 import io

@@ -1,7 +1,5 @@
 """Noise is fresh for each row, and the ways in which Polars draws noise twice, or on the wrong thing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor

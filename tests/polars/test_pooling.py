@@ -1,7 +1,5 @@
 """Frames and files of several plans pooled: what `ldp_core.pool` says of their tallies, in all, by keys and windows."""
 
-from __future__ import annotations
-
 import datetime as dt
 import shutil
 
@@ -105,6 +103,7 @@ def test_frames_and_files(tmp_path):
     assert ldp_polars.pool(map(str, files), columns=["os"]).equals(found.filter(pl.col("column_name") == "os"))
 
 
+@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_by_keys_and_windows():
     both = [(FIRST, OLD), (SECOND, NEW)]
     by = ldp_polars.pool(both, by="country", columns=["os"])

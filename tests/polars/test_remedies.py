@@ -1,7 +1,5 @@
 """What a new user meets first: the error says what to do."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

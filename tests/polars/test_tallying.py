@@ -1,7 +1,5 @@
 """Tallies of parts add up to the tally of the whole, keep who made them, and survive storage."""
 
-from __future__ import annotations
-
 import numpy as np
 import polars as pl
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """Results to show, and a browser to look at them."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 

@@ -1,7 +1,5 @@
 """What `ldp_core` plans, with which the planner's JavaScript is compared: ``python -m tests.report.golden``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The pages in a headless Chromium: what they show, ask for and complain of; with keys, on a phone, on paper."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Files of estimates to what a page shows; broken ones to one error."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

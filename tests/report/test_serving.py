@@ -1,7 +1,5 @@
 """The page of a job that runs: to this machine, and new as windows close."""
 
-from __future__ import annotations
-
 import json
 import urllib.error
 import urllib.request

@@ -1,7 +1,5 @@
 """An application and its client, without a network; and servers in processes of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A page in Chromium sends the reports of 10,000 people; the live page, `ldp estimate` and Beam count them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What was acknowledged is there after any end: of a process, of a write in the middle, of the step to Parquet."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa
@@ -227,7 +225,7 @@ def test_a_folder_is_of_one_plan_and_one_process(tmp_path):
     assert n(opened(tmp_path)) == 1
 
 
-@pytest.mark.parametrize("planted", [False, True])
+@pytest.mark.parametrize("planted", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_kill(tmp_path, planted):
     """SIGKILL while clients send: what was acknowledged is there, and what they send again does not count twice."""
     plan_file, folder, body = tmp_path / "plan.toml", tmp_path / "out", lines(*[ROW] * 7)

@@ -4,8 +4,6 @@ A vector is a compiled plan of one column, a secret, ids and values, and the rep
 Those that must fail are in bad.json.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from functools import cache

@@ -1,10 +1,9 @@
 """Ids as hashes: the same for ever, different under another key, spread evenly."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
@@ -126,6 +125,15 @@ def test_reports_are_shuffled_in_the_stable_format(monkeypatch, declared):
     assert pa.ipc.open_stream(data[:-1]).read_next_batch().equals(out, check_metadata=True)
 
 
+def test_to_import_the_package_registers_its_coders(monkeypatch):
+    asked = []
+    monkeypatch.setattr("importlib.import_module", asked.append)
+    exec(Path(ldp_beam.__file__).read_text(encoding="utf-8"), dict(vars(ldp_beam)))
+    assert asked == [AnyReportsCoder.__module__]
+    assert "RecordBatchCoder" in str(registry.get_coder(pa.RecordBatch))
+
+
+@pytest.mark.slow
 def test_batches_have_their_coder_before_the_first_of_our_names():
     """By pickle a slice takes all of its table's buffers along: 16 times as much time for the example of flights."""
     code = "import apache_beam as beam, ldp_beam, pyarrow as pa; print(beam.coders.registry.get_coder(pa.RecordBatch))"

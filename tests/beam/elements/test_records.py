@@ -1,7 +1,5 @@
 """When a dead letter is: at the end of its window, or of the hour, whenever its record was."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.window import (

@@ -1,7 +1,5 @@
 """Tallies per window and key without a pipeline, and the records that they are tallied of."""
 
-from __future__ import annotations
-
 import typing
 from collections import defaultdict
 

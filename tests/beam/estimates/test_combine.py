@@ -202,6 +202,8 @@ def test_every_split_and_merge_pools_the_same():
     assert expected.values.to_pylist() == ["a", "c"]
 
 
+@pytest.mark.filterwarnings("ignore:implausible:UserWarning")
+@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_people_who_report_again_have_wider_intervals():
     inputs = [(0, "a"), (1, [1, 0, 0]), (0, "b")] * 50
     once, again = (

@@ -1,7 +1,5 @@
 """Each window against the one before, with the rows of `ldp_core.compare`: in batch, live panes, with late records."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -157,13 +155,13 @@ def test_a_limit_of_reports_says_how_often_people_report():
     plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
     events = [{"v": k % 3 == 0, "t": float(k % 20), "id": k % 10} for k in range(200)]
     noise = {"key": Secret(bytes(32)), "id": "id"}
-    errors = []
+    jobs = []
     for records, how in ((1, {}), (4, {}), (4, {"repeats": 1})):
         limit = ldp_beam.BoundContributions("id", records, window=10, event_time="t", drop_id=False)
         transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True, **how)
-        rows = run(limit | ldp_beam.Perturb(plan, **noise) | transform, events)
-        errors.append(rows[0].standard_error * math.sqrt(rows[0].n_before))
-    assert errors[1] == pytest.approx(2 * errors[2])
+        jobs.append(limit | ldp_beam.Perturb(plan, **noise) | transform)
+    _, (four, *_), (one, *_) = run(All(jobs), events)
+    assert four.standard_error == pytest.approx(2 * one.standard_error)
     limit = ldp_beam.BoundContributions("id", 1, window=20, event_time="t", drop_id=False)
     transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True)
     with pytest.raises(ParameterError, match="say repeats=1"):
@@ -174,21 +172,15 @@ def test_batches_say_that_their_noise_is_keyed():
     """Reports that were stored: nothing before them perturbs."""
     plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
     people = pl.DataFrame({"v": [True, False] * 40, "t": np.arange(80) % 20.0, "id": range(80)})
-    for noise, asks in (({}, False), ({"key": Secret(bytes(32)), "id": "id"}, True)):
-        stored = people.ldp.perturb(plan, **noise).to_arrow().to_batches()
-        for how, text in (
-            ({}, "same_people=False"),
-            ({"repeats": 1}, "same_people=False"),
-            ({"same_people": False}, "say repeats=1"),
-        ):
-            transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how)
-            if asks:
-                with pytest.raises(ParameterError, match=text):
-                    run(transform, stored)
-            else:
-                assert len(run(transform, stored)) == 2
-        transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=False, repeats=1)
-        assert len(run(transform, stored)) == 2
+    asked = ({}, {"repeats": 1}, {"same_people": False}, {"same_people": False, "repeats": 1})
+    *some, enough = [ldp_beam.Compare("v", plan["v"], window=10, event_time="t", **how) for how in asked]
+    fresh = people.ldp.perturb(plan).to_arrow().to_batches()
+    assert [len(rows) for rows in run(All([*some, enough]), fresh)] == [2] * 4
+    stored = people.ldp.perturb(plan, key=Secret(bytes(32)), id="id").to_arrow().to_batches()
+    for transform, text in zip(some, ("same_people=False", "same_people=False", "say repeats=1"), strict=True):
+        with pytest.raises(ParameterError, match=text):
+            run(transform, stored)
+    assert len(run(enough, stored)) == 2
 
 
 def test_what_is_refused():

@@ -1,7 +1,5 @@
 """Windows without records have rows where that is asked for; records that come too late are counted."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta, timezone
 
 import apache_beam as beam

@@ -1,7 +1,5 @@
 """Questions that are defined here are asked in Beam and in Beam YAML: nothing else had to change for them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from dataclasses import dataclass

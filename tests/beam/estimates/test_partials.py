@@ -3,8 +3,6 @@
 The DoFn is called without a pipeline; that Beam's windows and sums do the rest is tested in `test_transforms`.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 

@@ -1,7 +1,5 @@
 """People who report again: intervals by person, as those of the core, per window and key."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np
@@ -72,6 +70,7 @@ def test_rows_are_those_of_the_core():
         assert {(row.window_start.micros // 10**6, row.key["of"]) for row in rows} == seen
 
 
+@pytest.mark.filterwarnings("ignore:implausible:UserWarning")
 def test_values_empty_windows_and_bad_ids():
     m = RandomizedResponse(epsilon=1.0)
     records = [{"crashed": i % 3 == 0, "user": i % 40 if i else None, "t": 1.0} for i in range(121)]

@@ -4,8 +4,6 @@ All are one transform with different questions: windows, panes, keys and dead le
 partial tallies that they start from are tested in `test_partials`.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 
@@ -44,16 +42,7 @@ from ldp_core import (
 )
 
 from ...cases import each
-from ..helpers import (
-    SURE,
-    SURE_BITS,
-    SURE_BOOL,
-    counters,
-    run,
-    run_with_result,
-    stamped,
-    table,
-)
+from ..helpers import SURE, SURE_BITS, SURE_BOOL, counters, run, run_with_result, stamped, table
 from ..runners.stream_cases import BOTH, DISC, panes, window_options
 from ..streams import LATE_AND_LATER, LOCAL, All, stream, true_panes
 from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied
@@ -87,10 +76,10 @@ def test_fixed_windows_by_a_key():
 
 
 def test_the_inputs_own_windows():
-    rows, ours, theirs = EVERYTHING[:80], [], []
+    rows, ours, theirs = EVERYTHING[:30], [], []
     for fn, batched in ((FixedWindows(60), True), (SlidingWindows(60, 30), True), (Sessions(2), False)):
         elements = rows.to_batches(max_chunksize=1) if batched else rows.to_pylist()
-        stream = stamped(zip(elements, TIME.tolist()[:80], strict=True))
+        stream = stamped(zip(elements, TIME.tolist()[:30], strict=True))
         theirs.append(table(run(beam.WindowInto(fn) | ldp_beam.Histogram("rr", RR, by=["k"]), stream)))
         ours.append(table(run(ldp_beam.Histogram("rr", RR, window=fn, event_time="t", by=["k"]), [rows])))
     assert theirs == ours
@@ -213,6 +202,7 @@ def test_answers_by_windows_and_keys_are_those_of_the_core():
         places(300, k=SIDE),
         {"window": "5m", "event_time": "t", "by": "k"},
     )
+    jobs, private = [], []
     for number, (m, usual) in enumerate(ASKED):
         question = usual
         reports = events.with_columns(ldp_polars.perturb("v", m, key=SECRET, id="id")).to_arrow()
@@ -222,9 +212,11 @@ def test_answers_by_windows_and_keys_are_those_of_the_core():
             with pytest.raises(ParameterError, match="say repeats=1"):  # (batches say that their noise is keyed)
                 run(ldp_beam.Estimate("v", m, question, **windows), reports.to_batches())
             question = asked = replace(asked, repeats=1)
-        of_reports = run(ldp_beam.Estimate("v", m, question, **windows), elements)
-        private = ldp_beam.Estimate("v", m, question, private=True, key=SECRET, id="id", **windows)
-        for rows in (of_reports, run(private, EVENTS.to_batches(max_chunksize=1000))):
+        jobs.append((m, asked, reports, run(ldp_beam.Estimate("v", m, question, **windows), elements)))
+        private.append(ldp_beam.Estimate("v", m, question, private=True, key=SECRET, id="id", **windows))
+    answers = run(All(private), EVENTS.to_batches(max_chunksize=1000))
+    for (m, asked, reports, of_reports), of_values in zip(jobs, answers, strict=True):
+        for rows in (of_reports, of_values):
             found = {}
             for row in rows:
                 place = row.window_start.micros / 1e6, row.window_end.micros / 1e6, row.key["k"]

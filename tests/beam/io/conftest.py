@@ -1,7 +1,5 @@
 """Brokers shared by the tests of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
@@ -20,6 +18,13 @@ topics = (f"topic-{i}" for i in count())
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "kafka: needs Java and Apache Kafka's jars; skipped without")
+
+
+@pytest.fixture(autouse=True)
+def _short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until so many messages have come, or until then."""
+    monkeypatch.setattr("ldp_beam.io._kafka_source.POLL_SECONDS", 0.02)
+    monkeypatch.setattr("ldp_beam.io._kafka_source.PAUSE_SECONDS", 0.01)
 
 
 @pytest.fixture(scope="session")

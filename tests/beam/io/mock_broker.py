@@ -1,7 +1,5 @@
 """librdkafka's mock of a Kafka broker, in this process."""
 
-from __future__ import annotations
-
 
 class MockBroker:
     """A topic is there, with 4 partitions, when it is first named."""

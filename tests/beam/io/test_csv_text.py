@@ -1,7 +1,5 @@
 """Text as other types: what converts alone converts among others, and nothing else does."""
 
-from __future__ import annotations
-
 import random
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The files of a job."""
 
-from __future__ import annotations
-
 import gzip
 from datetime import UTC, datetime
 from pathlib import Path

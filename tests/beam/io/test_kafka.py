@@ -170,7 +170,8 @@ def test_a_repeated_bundle_sends_no_other_report(broker, topic):
     assert len({(record["id"], *record["v"]) for record in records}) == 20
 
 
-def test_each_record_and_the_watermark_once_over_a_restart(broker, topic):
+def test_each_record_and_the_watermark_once_over_a_restart(broker, topic, monkeypatch):
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.1)
     base = 1_700_000_000
     send(broker, topic, [(numbers(10 * i, 10), 0, 1000 * (base + i)) for i in range(100)])
     whole = source(broker, topic, stop_at="latest", max_batch=7, max_delay=5)
@@ -220,6 +221,7 @@ def test_a_batch_is_as_old_as_its_oldest_message(broker, topic):
 
 def test_the_watermark_follows_the_messages_less_the_delay_as_long_as_there_are_unread_ones(broker, topic, monkeypatch):
     monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.0)
+    monkeypatch.setattr(module, "POLL_SECONDS", DEADLINE)  # each poll of one message ends when it has come
     base = 1_700_000_000
     times = [base, base - 5, *range(base + 1, base + 5)]
     send(broker, topic, [(numbers(i, 1), 0, 1000 * when) for i, when in enumerate(times)])
@@ -243,6 +245,15 @@ def test_a_partition_without_traffic_follows_the_clock(broker, topic, partition,
         if bundle.watermark is not None and bundle.watermark >= before - 5:
             break
     assert before - 5 <= bundle.watermark <= Timestamp.now() - 5
+
+
+def test_the_clock_is_followed_only_where_nothing_is_left_to_read(broker, topic, monkeypatch):
+    monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.0)
+    send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(2)])
+    connection = module._Connection(source(broker, topic), 0, 0)
+    assert connection.read_to_its_end(1) is None
+    assert connection.read_to_its_end(2) is not None
+    connection.close()
 
 
 def test_time_stands_still_without_a_broker(monkeypatch):

@@ -1,7 +1,5 @@
 """What the pages of a Parquet file declare is compared with the limits before memory is taken for it."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Nothing but a plan's reports is written under it: into files, or into messages."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import polars as pl
 import pyarrow as pa

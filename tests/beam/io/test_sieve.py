@@ -1,7 +1,5 @@
 """What the sieve refuses, Arrow refuses; and of what Arrow refuses next to nothing gets through."""
 
-from __future__ import annotations
-
 import datetime as dt
 import random
 

@@ -1,7 +1,5 @@
 """A limit without a pipeline, records to put into it, and the definition of what passes."""
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import typing

@@ -4,8 +4,6 @@ The two steps of a limit are called as a runner calls them; that runners do so i
 element, in a stream, with bundles that are repeated, and in two processes. `BoundContributions` stands for all limits.
 """
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 
@@ -16,13 +14,7 @@ import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.test_stream import TestStream as Stream
-from apache_beam.transforms.window import (
-    FixedWindows,
-    GlobalWindow,
-    GlobalWindows,
-    Sessions,
-    SlidingWindows,
-)
+from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 from hypothesis import given, settings
@@ -57,7 +49,8 @@ def made(*elements):
 def test_the_first_k_of_each_person_and_window():
     for form in FORMS:
         for k in (1, 3):
-            out, _ = limited(BoundContributions("user", k, window=10, event_time="time"), FORMS[form](EVENTS))
+            bound = BoundContributions("user", k, window=10, event_time="time", shards=5)
+            out, _ = limited(bound, FORMS[form](EVENTS))
             expected = first(k, RECORDS)
             assert 0 < len(expected) < N
             assert numbers(out) == expected
@@ -83,7 +76,8 @@ def test_kinds_of_ids():
             events = EVENTS.set_column(0, "user", ids(EVENTS["user"].to_pylist()))
             elements = events.to_pylist() if single else events.to_batches(max_chunksize=500)
             for key in (None, Secret(bytes(16))):
-                out, _ = limited(BoundContributions("user", 2, window=10, event_time="time", key=key), elements)
+                bound = BoundContributions("user", 2, window=10, event_time="time", key=key, shards=5)
+                out, _ = limited(bound, elements)
                 assert numbers(out) == first(2, RECORDS)
 
 

@@ -3,8 +3,6 @@
 How records are limited is tested in `test_limits`; here the limits are called without a pipeline (`driven`).
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import replace
@@ -73,7 +71,7 @@ def test_delivered_again():
     for within in ("1h", 1.0, GlobalWindows()):
         for form in FORMS.values():
             delivered = DELIVERED + DELIVERED[::-1] + DELIVERED[::7]
-            once = Deduplicate("id", within=within, event_time="time").with_exception_handling()
+            once = Deduplicate("id", within=within, event_time="time", shards=5).with_exception_handling()
             good, bad = limited(once, form(delivered))
             assert numbers(good) == list(range(120))
             assert total(bad) == {("id", "duplicate"): len(delivered) - 120}
@@ -87,7 +85,7 @@ def test_delivered_again():
 )
 def test_whatever_is_delivered_how_often_and_in_what_batches(picks, size, shuffled):
     bundles = [[batch] for batch in batches([DELIVERED[i] for i in picks], size)]
-    once, _ = limited(Deduplicate("id", within="1h", event_time="time"), *bundles, shuffled=shuffled)
+    once, _ = limited(Deduplicate("id", within="1h", event_time="time", shards=5), *bundles, shuffled=shuffled)
     assert numbers(once) == sorted(set(picks))
 
 

@@ -1,7 +1,5 @@
 """The Flink cluster that the tests marked ``flink`` share."""
 
-from __future__ import annotations
-
 import pytest
 
 from ldp_core import InputError

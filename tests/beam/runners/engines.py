@@ -1,7 +1,5 @@
 """The engines that streams run on: this process, Prism, and a Flink cluster."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

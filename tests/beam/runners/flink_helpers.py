@@ -1,7 +1,5 @@
 """One input, one plan, and the engines that have to agree on them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What streams must give, on every engine: one list. `test_streams` runs it; docs/deploy.md has the deviations."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import defaultdict

@@ -4,8 +4,6 @@ The engines are reached as in production, through Beam's portable job API: the p
 run by Python workers behind gRPC. Those that start with ``flink`` need Beam's job server for Flink (a jar).
 """
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import json

@@ -3,8 +3,6 @@
 One stream for all these tests: each breaks something and compares all that has come since the one before.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """Elements that wait for a checkpoint hold the watermark back, also those that came after it was taken."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

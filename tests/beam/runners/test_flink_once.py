@@ -3,8 +3,6 @@
 The planted twin, noise that nothing protects, fails the same check: so the check sees the fault, and the kill is one.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 from functools import partial

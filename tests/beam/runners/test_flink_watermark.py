@@ -1,7 +1,5 @@
 """On Flink the watermark of a source moves while the source reads. A pipeline without a line of ours."""
 
-from __future__ import annotations
-
 import itertools
 import time
 

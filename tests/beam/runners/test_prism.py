@@ -3,8 +3,6 @@
 For streams, and where Prism comes from, see `test_streams`.
 """
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa

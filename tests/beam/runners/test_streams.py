@@ -7,8 +7,6 @@ Prism comes as a Go binary: ``go install github.com/apache/beam/sdks/v2/go/cmd/p
 ``LDP_PRISM``, then where Go installs, then on the PATH.
 """
 
-from __future__ import annotations
-
 import pytest
 
 import ldp_beam
@@ -25,12 +23,13 @@ MARKS = {
 }
 BY_DEFAULT = {
     "panes-BOTH-20-discarding",
-    "arrivals-FixedWindows-10-0-7-discarding",
     "arrivals-SlidingWindows-15-2-7-accumulating",
     "too-late-single-records-PrivateHistogram-5",
 }
 """Of random arrivals, of panes that discard, and of private histograms, tallied as others are; the rest is slow."""
 _IS_LONG = ("arrivals-", "discarding", "PrivateHistogram")
+# BOTH and EACH have all panes that these triggers have; with a lateness of 40 s no record is late.
+_IS_LONG += ("DefaultTrigger", "panes-AfterWatermark", "EARLY-", "panes-LATE", "BOTH-0", "EACH-0", "Histogram-40")
 LONG = [case for case in CASES if any(part in case.id for part in _IS_LONG) and case.id not in BY_DEFAULT]
 SHORT = [case for case in CASES if case not in LONG]
 

@@ -1,7 +1,5 @@
 """The main job, end to end on files, through its command line."""
 
-from __future__ import annotations
-
 import datetime as dt
 import json
 import logging
@@ -491,9 +489,9 @@ def test_files_with_different_types(tmp_path):
 
 def test_a_parquet_file_that_breaks_in_the_middle(tmp_path, plan_file, capsys):
     path = tmp_path / "events.parquet"
-    write(events(30_000), path)
+    write(events(6000), path)
     raw = bytearray(path.read_bytes())
-    raw[2000:40_000] = bytes(38_000)
+    raw[2000:20_000] = bytes(18_000)
     path.write_bytes(bytes(raw))
     assert telemetry("--plan", plan_file, "--input", str(path), "--output", str(tmp_path / "out")) == 1
     printed = capsys.readouterr()
@@ -676,19 +674,21 @@ def test_a_job_that_loses_most_records_fails_and_says_why(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("first", "time", "reason"),
+    ("first", "bad", "reason"),
     [
-        (MIDDAY, "soon", "not of type number, s since the epoch"),
-        pytest.param("2026-01-01T12:00:00Z", 5, "not of type timestamp[us, tz=UTC]", marks=pytest.mark.slow),
-        ("2026-01-01T12:00:00Z", "soon", "not of type timestamp[us, tz=UTC]"),
-        (MIDDAY, None, "no event time"),
+        (MIDDAY, ["soon"], "not of type number, s since the epoch"),
+        ("2026-01-01T12:00:00Z", ["soon", 5], "not of type timestamp[us, tz=UTC]"),
     ],
 )
-def test_a_letter_names_the_column_and_what_was_expected(tmp_path, first, time, reason):
-    good = json.dumps({"t": first, "crashed": True})
-    bad = json.dumps({"t": time, "crashed": True})
-    assert coin_job(tmp_path, "events.ndjson", [*[good] * 20, bad]) == 0
-    assert shown(tmp_path) == ({START: 20}, [{"column_name": "t", "reason": reason, "count": 1}])
+def test_a_letter_names_the_column_and_what_was_expected(tmp_path, first, bad, reason):
+    lines = [json.dumps({"t": time, "crashed": True}) for time in [*[first] * 40, *bad, None]]
+    assert coin_job(tmp_path, "events.ndjson", lines) == 0
+    counts, letters = shown(tmp_path)
+    assert counts == {START: 40}
+    assert {(letter["column_name"], letter["reason"]): letter["count"] for letter in letters} == {
+        ("t", reason): len(bad),
+        ("t", "no event time"): 1,
+    }
 
 
 def test_a_file_of_lines_without_the_event_time_says_so(tmp_path, capsys):

@@ -20,12 +20,7 @@ from apache_beam.transforms.trigger import (
     Repeatedly,
     TriggerFn,
 )
-from apache_beam.transforms.window import (
-    FixedWindows,
-    Sessions,
-    SlidingWindows,
-    WindowFn,
-)
+from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 import ldp_beam

@@ -1,7 +1,5 @@
 """Pipelines of plain text, and the mechanisms in them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The examples in ``pipelines/yaml`` and in the guide, on files, on the command line and on Pub/Sub."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

@@ -1,7 +1,5 @@
 """Files as rows and as batches, in pipelines of plain text."""
 
-from __future__ import annotations
-
 import json
 
 import apache_beam as beam

@@ -1,7 +1,5 @@
 """The options of the transforms of Beam YAML: what is refused before anything runs."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import pytest
 from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark

@@ -1,7 +1,5 @@
 """What the transforms of Beam YAML do in a pipeline of plain text, in batch and streaming."""
 
-from __future__ import annotations
-
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
@@ -16,11 +14,7 @@ from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.yaml.yaml_provider import load_providers, merge_providers
 from apache_beam.yaml.yaml_transform import YamlTransform
 
-from ldp_beam.yaml import (
-    PROVIDERS,
-    LdpDeduplicate,
-    LdpPerturb,
-)
+from ldp_beam.yaml import PROVIDERS, LdpDeduplicate, LdpPerturb
 from ldp_core import Mechanism, PrivacyPlan, Secret
 
 from ..helpers import Collector, table
@@ -47,7 +41,7 @@ def several(rows, jobs, before=()):
     return expand([steps[0], *chained, *named], **{name: name for name in jobs}, before=steps[-1]["name"])
 
 
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("packed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_reports_are_rows_that_histograms_read(packed):
     # value 63 sets the top bit of a word, which a Beam schema can only say as a negative number
     plan = {"keep": ["t"], "columns": {"v": WIDE, "c": COIN}}

@@ -1,7 +1,5 @@
 """The command: ``python -m tests.bed.flink up``, ``submit``, ``status``, ``jobs``, ``restart``, ``down``."""
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

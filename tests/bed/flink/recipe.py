@@ -1,7 +1,5 @@
 """Flink and Beam's job server for it, built from ``pom.xml`` and cached."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

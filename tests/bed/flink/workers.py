@@ -7,8 +7,6 @@ is forked from a process that has imported Beam and this library, has compiled t
 nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal
