@@ -1,7 +1,5 @@
 """Second moments and lines of private numbers: unbiased, and with intervals that hold."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -44,7 +42,7 @@ def coverage(m, n, runs, y_public=False, squared=True):
     for _ in range(runs):
         x = rng.beta(2, 5, n)
         y = 0.2 + x / 2 + rng.uniform(-0.15, 0.15, n)
-        reports = [drawn(m, v, rng) for v in (x, y)]
+        reports = [m.perturb(v) for v in (x, y)]
         first = (m, reports[0]) if squared else m.weights(reports[0])
         found = linear_fit(first, y if y_public else (m, reports[1]))
         for name in found.names:
@@ -53,26 +51,9 @@ def coverage(m, n, runs, y_public=False, squared=True):
     return held
 
 
-@cache
-def channel_of(m):
-    """float64[points, symbols]: of each point, the probabilities of symbols added up."""
-    return np.cumsum(np.array([m.channel(k) for k in range(m.points)], float), axis=1)
-
-
-def drawn(m, x, rng):
-    """Reports as the channel has them, from a generator of numpy."""
-    at = x * (m.points - 1)
-    point = np.floor(at + rng.random(len(x))).astype(int)
-    channel = channel_of(m)
-    reports = np.empty(len(x), m.reports.dtype)
-    for k in np.unique(point):
-        reports[point == k] = np.searchsorted(channel[k] / channel[k][-1], rng.random(np.count_nonzero(point == k)))
-    return reports
-
-
 @pytest.mark.parametrize("y_public", [False, slow(True)])
 def test_intervals_hold(y_public):
-    """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. The seed is fixed."""
+    """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. Keys are fixed."""
     for name, share in coverage(Piecewise((0, 1), epsilon=4.0), 2500, 200, y_public).items():
         with case(name, share):
             assert 0.9 <= share <= 0.995
