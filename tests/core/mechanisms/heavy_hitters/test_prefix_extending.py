@@ -12,15 +12,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from ldp_core import (
-    HeavyHitters,
-    Keyed,
-    Keystream,
-    ParameterError,
-    Prefixes,
-    Secret,
-    Tally,
-)
+from ldp_core import HeavyHitters, Keyed, Keystream, ParameterError, Prefixes, Secret, Tally
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.exact.probability import fraction
 from ldp_core.mechanisms.heavy_hitters import prefix_extending as pe
