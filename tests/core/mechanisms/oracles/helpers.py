@@ -182,8 +182,8 @@ def values_for(m, codes) -> pa.Array:
 
 # ---- repeated runs
 
-RUNS, N = 600, 300
-COMMON = 90  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
+RUNS, N = 600, 200
+COMMON = 60  # of N records hold the first value: a frequency of 0.3; the last value nobody holds
 
 
 def runs_of(m: FrequencyOracle) -> np.ndarray:
