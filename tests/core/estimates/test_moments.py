@@ -39,12 +39,11 @@ def coverage(m, n, runs, y_public=False, squared=True):
     variance = 10 / (49 * 8)
     true = {"variance x": variance, "covariance": variance / 2, "slope": 0.5, "intercept": 0.2}
     true |= {"variance y": variance / 4 + 0.0075, "correlation": (variance / (variance + 0.03)) ** 0.5}
-    for _ in range(runs):
-        x = rng.beta(2, 5, n)
-        y = 0.2 + x / 2 + rng.uniform(-0.15, 0.15, n)
-        reports = [m.perturb(v) for v in (x, y)]
-        first = (m, reports[0]) if squared else m.weights(reports[0])
-        found = linear_fit(first, y if y_public else (m, reports[1]))
+    x = rng.beta(2, 5, (runs, n))
+    y = 0.2 + x / 2 + rng.uniform(-0.15, 0.15, (runs, n))
+    reports = (m.perturb(v.reshape(-1)).reshape(runs, n) for v in (x, y))
+    for of_x, of_y, public in zip(*reports, y, strict=True):
+        found = linear_fit((m, of_x) if squared else m.weights(of_x), public if y_public else (m, of_y))
         for name in found.names:
             _, low, high = found[name]
             held[name] = held.get(name, 0) + (low <= true[name] <= high) / runs
