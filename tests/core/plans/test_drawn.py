@@ -37,7 +37,7 @@ from ldp_core.plans import sampled
 
 from ...cases import each
 from ..checks import check_binomial, check_uniform, exact_ln, slow
-from ..examples import LABELS, counters_of_runs
+from ..examples import LABELS
 from .helpers import AB, ABC, PLANS, answered, fake_of, grr, oue, records_of, table_of, tables_of, worst_of
 
 LONG = {"fake GRR, OUE", *list(PLANS)[1::2]}
@@ -148,12 +148,12 @@ def test_the_mean_of_sampled_numbers():
 
     That is, on [-1, 1] and with half of the people at each end, n Var = D (V + 1) - 1, V the noise's of one report.
     """
-    columns, n = 10, 2_000
+    columns, n = 10, 20_000
     plan = PrivacyPlan.sampled(dict.fromkeys("abcdefghij", Interval(-1, 1)), epsilon=1.0)
     m, e = plan["a"], math.e
     v = 2 * (e + 1) / (e - 1) ** 2 + 2 / (e - 1) + 1 / 3  # of two windows side by side, see `NOutput`
     assert m.variance(1) == pytest.approx(columns * (v + 1) - 1, rel=1e-3)
-    counters = counters_of_runs(m, np.tile(np.repeat([-1.0, 1.0], n // 2), (400, 1)))
+    counters = np.array([m.simulate({-1.0: n // 2, 1.0: n // 2}, seed=seed).counters for seed in range(400)])
     means = MeanEstimate().rows(m, np.full(400, n), counters)[0]["mean"].to_numpy()
     assert abs(means.mean()) < 4 * math.sqrt(m.variance(n) / 400)
     assert n * means.var() == pytest.approx(m.variance(1), rel=0.25)  # 3.5 standard errors
