@@ -119,7 +119,7 @@ def test_intervals_hold_where_people_report_again():
         assert 0.9 <= by_person <= 0.99, (noise, reports)
         assert bound >= 0.9, (noise, reports)
     for noise, n, share in (("fresh", np.full(15, 30), 0.01), ("keyed", reports_of(20, skewed=True), 0.2)):
-        assert held(noise, n, False, 200, 4, share, 3.0, few=True)[1] >= 0.92, noise  # (by residuals alone 56 and 75 %)
+        assert held(noise, n, False, 100, 4, share, 3.0, few=True)[1] >= 0.92, noise  # (by residuals alone 56 and 75 %)
     assert SHARE == 0.2
     made = np.array([weighted(20, share, 3.0, 200, seed=4) for share in (0.05, 0.5)])
     assert np.all(made > 0.92)  # (by residuals alone 82 to 88 %)

@@ -144,7 +144,7 @@ def test_reports_travel_and_tallies_merge(name):
 def test_counts_of_groups_are_sums_of_those_of_the_reports(monkeypatch, name):
     """Of one group and of many, in one block and in several. What one report counts is in tests of all outcomes."""
     m = ALONE[name]
-    n = max(60, min(200, 100_000 // m.counters))
+    n = max(60, min(120, 100_000 // m.counters))
     reports = m.reports.from_arrow(m.perturb(some_values(m, n), randomness=noise_for(m, n)))
     alone = m.count_reports(reports, np.arange(n), n)
     for n_groups in (1, 3, min(40, n)):
