@@ -56,13 +56,13 @@ def coverage(m, n, runs, y_public=False, squared=True):
 def test_intervals_hold(y_public):
     """In 200 runs outside of 90 to 99.5 % with a probability below 0.002 for each, if 95 % hold. Keys are fixed.
 
-    The deviation of 200 runs has an error of 5 % of it.
+    The deviation of 200 runs has an error of 5 % of it, so that three are allowed.
     """
     held, errors = coverage(Piecewise((0, 1), epsilon=4.0), 2500, 200, y_public)
     for name, share in held.items():
         with case(name, share, errors[name]):
             assert 0.9 <= share <= 0.995
-            assert 0.83 < errors[name] < 1.2
+            assert 0.85 < errors[name] < 1.15
 
 
 def test_without_the_correction_they_do_not():
