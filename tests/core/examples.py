@@ -76,6 +76,20 @@ def noise_for(m: Mechanism, n: int) -> Keyed | None:
     return Keyed(Secret.generate(), np.arange(n), column="x") if m.memoized else None
 
 
+def counters_of_runs(m: Mechanism, values: np.ndarray) -> np.ndarray:
+    """int64[runs, counters]: tallies of [runs, n] values, of which all reports are drawn at once."""
+    runs, of_run, values = len(values), np.repeat(np.arange(len(values)), values.shape[1]), values.reshape(-1)
+    if isinstance(m, SampledColumn):  # how many answer, and what they answer
+        there = np.random.default_rng(1).random(len(values)) < 1 / m.columns
+        of_run, values, m = of_run[there], values[there], m.inner
+        return np.column_stack([np.bincount(of_run, minlength=runs), _counted(m, values, of_run, runs)])
+    return _counted(m, values, of_run, runs)
+
+
+def _counted(m: Mechanism, values: np.ndarray, of_run: np.ndarray, runs: int) -> np.ndarray:
+    return m.count_reports(m.reports.from_arrow(m.perturb(pa.array(values))), of_run, runs)
+
+
 def people_of(m: Mechanism) -> dict:
     """Four values that a mechanism takes, of unequal numbers of people; None is one where it may be."""
     given = some_values(m, 4).to_pylist()

@@ -82,7 +82,7 @@ DOMAINS = {
 MECHANISMS = {
     f"{domain} {make.__name__}": make(DOMAINS[domain], epsilon=1)
     for domain in DOMAINS
-    for make in (RandomizedResponse, UnaryEncoding)
+    for make in ((RandomizedResponse, UnaryEncoding) if domain in ("str", "other") else (RandomizedResponse,))
 }
 
 

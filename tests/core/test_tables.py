@@ -6,16 +6,7 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from ldp_core import (
-    HeavyHitters,
-    Hybrid,
-    Prefixes,
-    PrivacyPlan,
-    RandomizedResponse,
-    SquareWave,
-    Tally,
-    UnaryEncoding,
-)
+from ldp_core import HeavyHitters, Hybrid, Prefixes, PrivacyPlan, RandomizedResponse, SquareWave, Tally, UnaryEncoding
 from ldp_core.tables import Row, Table, aligned
 
 from ..cases import each

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +81,7 @@ def test_sums_of_reports_are_the_tally_or_are_refused():
 
 def check_limit(m, exact, false_alarm):
     """The limit is the least one for ``false_alarm``, and what is said of it is a bound, and near."""
-    vdaf = m.vdaf(false_alarm=false_alarm)
-    above = [sum(exact[w + 1 :]) for w in range(len(exact))]
+    vdaf, above = m.vdaf(false_alarm=false_alarm), [*list(accumulate(exact[:0:-1]))[::-1], 0]
     assert above[vdaf.max_weight] <= Fraction(vdaf.false_alarm) <= Fraction(false_alarm)
     assert vdaf.false_alarm <= float(above[vdaf.max_weight]) * (1 + 1e-5)
     assert vdaf.max_weight == 1 or above[vdaf.max_weight - 1] * (1 + Fraction(1, 10**5)) > false_alarm

@@ -279,7 +279,7 @@ def test_other_types_are_refused(reports):
 
 
 PLAN = PrivacyPlan(
-    {"crashed": RandomizedResponse(epsilon=1.0), "hour": DBitFlip(range(4), epsilon_infinity=2.0, bits=4)},
+    {"crashed": RandomizedResponse(epsilon=1.0), "hour": DBitFlip(range(4), epsilon_infinity=2.0, bits=4)}
 )
 
 

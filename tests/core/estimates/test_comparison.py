@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from itertools import combinations, product
 
 import numpy as np
@@ -144,19 +145,26 @@ HASHED = [
 ]
 
 
-@each("m", HASHED)
-def test_covariances_of_reports_of_hash_functions(m):
-    """Of 100,000 reports of each value, to 5 standard errors."""
+@cache
+def covariance_of_reports(m):
+    """Of 100,000 reports of each value, and the square of its error; and the shares of the values."""
     n, codes, d = 100_000, len(n_codes(m)), m.domain.size
     people = np.arange(codes, 0, -1.0) / (codes * (codes + 1) / 2)
     expected, error = np.zeros((d, d)), 0.0
     for code, share in enumerate(people.tolist()):
         label = m.domain.labels[code] if code < d else 99
-        reports = np.asarray(m.perturb([label] * n, randomness=keyed(n)))
+        reports = m.perturb(np.full(n, label), randomness=keyed(n))
         numbers = np.stack([m.weights(reports, v) for v in m.domain.labels])
         expected += share * np.cov(numbers)
         error += share**2 * (np.std(numbers[0] * numbers[1]) ** 2 / n)
-    found = m.covariance(people[None, :d], sampled=0)[0]
+    return expected, error, people
+
+
+@each("m", HASHED)
+def test_covariances_of_reports_of_hash_functions(m):
+    """To 5 standard errors."""
+    expected, error, people = covariance_of_reports(m)
+    found = m.covariance(people[None, : m.domain.size], sampled=0)[0]
     np.testing.assert_allclose(found, expected, atol=5 * np.sqrt(error))
 
 

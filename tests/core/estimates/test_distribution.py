@@ -132,10 +132,7 @@ def hits(found, shares, k=8) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize(
-    ("kind", "n", "method"),
-    [("spike", 100_000, "ems"), *(slow(*case) for case in REST)],
-)
+@pytest.mark.parametrize(("kind", "n", "method"), [("spike", 100_000, "ems"), *(slow(*case) for case in REST)])
 def test_intervals_cover_and_standard_errors_are_those_of_the_runs(kind, n, method):
     """Of quantiles where the distribution is smooth; a smoothed spike's own are not to be had.
 

@@ -63,14 +63,15 @@ def test_every_pair_of_pure_mechanisms():
     """Counts are those of supports, also in groups; counts of a column by itself are its own tally's."""
     n = 500
     groups = np.arange(n) % 3
+    sides = {}
+    for (name, m), side in itertools.product(PURE.items(), "xy"):
+        made = drawn(Pair({side: m, "other": m}), n)[side]
+        sides[name, side] = made, np.stack([m.weights(made, v) > 0 for v in m.domain.values], axis=1).astype(int)
     for (one, m1), (two, m2) in itertools.combinations_with_replacement(PURE.items(), 2):
         with case(one, two):
             pair = Pair({"x": m1, "y": m2})
-            reports = drawn(pair, n)
-            supports = [
-                np.stack([m.weights(reports[name], v) > 0 for v in m.domain.values], axis=1).astype(int)
-                for name, m in (("x", m1), ("y", m2))
-            ]
+            reports = {"x": sides[one, "x"][0], "y": sides[two, "y"][0]}
+            supports = [sides[one, "x"][1], sides[two, "y"][1]]
             tally = pair.tally(reports)
             both, first, second = pair.split(tally.counters)
             np.testing.assert_array_equal(both, supports[0].T @ supports[1])

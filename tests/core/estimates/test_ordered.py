@@ -35,6 +35,7 @@ from ldp_core import (
 from ldp_core.estimates import histogram
 
 from ...cases import case
+from ..examples import counters_of_runs
 
 D = 12
 PEOPLE = np.array([40, 10, 0, 90, 25, 60, 5, 0, 0, 120, 30, 20])
@@ -140,14 +141,13 @@ def test_an_end_of_many_ranges_is_looked_up_once(monkeypatch):
 
 def test_errors_are_those_of_simulations():
     """Of ranges and of the sum of which quantiles are roots, where some records hold none of the values."""
-    for m, values in (
-        (SubsetSelection(range(D), epsilon=1.0), range(D)),
-        (HierarchicalHistogram(range(D), epsilon=1.0), range(D)),
-        (UnaryEncoding(Domain(range(D - 1), unmatched="other"), epsilon=2.0), range(D)),
-        (SampledColumn(SubsetSelection(range(D), epsilon=3.0), columns=2), range(D)),
+    for m in (
+        SubsetSelection(range(D), epsilon=1.0),
+        HierarchicalHistogram(range(D), epsilon=1.0),
+        UnaryEncoding(Domain(range(D - 1), unmatched="other"), epsilon=2.0),
+        SampledColumn(SubsetSelection(range(D), epsilon=3.0), columns=2),
     ):
-        generator = np.random.default_rng(3)
-        counters = np.array([m.simulate_values(values, 20 * PEOPLE, generator).counters for _ in range(150)])
+        counters = counters_of_runs(m, np.tile(np.repeat(np.arange(D), 20 * PEOPLE), (150, 1)))
         table, lengths = RangeEstimate(ranges=[(0, 3), (4, 9)]).rows(m, np.full(150, 20 * N), counters)
         counts, errors = (np.array(table[name]).reshape(150, 2) for name in ("count", "standard_error"))
         true = 20 * np.array([PEOPLE[:4].sum(), PEOPLE[4:10].sum()])

@@ -24,6 +24,7 @@ from ldp_core import (
 
 from ...cases import case
 from ..checks import slow
+from ..examples import counters_of_runs
 
 VALUES = list(range(8))
 GROUPS = [
@@ -62,13 +63,23 @@ def test_estimates_maximize_the_likelihood_and_ends_are_z_scores_away():
     assert found.n == 6000
 
 
+def pooled_runs(groups, drawn):
+    """Of each run the groups' tallies together; ``drawn`` are the counters of all runs, of each group."""
+    return [
+        pool([(m, Tally(n, one, m.fingerprint)) for (m, n), one in zip(groups, run, strict=True)])
+        for run in zip(*drawn, strict=True)
+    ]
+
+
 @pytest.mark.parametrize("f", [0.1, slow(0.0), slow(0.5)])
 def test_intervals_hold_and_errors_are_small(f):
     """In 200 runs outside of 90 to 99 % with a probability below 0.01, if 95 % hold. The seeds are fixed.
 
     The errors are those of the recipe (10^-4: 82, 130, 189), which an estimate by people misses by a factor above 2.
     """
-    found = [pool(tallies(f, seed)) for seed in range(200)]
+    rng, shares = np.random.default_rng(1), np.append(f, np.full(7, (1 - f) / 7))
+    drawn = [counters_of_runs(m, rng.choice(8, (200, n), p=shares)) for m, n in GROUPS]
+    found = pooled_runs(GROUPS, drawn)
     held = np.mean([one.low[0] <= f <= one.high[0] for one in found])
     error = np.sqrt(np.mean([(one.estimates[0] - f) ** 2 for one in found]))
     assert 0.9 <= held <= 0.99
@@ -116,30 +127,27 @@ def test_other_is_pooled_only_where_the_same_is_listed():
     assert pool([made[0], (few, few.simulate([50, 50], seed=3))]).values.to_pylist() == ["a", "other"]
 
 
-ENDS = np.array([0.0, 100.0])
-
-
-def held_by(of_epsilon, sizes, seed, runs=250):
+def held_by(of_epsilon, sizes, runs=250):
     """How often the interval of a mean of 1 holds it, and the mean of the estimates: one in 100 has 100, the rest 0."""
-    rng, made, found = np.random.default_rng(seed), [of_epsilon((0, 100), epsilon=e) for e, _ in sizes], []
-    for _ in range(runs):
-        few = rng.binomial([n for _, n in sizes], 0.01).tolist()
-        of_each = [np.array([n - k, k]) for (_, n), k in zip(sizes, few, strict=True)]
-        found.append(pool([(m, m.simulate_values(ENDS, c, rng)) for m, c in zip(made, of_each, strict=True)]))
+    rng, made = np.random.default_rng(5), [(of_epsilon((0, 100), epsilon=e), n) for e, n in sizes]
+    drawn = [counters_of_runs(m, 100.0 * (rng.random((runs, n)) < 0.01)) for m, n in made]
+    found = pooled_runs(made, drawn)
     return np.mean([one.low[0] <= 1 <= one.high[0] for one in found]), np.mean([one.estimates for one in found])
 
 
-def test_means_of_skewed_numbers_are_not_drawn_to_groups_of_small_ones():
-    """Weights by the groups' own variances held 78 to 92 %, of means 0.74 to 0.92. Below 0.9: one run set in 2,000."""
-    for of_epsilon, sizes in (
-        (Piecewise, [(6.0, 500)] * 10),
-        (OneBitMean, [(4.0, 300)] * 10),
+@pytest.mark.parametrize(
+    ("of_epsilon", "sizes"),
+    [
         (Piecewise, [(6.0, 500), (6.5, 500), (7.0, 500), (8.0, 500)]),
-    ):
-        with case(of_epsilon, sizes):
-            held, mean = held_by(of_epsilon, sizes, seed=5)
-            assert held >= 0.9
-            assert abs(mean - 1) < 0.05
+        slow(Piecewise, [(6.0, 500)] * 10),
+        slow(OneBitMean, [(4.0, 300)] * 10),
+    ],
+)
+def test_means_of_skewed_numbers_are_not_drawn_to_groups_of_small_ones(of_epsilon, sizes):
+    """Weights by the groups' own variances held 78 to 92 %, of means 0.74 to 0.92. Below 0.9: one run set in 2,000."""
+    held, mean = held_by(of_epsilon, sizes)
+    assert held >= 0.9
+    assert abs(mean - 1) < 0.05
 
 
 def test_groups_of_one_mechanism_are_what_they_are_together():

@@ -48,10 +48,7 @@ def test_values_of_one_length_have_the_hashes_of_their_bytes(width):
         np.testing.assert_array_equal(own, expected)
 
 
-@each(
-    "kind",
-    [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view(), pa.binary(16)],
-)
+@each("kind", [pa.int8(), pa.uint64(), pa.decimal128(38), pa.string(), pa.binary_view(), pa.binary(16)])
 def test_no_ids(kind):
     for ids in (
         pa.array([], kind),

@@ -53,11 +53,11 @@ def report(m, values, ids, secret=SECRET, column="c"):
 
 def slow_bits(m, code, id_word, low_word=0):
     """The bits of a unary encoding of one value."""
-    p, q = m.thresholds
+    (p, q), d = m.thresholds, m.domain.size
+    bytes_of_all = b"".join(block(m, "c", id_word, low_word, code, 0, 8, k) for k in range(-(-d // 16)))
     bits = []
-    for v in range(m.domain.size):
+    for v, byte in enumerate(bytes_of_all[:d]):
         threshold = p if v == code else q
-        byte = block(m, "c", id_word, low_word, code, 0, 8, v // 16)[v % 16]
         bit = byte < threshold >> 56
         if byte == threshold >> 56:
             bit = first_word(block(m, "c", id_word, low_word, code, 0, 9, v)) >> 8 < threshold % (1 << 56)

@@ -17,11 +17,7 @@ from ldp_core.mechanisms.catalog import CHOICES
 from ..checks import by_numpy
 from ..enumeration import Branching, Table, worst_ratio
 
-NAMES = {
-    "GRR": "randomized_response",
-    "OUE": "unary_encoding",
-    "SUE": "unary_encoding:symmetric",
-}
+NAMES = {"GRR": "randomized_response", "OUE": "unary_encoding", "SUE": "unary_encoding:symmetric"}
 close = pytest.approx
 names = st.sampled_from(sorted(CHOICES))
 sizes = st.integers(2, 400)

@@ -26,6 +26,8 @@ from ldp_core import (
     required_n,
 )
 
+from ..examples import counters_of_runs
+
 Z = stats.norm.isf(0.025)
 N = 100_000
 
@@ -103,8 +105,7 @@ def test_so_many_people_keep_the_margin_of_a_median(key, margin):
     assert required_n(m, margin, ask=QuantilesEstimate([0.5])).n == need.n
 
     def kept(n):
-        tallies = [m.simulate(rng.multinomial(n, np.full(d, 1 / d)), seed=rng) for _ in range(200)]
-        table, _ = MedianEstimate().rows(m, np.full(200, n), np.array([tally.counters for tally in tallies]))
+        table, _ = MedianEstimate().rows(m, np.full(200, n), counters_of_runs(m, rng.integers(0, d, (200, n))))
         return np.mean(np.abs(np.array(table["median"]) - (d / 2 - 0.5)) <= margin + 0.5)
 
     back = required_epsilon(key, margin, need.n, ask="median", domain=d)

@@ -19,6 +19,7 @@ from ldp_core import (
     Interval,
     Keyed,
     Keystream,
+    MeanEstimate,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -152,7 +153,8 @@ def test_the_mean_of_sampled_numbers():
     m, e = plan["a"], math.e
     v = 2 * (e + 1) / (e - 1) ** 2 + 2 / (e - 1) + 1 / 3  # of two windows side by side, see `NOutput`
     assert m.variance(1) == pytest.approx(columns * (v + 1) - 1, rel=1e-3)
-    means = np.array([m.mean(m.simulate({-1.0: n // 2, 1.0: n // 2}, seed=seed)).mean for seed in range(400)])
+    counters = np.array([m.simulate({-1.0: n // 2, 1.0: n // 2}, seed=seed).counters for seed in range(400)])
+    means = MeanEstimate().rows(m, np.full(400, n), counters)[0]["mean"].to_numpy()
     assert abs(means.mean()) < 4 * math.sqrt(m.variance(n) / 400)
     assert n * means.var() == pytest.approx(m.variance(1), rel=0.25)  # 3.5 standard errors
     split = PrivacyPlan.split(dict.fromkeys(plan.columns, Interval(-1, 1)), epsilon=1.0)["a"]

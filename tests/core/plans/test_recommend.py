@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import cache
 
 import numpy as np
 import pyarrow as pa
@@ -190,10 +191,15 @@ def test_of_all_choices_the_best_is_first():
     assert table.n == table[0].n == min(need.n for need in table)
 
 
+@cache
+def of_minutes():
+    return recommend(Interval(0, 60), 1.0, 20_000)
+
+
 @each("name", ["n_output", "hybrid", "one_bit_mean"])
 def test_means(name):
     """The standard error of a mean of so many numbers is the mechanism's in the worst case; people follow from it."""
-    (r,) = (r for r in recommend(Interval(0, 60), 1.0, 20_000) if r.name == name)
+    (r,) = (r for r in of_minutes() if r.name == name)
     m = r.mechanism()
     assert (m.domain, m.name) == (Interval(0, 60), name)
     n = required_n(name, 3.0, domain=Interval(0, 60), epsilon=1.0).n

@@ -10,6 +10,7 @@ from ldp_core.exact.sampling import uniform_below
 
 from ....cases import each
 from ...checks import by_numpy, check_marginals, check_rows_independent, fails
+from .helpers import table_of
 
 
 def reports(m, n=400_000):
@@ -17,16 +18,10 @@ def reports(m, n=400_000):
     return codes, m.perturb(codes)
 
 
-def expected(m):
-    p, q = m.support_probabilities()
-    d = m.domain.size
-    return np.where(np.eye(d, dtype=bool), np.array(p, float), np.array(q, float))
-
-
 @each("fault", [lambda p, q: (q, p), lambda p, q: (p, q + q // 10)])
 def test_p_and_q_swapped_and_q_off_by_a_tenth(monkeypatch, fault):
     m = UnaryEncoding(list(range(8)), epsilon=1.0)
-    table = expected(m)
+    table = table_of(m)
     check_marginals(*reports(m), table)
     monkeypatch.setitem(m.__dict__, "thresholds", fault(*m.thresholds))
     fails(check_marginals, *reports(m), table)
@@ -34,7 +29,7 @@ def test_p_and_q_swapped_and_q_off_by_a_tenth(monkeypatch, fault):
 
 def test_the_true_bit_in_the_wrong_place(monkeypatch):
     m = UnaryEncoding(list(range(9)), epsilon=1.0)
-    table = expected(m)
+    table = table_of(m)
     real = sampling.overwrite_bit
     by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "overwrite_bit", lambda rows, at, bit: real(rows, at ^ 1, bit))
@@ -44,7 +39,7 @@ def test_the_true_bit_in_the_wrong_place(monkeypatch):
 def test_grr_that_never_draws_the_true_value_again(monkeypatch):
     """The other way to write GRR, with the probabilities of this one: the usual slip."""
     m = RandomizedResponse(list(range(8)), epsilon=1.0)
-    table = expected(m)
+    table = table_of(m)
 
     def others(d, n, randomness):
         return (np.arange(n) + 1 + uniform_below(d - 1, n, randomness)) % d
@@ -65,4 +60,4 @@ def test_noise_shared_between_rows(monkeypatch):
     by_numpy(monkeypatch)
     monkeypatch.setattr(sampling, "bernoulli_bits", shared)
     rows = m.perturb(np.zeros(200_000, np.int64))
-    fails(check_rows_independent, rows, expected(m)[0])
+    fails(check_rows_independent, rows, table_of(m)[0])

@@ -59,7 +59,7 @@ def test_published_errors(epsilon, field, mean, error):
     assert abs(other.variance(10000) - mean) > 3 * error  # the check has power
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
+@each("epsilon", [0.5, 1.0, 2.0, 3.0, 4.0, 5.0])
 @pytest.mark.parametrize("d", [2, 16, 128, 1024, slow(22_000)])
 def test_the_field_chosen_is_nearly_as_good_as_the_optimum(epsilon, d):
     """The price of a prime: at most 2.5 % above OUE."""

@@ -13,6 +13,7 @@ from ldp_core import (
     Domain,
     DomainError,
     HierarchicalHistogram,
+    HistogramEstimate,
     Interval,
     Keyed,
     LdpError,
@@ -26,6 +27,7 @@ from ldp_core import (
 from ldp_core.mechanisms.ranges._levels import best_level, field_of
 
 from ....cases import case, each
+from ...examples import counters_of_runs
 
 close = pytest.approx
 
@@ -153,7 +155,7 @@ def test_intervals_hold(epsilon):
     for name, shares, n in (("spike", spike, 400), ("curve", curve, 20_000), ("one end", end, 2000)):
         with case(name):
             people = rng.multinomial(n, shares, 100)
-            counters = np.array([m.simulate(row, seed=rng).counters for row in people])
+            counters = counters_of_runs(m, np.array([np.repeat(np.arange(d), row) for row in people]))
             counts, variances = m.range_counts(np.full(len(people), n), counters, low, high)
             before = np.cumsum(np.pad(people, ((0, 0), (1, 0))), axis=1)
             z = (counts - (before[:, high] - before[:, low])) / np.sqrt(variances)
@@ -178,12 +180,12 @@ def test_a_tiny_epsilon_has_errors_that_grow_as_estimates_do():
     intervals = []
     for epsilon in (1e-3, 1e-5, 1e-9):
         m = HierarchicalHistogram(range(8), epsilon=epsilon)
-        found = [m.estimate(m.simulate([100] * 8, seed=seed)) for seed in range(40)]
-        errors = np.mean([one.standard_errors for one in found])
-        intervals.append(errors * epsilon)
-        z = np.array([(one.counts - 100) / one.standard_errors for one in found])
-        assert 0.9 < z.std() < 1.1
-        assert np.mean([(one.low <= 100) & (one.high >= 100) for one in found]) > 0.92
+        counters = counters_of_runs(m, np.tile(np.repeat(np.arange(8), 100), (40, 1)))
+        table, _ = HistogramEstimate().rows(m, np.full(40, 800), counters)
+        counts, errors, low, high = (table[name].to_numpy() for name in ("count", "standard_error", "low", "high"))
+        intervals.append(errors.mean() * epsilon)
+        assert 0.9 < ((counts - 100) / errors).std() < 1.1
+        assert np.mean((low <= 100) & (high >= 100)) > 0.92
         one = RangeEstimate(0, 0, population="many").result(m, m.tally(np.repeat(np.array([0], np.uint64), 50)))
         assert one.low[0] <= 0  # (of levels without reports nothing is known, however far off the others are)
         assert one.high[0] >= 50
