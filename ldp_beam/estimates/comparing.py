@@ -227,8 +227,9 @@ class _RowsOfSides(RowsOf):
     def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
         if not sums:
             return super()._rows(n, counters)
+        asked: Any = self._question
         tables, fingerprint = [], self._tallier.fingerprint
         for [people], [counted], found in zip(n, counters, sums, strict=True):
             sides = [Tally(int(a), b, fingerprint) for a, b in zip(people, counted, strict=True)]
-            tables.append(_filled(self._question.of_sums(self._mechanism, sides, found).to_arrow()))
+            tables.append(_filled(asked.of_sums(self._mechanism, sides, found).to_arrow()))
         return pa.concat_tables(tables), list(map(len, tables))
