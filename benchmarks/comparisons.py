@@ -15,6 +15,7 @@ import ldp_core as ldp
 from benchmarks.simulation import EPSILONS, Table, percent, print_tables, zipf
 from ldp_core.estimates.change import threshold
 from ldp_core.estimates.comparison import Compare
+from ldp_core.estimates.comparison_of_persons import ComparePersons
 from ldp_core.estimates.quantile_differences import CompareQuantiles
 from ldp_core.mechanisms.oracles.local_hashing import AffineFamily, HashedReports
 from ldp_core.plans.fake import FakeDataColumn
@@ -108,7 +109,9 @@ def repeated(runs: int) -> Table:
     for seed, (d, keyed, changing) in enumerate(product((2, 4, 16), (False, True), (False, True))):
         m, f, generator = ldp.RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
         n = np.array([2000, 1500])
-        counters = np.array([[_of_people(m, f, k, keyed, changing, generator) for k in n] for _ in range(runs)])
+        counters = np.array(
+            [[_of_people(m, f, k, REPEATS, keyed, changing, generator)[0].sum(axis=0) for k in n] for _ in range(runs)]
+        )
         sizes, cells = np.tile(REPEATS * n, (runs, 1)), []
         for repeats in (None, REPEATS):
             found = Compare(repeats=repeats)._arrays(m, sizes, counters)
@@ -122,22 +125,82 @@ def repeated(runs: int) -> Table:
         yield (str(d), "keyed" if keyed else "fresh", "change" if changing else "stay", *percent(*columns))
 
 
-def _of_people(m, shares, people: int, keyed: bool, changing: bool, generator: np.random.Generator) -> np.ndarray:
-    """int64[d]: counters of so many reports of each, from what a person would answer to each value."""
-    d = len(shares)
-    now, found = generator.choice(d, people, p=shares), np.zeros(d, np.int64)
+def _of_people(m, shares, people: int, reports: int, keyed, changing: bool, generator, now=None):
+    """int64[people, d]: counters of so many reports of each; and what they would answer to each value, their values.
+
+    ``keyed``: whether they always answer a value alike, or what they answer; ``now``: their values, if they have some.
+    """
+    d, found = len(shares), np.zeros((people, len(shares)), np.int64)
+    now = generator.choice(d, people, p=shares) if now is None else now
 
     def answers(values):
         others = generator.integers(0, d - 1, values.shape)
         return np.where(generator.random(values.shape) < m.p, values, others + (others >= values))
 
-    own = answers(np.tile(np.arange(d), (people, 1)))
-    for _ in range(REPEATS):
-        reports = own[np.arange(people), now] if keyed else answers(now)
-        found += np.bincount(reports, minlength=d)
+    own = answers(np.tile(np.arange(d), (people, 1))) if keyed is True else keyed
+    for _ in range(reports):
+        found[np.arange(people), answers(now) if own is False else own[np.arange(people), now]] += 1
         if changing:
             now = np.where(generator.random(people) < 0.2, generator.choice(d, people, p=shares), now)
-    return found
+    return found, own, now
+
+
+def by_persons(same: bool, keyed: bool, changing: bool, reports: int, runs: int, seed: int, d: int = 4) -> np.ndarray:
+    """Levels of the test of all values and of any (Holm), and coverage of the differences; nothing differs.
+
+    Of 2,000 people, and the same again, of whom one in five has a new value; or 1,500 others.
+    """
+    m, f, generator = ldp.RandomizedResponse(range(d), epsilon=1.0), zipf(d), np.random.default_rng(seed)
+    asked, found = ComparePersons(), []
+    for _ in range(runs):
+        before, own, now = _of_people(m, f, 2000, reports, keyed, changing, generator)
+        if same:
+            now = np.where(generator.random(2000) < 0.2, generator.choice(d, 2000, p=f), now)
+            after, *_ = _of_people(m, f, 2000, reports, own, changing, generator, now)
+            counters = np.stack([before, after], axis=1)
+        else:
+            after, *_ = _of_people(m, f, 1500, reports, keyed, changing, generator)
+            sides = (np.concatenate([before, 0 * after]), np.concatenate([0 * before, after]))
+            counters = np.stack(sides, axis=1)
+        sums = asked.person_sums(m, counters.sum(axis=2), counters)
+        sides = [ldp.Tally(int(side.sum()), side, m.fingerprint) for side in counters.sum(axis=0)]
+        one = asked.of_sums(m, sides, sums)
+        found.append((one.p_value < 0.05, one.p_adjusted.min() < 0.05, ((one.low <= 0) & (one.high >= 0)).mean()))
+    return np.mean(found, axis=0)
+
+
+def persons(runs: int) -> Table:
+    yield ("people", "noise", "values", "reports of each", "level: all values", "any value (Holm)", "coverage")
+    cases = product((False, True), (False, True), (False, True), (1, 7, 30))
+    for seed, (same, keyed, changing, reports) in enumerate(cases, 50):
+        how = ("the same" if same else "others", "keyed" if keyed else "fresh", "change" if changing else "stay")
+        yield (*how, str(reports), *percent(*by_persons(same, keyed, changing, reports, runs, seed)))
+
+
+SKETCH = {"epsilon": 2.0, "hashes": 8, "width": 64}
+SETS = {
+    "PrivSet, at most 2 items": lambda d: ldp.PrivSet(range(d), epsilon=1.0, most=2),
+    "count mean sketch": lambda d: ldp.CountMeanSketch("int", **SKETCH).over(range(d)),
+    "Hadamard count mean sketch": lambda d: ldp.HadamardCountMeanSketch("int", **SKETCH).over(range(d)),
+}
+
+
+def each_row(runs: int) -> Table:
+    """Of mechanisms whose covariances are not known: 500 and 400 people, of whom each has one report."""
+    yield ("mechanism", "d", "level: all values", "any value (Holm)", "coverage")
+    for (name, make), d in product(SETS.items(), (4, 16)):
+        m, generator, found = make(d), np.random.default_rng(d), []
+        for _ in range(runs):
+            sides = []
+            for n in (500, 400):
+                values = generator.choice(d, n, p=zipf(d))
+                codes = np.stack([values, (values + generator.integers(0, 2, n)) % d], axis=1)
+                held = codes.tolist() if isinstance(m, ldp.PrivSet) else values
+                rows, secret = np.arange(n) + 500 * len(sides), ldp.Secret.from_seed(int(generator.integers(2**62)))
+                sides.append((m.perturb(held, randomness=ldp.Keyed(secret, rows, column="x")), rows))
+            one = ldp.compare_persons(m, *sides)
+            found.append((one.p_value < 0.05, one.p_adjusted.min() < 0.05, ((one.low <= 0) & (one.high >= 0)).mean()))
+        yield (name, str(d), *percent(*np.mean(found, axis=0)))
 
 
 def powers(runs: int) -> Table:
@@ -213,4 +276,4 @@ def run_lengths(runs: int) -> Table:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ldp.LdpWarning)  # (keyed noise looks implausible)
-    print_tables([levels, all_levels, repeated, powers, medians, looks, run_lengths], RUNS, __doc__)
+    print_tables([levels, all_levels, repeated, persons, each_row, powers, medians, looks, run_lengths], RUNS, __doc__)

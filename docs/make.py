@@ -50,7 +50,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "mechanisms consistency privacy",
             "Mechanism Tallier Tally Result Histogram Mean Distribution consistent",
         ),
-        "What differs": ("compare", "compare Comparison compare_quantiles QuantileDifferences changes pool Pooled"),
+        "What differs": (
+            "compare",
+            "compare Comparison compare_persons compare_quantiles QuantileDifferences changes pool Pooled",
+        ),
         "What is asked of a tally": (
             "mechanisms numbers heavy_hitters",
             "Question HistogramEstimate MeanEstimate DistributionEstimate HeavyHittersEstimate usual_question "

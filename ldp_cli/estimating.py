@@ -44,7 +44,7 @@ def estimate(
     ] = None,
     by_private: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next four."),
+        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next five."),
     ] = None,
     of: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
@@ -59,8 +59,15 @@ def estimate(
     weights: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
     ] = None,
+    share: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=VALUE:SHARE,...", help="The known share of each value of a kept column in the population."
+        ),
+    ] = None,
     confidence: options.Confidence = 0.95,
     repeats: options.Repeats = None,
+    person: options.Person = None,
     population: Annotated[
         str | None,
         typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
@@ -96,24 +103,24 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
-    files.refuse_same([source], made, repeats)
-    how = (confidence, population_of(population), repeats)
+    files.refuse_same([source], made, repeats if person is None else 2)  # (as often as they like)
+    how = (confidence, population_of(_whom(population, person, reports)), repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:
-        if any([table, column, candidates, ask, population, output, plot]):
+        if any([table, column, candidates, ask, population, person, output, plot]):
             raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
-        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, confidence, repeats)
+        private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, share, confidence, repeats)
         private.show(reports, by or (), window, event_time, as_json=as_json, assume_reports=own)
         return
-    if of or quantile or among or weights:
-        raise typer.BadParameter("--of, --quantile, --among and --weights are of groups: --by-private COLUMN")
+    if of or quantile or among or weights or share:
+        raise typer.BadParameter("--of, --quantile, --among, --weights and --share are of groups: --by-private COLUMN")
     if table is not None:
-        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask], *how)
+        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask, person], *how)
     else:
         wanted = _wanted(made, column, candidates)
         asked = files.plan_of_columns(made, wanted)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
-        answer = partial(ldp_polars.estimates, plan=asked, ask=questions)
+        answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
     with printing.working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         found = answer(reports, **groups, assume_reports=own)
@@ -132,13 +139,21 @@ def estimate(
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
 
 
+def _whom(population: str | None, person: str | None, reports: pl.LazyFrame) -> str | None:
+    """The population: where persons are told apart they are a sample of many."""
+    if person is None:
+        return population
+    files.check_columns([person], reports.collect_schema().names())
+    return population or "many"
+
+
 def _asked_of_pair(
     plan: core.PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
 ) -> tuple[dict[str, Any], dict[str, core.Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
     """The two columns and what is asked of them, under one name; and what asks it of reports."""
     if any(others):
         raise typer.BadParameter(
-            "--table says which columns, and what is asked: leave out --column, --candidates, --ask"
+            "--table says which columns, and what is asked: leave out --column, --candidates, --ask and --person"
         )
     pair = pair_of(plan.columns, table.split(","))
     how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}

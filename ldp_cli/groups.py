@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ldp_cli import files, printing
+from ldp_cli.values import named, shares_of
 from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
 from ldp_core.engine import check_open
 
@@ -26,16 +27,24 @@ class ByPrivate:
     quantiles: list[float]
     among: list[str]
     weights: str | None
+    share: str | None
     confidence: float
     repeats: int | None
 
     def __post_init__(self) -> None:
         check_open("--confidence", self.confidence)
-        asked = (self.of is not None) + (self.weights is not None)
+        asked = (self.of is not None) + self.stand_for_others
         if asked == 2 or (not asked and len({*self.among}) < 2):
-            raise typer.BadParameter("--by-private takes --of NUMBER, --weights COLUMN, or --among of several values")
+            raise typer.BadParameter(
+                "--by-private takes --of NUMBER, --weights COLUMN and --share, or --among of several values"
+            )
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
+
+    @property
+    def stand_for_others(self) -> bool:
+        """Whether survey weights or known shares are given."""
+        return self.weights is not None or self.share is not None
 
     def show(
         self,
@@ -86,7 +95,8 @@ class ByPrivate:
         ldp_polars, said = files.our_polars(), {"repeats": self.repeats, "assume_reports": assume_reports}
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
         asked = [name for name in (self.of, self.weights) if name is not None]
-        files.check_columns(asked, [*there])
+        given, shares = (None, "") if self.share is None else named(self.share, example="sex=f:0.5,m:0.5")
+        files.check_columns([*asked, *([] if given is None else [given])], [*there])
         numbers = {*selectors.expand_selector(there, selectors.numeric() | selectors.boolean()), *self.plan.columns}
         for name in asked:
             if name not in numbers:
@@ -98,8 +108,10 @@ class ByPrivate:
 
         each = {text: weight(self.column, value) for text, value in self._values().items()}
         for text, w in each.items():
-            if self.weights is not None:
-                yield text, "share", ldp_polars.weighted_mean(w, weights=selectors.by_name(self.weights), **how)
+            if self.stand_for_others:
+                stands = None if self.weights is None else selectors.by_name(self.weights)
+                strata = {} if given is None else {"groups": selectors.by_name(given), "shares": shares_of(shares)}
+                yield text, "share", ldp_polars.weighted_mean(w, weights=stands, **strata, **how)
             elif self.of is None:
                 yield text, "share", ldp_polars.ratio(w, sum(each.values()), **how)
             else:

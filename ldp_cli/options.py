@@ -20,6 +20,10 @@ Columns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take on
 Repeats = Annotated[
     int | None, typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it.")
 ]
+Person = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="In place of --repeats: the kept column that says whose report it is."),
+]
 Confidence = Annotated[float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")]
 Plot = Annotated[
     Path | None,

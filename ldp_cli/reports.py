@@ -193,23 +193,25 @@ def compare(
         ),
     ] = None,
     repeats: options.Repeats = None,
+    person: options.Person = None,
     as_json: options.Json = False,
 ) -> None:
     """Say what differs between two files, groups or windows: intervals, p-values, a test of all values together.
 
     The differences are those of populations: noise and sampling are in their error bars. People of one side are not on
-    the other, and each has one report with fresh noise, unless --same-people and --repeats say otherwise.
+    the other, and each has one report with fresh noise, unless --person, or --same-people and --repeats, say otherwise.
     """
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
-    files.refuse_same([source, *([] if after is None else [after])], repeats=repeats)
+    sources = [source, *([] if after is None else [after])]
+    files.refuse_same(sources, repeats=repeats if person is None else 2)  # (as often as they like)
     if after is not None and ldp_polars.read_plan(after) != made:
         raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     files.check_columns(column or (), made.columns)
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = files.plan_of_columns(made, wanted)
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
-    how |= {"same_people": same_people, "repeats": repeats, "quantiles": quantile or None}
+    how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
         other, before = None if after is None else files.scan(after), files.scan(source)

@@ -24,6 +24,7 @@ from ldp_core.errors import (
 from ldp_core.estimates.base import Question, Result, estimates_metadata
 from ldp_core.estimates.change import changes
 from ldp_core.estimates.comparison import Comparison, compare
+from ldp_core.estimates.comparison_of_persons import compare_persons
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.fitted import FittedTables, fit_tables
@@ -186,6 +187,7 @@ __all__ = [
     "best_guess",
     "changes",
     "compare",
+    "compare_persons",
     "compare_plans",
     "compare_quantiles",
     "consistent",

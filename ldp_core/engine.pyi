@@ -21,6 +21,7 @@ from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
 from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
+from ldp_core.estimates.comparison_of_persons import ComparePersons, Pairs, quantiles_of_persons
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
@@ -104,6 +105,7 @@ __all__ = [
     "Chart",
     "ChartRow",
     "Compare",
+    "ComparePersons",
     "CompareQuantiles",
     "Consistency",
     "DrawnColumn",
@@ -116,6 +118,7 @@ __all__ = [
     "MarginEstimate",
     "Native",
     "Nullable",
+    "Pairs",
     "Persons",
     "PlanTold",
     "Population",
@@ -184,6 +187,7 @@ __all__ = [
     "plan_of",
     "pooled",
     "promise",
+    "quantiles_of_persons",
     "question_names",
     "questions_and_margins",
     "questions_of",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,10 +13,19 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import I64, Compare, CompareQuantiles, Population
-from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed
+from ldp_core.engine import (
+    I64,
+    Compare,
+    ComparePersons,
+    CompareQuantiles,
+    Population,
+    quantiles_of_persons,
+    refuse_keys_in,
+)
+from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed, to_arrow, untyped
 from ldp_polars.copies import any_copies, are_copies, digest_of
 from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
+from ldp_polars.noise import ids_to_arrow
 from ldp_polars.tallying import counts, tally_for
 
 _WITH = "compared_with"
@@ -42,6 +51,7 @@ def compare(
     same_people: bool | None = None,
     population: Population = "many",
     repeats: int | None = None,
+    person: str | None = None,
     assume_reports: bool = False,
 ) -> Frame:
     """Whether, and by how much, shares and means differ between two frames, between groups, or from window to window.
@@ -62,6 +72,8 @@ def compare(
         confidence, simultaneous, anytime, same_people, population: see `ldp_core.compare`.
         repeats: the most reports of one person on a side. Keyed noise, and that of mechanisms that remember, asks for
             it, as `histogram` does.
+        person: in place of ``same_people`` and ``repeats`` the column that says whose report it is, with the same ids
+            on both sides; see `ldp_core.compare_persons`. All reports are then held in memory.
 
     Returns:
         Columns ``column_name``, the ``by`` columns, ``window_start`` and ``window_end`` (where asked for),
@@ -88,7 +100,7 @@ def compare(
     """
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "population": population, "repeats": repeats}
-    asked = Compare(**how) if quantiles is None else CompareQuantiles(**how, probabilities=quantiles)
+    asked = _asked(how, quantiles, person)
     columns = {n: m for n, m in checked_plan(plan).columns.items() if asked.compares(m)}
     if not columns:
         what = "shares or a mean" if quantiles is None else "quantiles of numbers"
@@ -103,8 +115,7 @@ def compare(
     if theirs is not None:
         check_same_keys([mine, theirs])
         _refuse_itself(reports, other, plan)
-    for side in (reports,) if other is None else (reports, other):
-        _check_people(side.collect_schema(), columns, asked, one_seed=other is not None and plan.seed is not None)
+    _check_people([reports] if other is None else [reports, other], plan.seed, columns, asked, person)
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
@@ -116,12 +127,13 @@ def compare(
     types = {asked.schema(mechanism).field(key).type for mechanism in columns.values()}
     value = pl.col(key) if len(types) == 1 else pl.col(key).cast(pl.String)
     tables: list[pl.LazyFrame] = []
+    answer = _answered if person is None else _answered_by_person
     for name, mechanism in columns.items():
-        pairs = _pairs(mine, theirs, name, mechanism, baseline)
+        pairs = _pairs(mine, theirs, partial(_aggregated, name=name, mechanism=mechanism, person=person), baseline)
         unchecked = None if tables else other  # one column checks for all
         pairs = _not_of_itself(pairs, reports, unchecked, plan)
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
-        answered = partial(_answered, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
+        answered = partial(answer, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
         made = pairs.with_columns(entry.alias("entry")).drop("before", "after").explode("entry").unnest("entry")
         tables.append(made.with_columns(value, pl.lit(name).alias("column_name")))
@@ -130,18 +142,35 @@ def compare(
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
 
 
+def _asked(how: Mapping[str, Any], quantiles: Sequence[float] | None, person: str | None) -> Compare:
+    """What is asked of each pair."""
+    if quantiles is None:
+        return Compare(**how) if person is None else ComparePersons(**how)
+    if person is not None:
+        raise quantiles_of_persons()
+    return CompareQuantiles(**how, probabilities=quantiles)
+
+
 def _check_people(
-    dtypes: Mapping[str, Any], columns: Mapping[str, Mechanism], asked: Compare, *, one_seed: bool
+    sides: Sequence[Any], seed: int | None, columns: Mapping[str, Mechanism], asked: Compare, person: str | None
 ) -> None:
-    """Raise `ParameterError` if a side has noise of persons, and it is not said which of them are where how often.
+    """Raise if a side has noise of persons, and neither ids nor words say which of them are where how often.
 
     Two sides of one seed have the same noise in the same rows.
     """
-    if one_seed and asked.same_people is None:
+    if len(sides) > 1 and seed is not None and asked.same_people is None:
         raise of_one_seed("same_people=True (False if row_id=, or one frame, told all rows apart)")
-    for name, mechanism in columns.items():
-        asked.check_people(mechanism, keyed=isinstance(dtypes[name], Report) and dtypes[name].keyed)
-        check_repeats_said(name, dtypes[name], mechanism, asked.repeats)
+    schemas = [side.collect_schema() for side in sides]
+    if person is not None:
+        ids = [dtypes.get(person) for dtypes in schemas]
+        if None in ids or len({*ids}) > 1:
+            raise PlanError(f"person={person!r} must be a column of one dtype on both sides, got {ids}")
+        refuse_keys_in([person] if isinstance(ids[0], Report) else [], "their dtype")
+        return
+    for dtypes in schemas:
+        for name, mechanism in columns.items():
+            asked.check_people(mechanism, keyed=isinstance(dtypes[name], Report) and dtypes[name].keyed)
+            check_repeats_said(name, dtypes[name], mechanism, asked.repeats)
 
 
 def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
@@ -154,12 +183,31 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _pairs(mine: Groups, theirs: Groups | None, name: str, mechanism: Mechanism, baseline: Any) -> pl.LazyFrame:
+def _aggregated(side: Groups, *, name: str, mechanism: Mechanism, person: str | None) -> pl.LazyFrame:
+    """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
+    if person is None:
+        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism))
+    dtypes: Mapping[str, Any] = side.reports.collect_schema()
+    dtype = dtypes[name].ext_storage() if isinstance(dtypes[name], Report) else dtypes[name]
+    whole = pl.List(pl.Struct({"report": dtype, "person": dtypes[person]}))
+    both, kept = [cs.by_name(name), cs.by_name(person)], partial(_kept, mechanism=mechanism)
+    return side.aggregated(pl.map_batches(both, kept, return_dtype=whole, returns_scalar=True))
+
+
+def _kept(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism) -> pl.Series:
+    """Polars calls it back: reports and whose they are -> one list of both."""
+    reports, persons = inputs
+    fields = [untyped(reports, mechanism).alias("report"), persons.alias("person")]
+    return pl.DataFrame(fields).to_struct(reports.name).implode()
+
+
+def _pairs(
+    mine: Groups, theirs: Groups | None, aggregated: Callable[[Groups], pl.LazyFrame], baseline: Any
+) -> pl.LazyFrame:
     """Keys of groups, and tallies ``before`` and ``after``; null where there is none."""
-    tally = tally_for(cs.by_name(name), mechanism, mechanism)
-    tallies = mine.aggregated(tally)
+    tallies = aggregated(mine)
     if theirs is not None:
-        first, second = tallies.rename({"entry": "before"}), theirs.aggregated(tally).rename({"entry": "after"})
+        first, second = tallies.rename({"entry": "before"}), aggregated(theirs).rename({"entry": "after"})
         if not mine.keys:
             return pl.concat([first, second], how="horizontal")
         return first.join(second, on=mine.names, how="full", coalesce=True, nulls_equal=True).sort(named(mine.keys))
@@ -179,12 +227,37 @@ def _answered(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, asked: Compare, required: bool
 ) -> pl.Series:
     """Polars calls it back: tallies before and after -> lists of rows, pair by pair but all at once."""
-    if required and inputs[0].null_count():
-        raise ParameterError("there are no reports of the baseline: it is one of the values of the by column")
+    _check_baseline(inputs[0], required)
     sides = [_counted(side, mechanism) for side in inputs]
     n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
     table, lengths = asked.rows(mechanism, n, counters)
     return answers_of(inputs[0].name, table, lengths, return_dtype)
+
+
+def _answered_by_person(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Any, asked: Any, required: bool
+) -> pl.Series:
+    """`_answered` of reports and persons."""
+    _check_baseline(inputs[0], required)
+    schema = asked.schema(mechanism)
+    tables = [schema.empty_table()]
+    for pair in zip(*inputs, strict=True):
+        there = [one for one in pair if one is not None]
+        reports = [to_arrow(one.struct.field("report").alias("reports")) for one in there]
+        if len(there) == len(pair):
+            found = asked.of_persons(mechanism, reports, [ids_to_arrow(one.struct.field("person")) for one in there])
+            tables.append(found.to_arrow().cast(schema))
+        else:  # (of a side there is nothing, of which persons could be told apart)
+            some = iter(map(mechanism.tally, reports))
+            tallies = [mechanism.empty_tally() if one is None else next(some) for one in pair]
+            counters = np.array([[one.counters for one in tallies]])
+            tables.append(asked.rows(mechanism, np.array([[one.n for one in tallies]]), counters)[0])
+    return answers_of(inputs[0].name, pa.concat_tables(tables), [len(table) for table in tables[1:]], return_dtype)
+
+
+def _check_baseline(before: pl.Series, required: bool) -> None:
+    if required and before.null_count():
+        raise ParameterError("there are no reports of the baseline: it is one of the values of the by column")
 
 
 def _refuse_itself(reports: Any, other: Any, plan: PrivacyPlan) -> None:

@@ -17,21 +17,22 @@ from apache_beam.transforms.window import NonMergingWindowFn, WindowFn
 from typing_extensions import override
 
 from ldp_beam.elements.ids import IdHash
-from ldp_beam.estimates._partials import Key, KeyedTally
-from ldp_beam.estimates.combine import Accumulator, TallyCombineFn
-from ldp_core import Mechanism, ParameterError, Question, Tally
-from ldp_core.engine import Persons
+from ldp_beam.estimates._partials import Key
+from ldp_beam.estimates.combine import TalliesCombineFn, TallyCombineFn
+from ldp_core import Mechanism, ParameterError, Tally
+from ldp_core.engine import Pairs, Persons
 
 NOBODY = ""  # in place of a person: of empty tallies
-_Sums: TypeAlias = tuple[Accumulator, Persons, list[Tally]]
+_Sums: TypeAlias = tuple[Any, Any, list[Any]]
 _AT_ONCE = 1024  # persons whose sums are made in one call
 
 
-def person_of(column: str | None, question: Question[Any], mechanism: Any) -> IdHash | None:
+def person_of(column: str | None, question: Any, mechanism: Any) -> IdHash | None:
     """Whose the records are; raise `ParameterError` unless the question tells persons apart by the tallies of each."""
     if column is None:
         return None
-    question.person_sums(mechanism, np.zeros(1, np.int64), np.zeros((1, mechanism.counters), np.int64))
+    nothing = np.zeros(2, np.int64), np.zeros((2, mechanism.counters), np.int64)  # (of two persons, or of two sides)
+    question.person_sums(mechanism, *nothing)
     return IdHash(column)
 
 
@@ -49,51 +50,61 @@ def refuse_panes(windows: WindowFn | None, trigger: TriggerFn | None, lateness: 
 
 
 class SumPersons(beam.PTransform[Any, Any]):
-    """((key, person), tally) to (key, tally, sums): one of each key and window."""
+    """((key, person), tally) to (key, tally, sums): one of each key and window. Of two sides: pairs of tallies."""
 
-    def __init__(self, mechanism: Mechanism, question: Question[Any]) -> None:
+    def __init__(self, mechanism: Mechanism, question: Any, *, sides: bool = False) -> None:
         super().__init__()
-        self._sum = PersonsCombineFn(mechanism, question)
+        self._sum = (PairsCombineFn if sides else PersonsCombineFn)(mechanism, question)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        each = pcoll | "Persons" >> beam.MapTuple(_without_person).with_output_types(KeyedTally)
+        each = pcoll | "Persons" >> beam.MapTuple(_without_person).with_output_types(tuple[Key, Any])
         summed = each | "Sum" >> beam.CombinePerKey(self._sum).with_output_types(tuple[Key, Any])
         return summed | "Flat" >> beam.MapTuple(_flat).with_output_types(Any)
 
 
-def _without_person(key: Key, tally: Tally) -> KeyedTally:
+def _without_person(key: Key, tally: Any) -> tuple[Key, Any]:
     return key[:-1], tally
 
 
-def _flat(key: Key, summed: tuple[Tally, Persons]) -> tuple[Key, Tally, Persons]:
+def _flat(key: Key, summed: tuple[Any, Any]) -> tuple[Key, Any, Any]:
     return (key, *summed)
 
 
 class PersonsCombineFn(beam.CombineFn):
     """Tallies of one person each to (tally of all, `Question.person_sums` of all)."""
 
-    def __init__(self, mechanism: Mechanism, question: Question[Any]) -> None:
+    _kind: Any = Persons
+
+    def __init__(self, mechanism: Mechanism, question: Any) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._mechanism, self._question = mechanism, question
-        self._total = TallyCombineFn(mechanism, question)
+        self._total = self._summing()
+
+    def _summing(self) -> Any:
+        """What sums the tallies of all."""
+        return TallyCombineFn(self._mechanism, self._question)
+
+    def _tallies(self, element: Any) -> list[Tally]:
+        """Those of one person."""
+        return [element]
 
     @override
     def create_accumulator(self) -> _Sums:
-        return self._total.create_accumulator(), Persons.total([]), []
+        return self._total.create_accumulator(), self._kind.total([]), []
 
     @override
-    def add_input(self, accumulator: _Sums, element: Tally) -> _Sums:
+    def add_input(self, accumulator: _Sums, element: Any) -> _Sums:
         total, sums, each = accumulator
-        self._total.add_input(total, element)
-        if element.n:
-            each.append(element)
+        total = self._total.add_input(total, element)
+        if any(tally.n for tally in self._tallies(element)):
+            each += self._tallies(element)
         return self.compact((total, sums, each)) if len(each) >= _AT_ONCE else (total, sums, each)
 
     @override
     def merge_accumulators(self, accumulators: Iterable[_Sums]) -> _Sums:
         totals, sums, _ = zip(*map(self.compact, accumulators), strict=True)
-        return self._total.merge_accumulators(totals), Persons.total(sums), []
+        return self._total.merge_accumulators(totals), self._kind.total(sums), []
 
     @override
     def compact(self, accumulator: _Sums) -> _Sums:
@@ -102,9 +113,23 @@ class PersonsCombineFn(beam.CombineFn):
         if not each:
             return accumulator
         n, counters = np.array([one.n for one in each]), np.array([one.counters for one in each])
-        return total, Persons.total([sums, self._question.person_sums(self._mechanism, n, counters)]), []
+        return total, self._kind.total([sums, self._question.person_sums(self._mechanism, n, counters)]), []
 
     @override
-    def extract_output(self, accumulator: _Sums) -> tuple[Tally, Persons]:
+    def extract_output(self, accumulator: _Sums) -> tuple[Any, Any]:
         total, sums, _ = self.compact(accumulator)
-        return total.tally(), sums
+        return self._total.extract_output(total), sums
+
+
+class PairsCombineFn(PersonsCombineFn):
+    """The same of pairs of tallies, of two sides that are compared."""
+
+    _kind = Pairs
+
+    @override
+    def _summing(self) -> Any:
+        return TalliesCombineFn([self._mechanism] * 2)
+
+    @override
+    def _tallies(self, element: Any) -> list[Tally]:
+        return [*element]

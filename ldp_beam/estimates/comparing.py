@@ -21,12 +21,20 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from typing_extensions import override
 
 from ldp_beam.estimates._partials import Key, KeyedTally
+from ldp_beam.estimates._persons import SumPersons
 from ldp_beam.estimates.combine import TalliesCombineFn
 from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, CompareQuantiles, Population, unsaid_people
+from ldp_core.engine import (
+    I64,
+    ComparePersons,
+    CompareQuantiles,
+    Population,
+    quantiles_of_persons,
+    unsaid_people,
+)
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]
@@ -61,6 +69,8 @@ class Compare(Estimate):
             keyed, by what a step before draws or what batches say.
         repeats: the most reports of one person in a window, see `ldp_core.compare`. It is asked for where noise is
             keyed, unless a `BoundContributions` before says it for the same windows.
+        person: in place of ``same_people`` and ``repeats`` the column that says whose report it is; see `Estimate` for
+            the windows, and `ldp_core.compare_persons`.
         population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.
 
     More is in `ldp_core.compare`. The other arguments, elements, late records and errors are those of `Estimate`.
@@ -92,6 +102,7 @@ class Compare(Estimate):
         same_people: bool | None = None,
         population: Population = "many",
         repeats: int | None = None,
+        person: str | None = None,
         **options: Unpack[StreamOptions],
     ) -> None:
         fixed = window_fn(window)
@@ -104,11 +115,13 @@ class Compare(Estimate):
             )
         how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
         how |= {"same_people": same_people, "population": population, "repeats": repeats}
-        asked: Any = _OfWindows(**how)
+        asked: Any = (_OfWindows if person is None else _PersonsOfWindows)(**how)
+        if quantiles is not None and person is not None:
+            raise quantiles_of_persons()
         if quantiles is not None:
             asked = _QuantilesOfWindows(**how, probabilities=quantiles)
         both = SlidingWindows(Duration(micros=2 * fixed.size.micros), fixed.size, Timestamp(micros=fixed.offset.micros))
-        super().__init__(column, mechanism, asked, confidence=confidence, window=both, **options)
+        super().__init__(column, mechanism, asked, confidence=confidence, window=both, person=person, **options)
         self._fixed, self._length = fixed, fixed.size
 
     @override
@@ -118,7 +131,8 @@ class Compare(Estimate):
     @property
     @override
     def _unsaid(self) -> Any:
-        return unsaid_people if self._question.same_people is None else super()._unsaid
+        asks = self._person is None and self._question.same_people is None
+        return unsaid_people if asks else super()._unsaid
 
     @override
     def _repeats(self, pcoll: PCollection[Any], windows: Any = None) -> int | None:
@@ -133,6 +147,8 @@ class Compare(Estimate):
             | "Halves" >> beam.ParDo(halves).with_output_types(_KeyedSides)
             | "Sum" >> beam.CombinePerKey(TalliesCombineFn([self._mechanism] * 2)).with_output_types(_KeyedSides)
         )
+        if self._person is not None:
+            summed |= "Persons" >> SumPersons(self._mechanism, self._question, sides=True)
         return summed
 
     @override
@@ -152,13 +168,22 @@ class _OfWindows(Comparing):
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         table, lengths = super().rows(mechanism, n, counters)
-        filled = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
-        return pa.table(filled, table.column_names), lengths
+        return _filled(table), lengths
+
+
+def _filled(table: pa.Table) -> pa.Table:
+    columns = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
+    return pa.table(columns, table.column_names)
 
 
 @dataclass(frozen=True)
 class _QuantilesOfWindows(_OfWindows, CompareQuantiles):
     """The same of quantiles."""
+
+
+@dataclass(frozen=True)
+class _PersonsOfWindows(_OfWindows, ComparePersons):
+    """The same of persons."""
 
 
 class _Halves(beam.DoFn):
@@ -177,23 +202,34 @@ class _Halves(beam.DoFn):
 
 
 class _RowsOfSides(RowsOf):
-    """(key, (tally before, tally after)) of a pane to rows."""
+    """(key, (tally before, tally after)) of a pane to rows; of persons there are their sums, too."""
 
     @override
     def process(
         self,
-        element: _KeyedSides,
+        element: Any,
         at: Any = beam.DoFn.TimestampParam,
         window: Any = beam.DoFn.WindowParam,
         pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterable[Any]:
-        key, sides = element
+        key, sides, *sums = element
         n = [tally.n for tally in sides]
         if not all(n):
             return ()
         for tally in sides:
             self._tallier.check_tally(tally)
         middle = window.start + Duration(micros=(window.end - window.start).micros // 2)
-        counts = np.array([n]), np.array([[tally.counters for tally in sides]])
+        counts = np.array([n]), np.array([[tally.counters for tally in sides]]), *sums
         place = (at, (window,), pane)
         return self._wait(place, (middle, window.end), key, sum(n), *counts, **{_WITH: window.start})
+
+    @override
+    def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
+        if not sums:
+            return super()._rows(n, counters)
+        asked: Any = self._question
+        tables, fingerprint = [], self._tallier.fingerprint
+        for [people], [counted], found in zip(n, counters, sums, strict=True):
+            sides = [Tally(int(a), b, fingerprint) for a, b in zip(people, counted, strict=True)]
+            tables.append(_filled(asked.of_sums(self._mechanism, sides, found).to_arrow()))
+        return pa.concat_tables(tables), list(map(len, tables))

@@ -99,7 +99,7 @@ def tallies_of(mechanism: Any, reports: Native, codes: I64, people: int) -> Iter
     """n and the counters of each person's reports: int64[k], int64[k, counters], some persons at a time."""
     order = np.argsort(codes, kind="stable")
     ends = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=people))))
-    step = max(_COUNTERS // mechanism.counters, 1)
+    step = max(_COUNTERS // mechanism.counters // 2, 1) * 2  # (even: of both sides of a person)
     for first in range(0, people, step):
         last = min(first + step, people)
         mine = order[ends[first] : ends[last]]
@@ -140,6 +140,11 @@ class Persons(NamedTuple):
         """E."""
         return float(self.m[0]) / max(self.most, 1.0)
 
+    @property
+    def degrees(self) -> float:
+        """Of freedom of Student's distribution."""
+        return max(self.effective, LEAST_EFFECTIVE) - 1
+
     def squares(self, f: F64) -> F64:
         """The sum of r_g^2."""
         made: F64 = np.maximum(self.ww - 2 * f * self.wm + f**2 * self.mm, 0)
@@ -151,6 +156,10 @@ class Persons(NamedTuple):
             return np.full(f.shape, np.inf)
         part = np.divide(self.squares(f), bound, out=np.ones_like(f), where=bound > 0)
         return np.clip(part * self.most * self.effective / (self.effective - 1), 1, max(self.most, 1.0))
+
+    def effect_of_mean(self, f: F64) -> F64:
+        """T of means f, bounded by the squares of the reports."""
+        return self.effect(f, self.ms - 2 * f * self.wm + f**2 * self.mm)
 
 
 _NOBODY = (np.zeros(1),) * 6

@@ -241,7 +241,10 @@ class Compare(OfAll):
 
     def result(self, mechanism: Any, before: Tally, after: Tally) -> Comparison:
         """See `compare`."""
-        arrays = self._arrays(mechanism, *self._sides(mechanism, before, after))
+        return self._comparison(mechanism, self._arrays(mechanism, *self._sides(mechanism, before, after)))
+
+    def _comparison(self, mechanism: Any, arrays: list[Any]) -> Comparison:
+        """Of the `_arrays` of one pair."""
         *values, statistic, degrees, p_value, n_before, n_after = (array[0] for array in arrays)
         refuse_empty(n_before, n_after)
         found: list[Any] = [int(n_before), int(n_after), *values, float(statistic), int(degrees), float(p_value)]
@@ -272,7 +275,7 @@ class Compare(OfAll):
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
         at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
-        pooled, at_pooled = _pooled(one, two)
+        pooled, at_pooled = pooled_of(one, two)
         alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
         (low1, high1), (low2, high2) = one.ends(z), two.ends(z)
@@ -311,7 +314,7 @@ class Compare(OfAll):
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
         one, two = self._both(mechanism, n, counters)
-        return self._scores(one, two, _pooled(one, two)[1])
+        return self._scores(one, two, pooled_of(one, two)[1])
 
     def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
@@ -397,7 +400,7 @@ _ENTRIES = 1 << 22
 """Covariances computed at a time."""
 
 
-def _pooled(one: Side, two: Side) -> tuple[F64, list[F64]]:
+def pooled_of(one: Side, two: Side) -> tuple[F64, list[F64]]:
     """The estimates of both sides together, and the variances of each if these are true."""
     pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
     return pooled, [side.variance(pooled) for side in (one, two)]
@@ -450,7 +453,7 @@ def p_values_of(
     one, two = (
         Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, sampled) for i in (0, 1)
     )
-    return np.asarray(Compare(anytime=anytime).p_values(one, two, _pooled(one, two)[1])[0])
+    return np.asarray(Compare(anytime=anytime).p_values(one, two, pooled_of(one, two)[1])[0])
 
 
 def compare(

@@ -23,14 +23,7 @@ from ldp_core.estimates.base import (
     sampled_part,
     z_score,
 )
-from ldp_core.estimates.clusters import (
-    LEAST_EFFECTIVE,
-    Persons,
-    check_persons_population,
-    codes_of,
-    student,
-    tallies_of,
-)
+from ldp_core.estimates.clusters import Persons, check_persons_population, codes_of, student, tallies_of
 from ldp_core.estimates.consistency import Consistency, Noisy, check_method, consistent
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
@@ -255,23 +248,23 @@ class HistogramEstimate(Question[Histogram]):
 
     @override
     def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
+        return Persons.of(*self.person_numbers(mechanism, n, counters))
+
+    def person_numbers(self, mechanism: Any, n: I64, counters: I64) -> tuple[F64, I64, Any]:
+        """What `Persons.of` takes, of k persons and their tallies."""
         check_persons_population(self.population)
         if math.isinf(mechanism.parts[1]):
             raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
         oracle, m, counted = mechanism.answers(n, counters)
-        return Persons.of(oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None])
+        return oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None], 0.0
 
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Histogram:
-        many, found = replace(self, population="many", repeats=None), sums
+        many = replace(self, population="many", repeats=None)
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
-        z, f = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1), side.inside
-        slope = side.b + 1 - 2 * f
-        effect = found.effect(f, found.mm * side.variance(f) * side.n + slope * (found.wm - f * found.mm))
-        alike = 2 / (2 + found.effective * f * (1 - f))
-        values = effect + np.where(np.isinf(effect), 0, alike * np.maximum(found.most - effect, 0))
-        reach = student(z, max(found.effective, LEAST_EFFECTIVE) - 1) / z
-        arrays = many._arrays(mechanism, tally.n, tally.counters, (effect, values), reach)
+        z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
+        reach = student(z, sums.degrees) / z
+        arrays = many._arrays(mechanism, tally.n, tally.counters, side.effects(sums), reach)
         asked = (self.confidence, self.simultaneous, self.consistency)
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, "many")
 
@@ -365,6 +358,14 @@ class Side(NamedTuple):
         sample = noise if sample is None else sample
         step = self.step * np.maximum(noise, sample)
         return self._replace(a=self.a * noise, b=self.b * noise, sampled=self.sampled * sample, step=step)
+
+    def effects(self, sums: Persons) -> tuple[F64, F64]:
+        """The design effects of noise and of the sample, of shares among many people; see `clusters` in this room."""
+        f = self.inside
+        slope = self.b + 1 - 2 * f
+        effect = sums.effect(f, sums.mm * self.variance(f) * self.n + slope * (sums.wm - f * sums.mm))
+        alike = 2 / (2 + sums.effective * f * (1 - f))
+        return effect, effect + np.where(np.isinf(effect), 0, alike * np.maximum(sums.most - effect, 0))
 
     @property
     def inside(self) -> F64:

@@ -20,13 +20,7 @@ from ldp_core.estimates.base import (
     sampled_part,
     z_score,
 )
-from ldp_core.estimates.clusters import (
-    LEAST_EFFECTIVE,
-    Persons,
-    check_persons_population,
-    codes_of,
-    student,
-)
+from ldp_core.estimates.clusters import Persons, check_persons_population, codes_of, student
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
@@ -138,6 +132,10 @@ class MeanEstimate(Question[Mean]):
 
     @override
     def person_sums(self, mechanism: Any, n: I64, counters: I64) -> Persons:
+        return Persons.of(*self.person_numbers(mechanism, n, counters))
+
+    def person_numbers(self, mechanism: Any, n: I64, counters: I64) -> tuple[F64, I64, F64]:
+        """What `Persons.of` takes, of k persons and their tallies."""
         check_persons_population(self.population)
         if not hasattr(mechanism, "values"):
             raise ParameterError(
@@ -145,16 +143,14 @@ class MeanEstimate(Question[Mean]):
                 "count with Hybrid or NOutput, or estimate from the reports themselves, as in Polars"
             )
         weights = mechanism.domain.decode(mechanism.values)
-        return Persons.of((counters @ weights)[:, None], n[:, None], (counters @ weights**2)[:, None])
+        return (counters @ weights)[:, None], n[:, None], (counters @ weights**2)[:, None]
 
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        mean = np.array([alone.mean])
-        bound = sums.ms - 2 * mean * sums.wm + mean**2 * sums.mm
-        error = alone.standard_error * float(np.sqrt(sums.effect(mean, bound)[0]))
+        error = alone.standard_error * float(np.sqrt(sums.effect_of_mean(np.array([alone.mean]))[0]))
         z = z_score(self.confidence)
-        reach = student(z, max(sums.effective, LEAST_EFFECTIVE) - 1)
+        reach = student(z, sums.degrees)
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")

@@ -30,6 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
+from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.inputs.base import Inputs
@@ -184,7 +185,8 @@ def recommend(
             is kept) and each has estimates of its own.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error; or one of N people.
-        repeats: how many reports each of them sends, see `required_n`; one with ``ask``.
+        repeats: how many reports each of them sends, see `required_n`; with ``ask`` of answers that are sums over
+            reports, as ranges, medians and curves.
 
     Returns:
         A table: a `Recommendation` a row.
@@ -217,11 +219,9 @@ def recommend(
     sampled_part(population, people)
     reports = people * check_group(group)
     whom = of_group(population, group)
-    if ask is not None and repeats > 1:
-        raise ParameterError("with ask each person sends one report: leave out repeats")
     if ask is not None:
         question, inputs, kinds = asked_of(ask, domain, population)
-        answers = answering(question, inputs, kinds, e, reports, frequency)
+        answers = answering(question, inputs, kinds, e, reports, frequency, repeats)
         made = [replace(_of_mechanism(key, m, domain, e, people, *error), ask=question) for key, m, error in answers]
     elif isinstance(domain, int | Domain):
         f = _check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
@@ -250,6 +250,7 @@ def recommend(
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
         note = f"Asked: {question.name} {whom_of(population, 'these people')}. std.error and within: of the answer, "
         note += f"{spread(frequency)}.{cells}"
+        note += of_each(repeats)
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
@@ -317,8 +318,20 @@ def make(key: Any, inputs: Inputs, epsilon: float) -> Mechanism:
     return choice_named(name).make(inputs, epsilon)  # type: ignore[arg-type]
 
 
-def error_of_answer(question: Question[Any], m: Mechanism, n: float, frequency: float | None) -> tuple[float, float]:
-    """`Question.expected_error` of n reports of people who are spread evenly over the values."""
+def error_of_answer(
+    question: Question[Any], m: Mechanism, n: float, frequency: float | None, repeats: int = 1
+) -> tuple[float, float]:
+    """`Question.expected_error` of n people who are spread evenly over the values, and send so many reports each.
+
+    The part of noise is as `Error.repeated` has it, and that of the sample stays.
+    """
+    if repeats > 1:
+        asked: Any = question  # (that has a population)
+        ways = replace(asked, population=None), asked
+        alone, both = (np.square(error_of_answer(one, m, n, frequency)) for one in ways)
+        kept = (1 + (repeats - 1) * m.common_noise(keyed=False)) / repeats
+        error, half = np.sqrt(kept * alone + np.maximum(both - alone, 0)).tolist()
+        return error, half
     codes, reports = m.inputs.even, max(round(n), 1)
     people = np.full(len(codes), _EVERYBODY // len(codes))
     drawn = m.simulate_counters(codes, people, np.random.default_rng(0))  # (what chance adds is a millionth)
@@ -330,15 +343,23 @@ _EVERYBODY = 10**12
 
 
 def answering(
-    question: Question[Any], inputs: Inputs, kinds: Iterable[Any], epsilon: float, reports: float, f: float | None
+    question: Question[Any],
+    inputs: Inputs,
+    kinds: Iterable[Any],
+    epsilon: float,
+    people: float,
+    f: float | None,
+    repeats: int = 1,
 ) -> Iterator[tuple[Any, Mechanism, tuple[float, float]]]:
     """Those that can answer the question, by name, with their errors."""
+    if repeats > 1 and isinstance(question, MeanEstimate):
+        raise ParameterError("of a mean leave out ask: what repeats changes is known of the mechanism, and not of it")
     found, refused = 0, ParameterError(f"no question is asked of {type(inputs).__name__} in advance")
     for key in kinds:
         try:
             m = make(key, inputs, epsilon)
-            question.check(m)
-            yield key, m, error_of_answer(question, m, reports, f)
+            replace(question, repeats=repeats).check(m)
+            yield key, m, error_of_answer(question, m, people, f, repeats)
             found += 1
         except ParameterError as why:
             refused = why

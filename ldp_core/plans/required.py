@@ -367,8 +367,9 @@ def _of_answers(
 ) -> Needs:
     """Of the answer to a question: how many people it takes, or of so many people the epsilon."""
     other = asked.simultaneous or asked.change or isinstance(mechanism, PrivacyPlan)
-    if other or isinstance(margin, Mapping) or asked.repeats != 1:
-        raise ParameterError("with ask give a margin of one mechanism: no plan, change, repeats or simultaneous")
+    if other or isinstance(margin, Mapping):
+        raise ParameterError("with ask give a margin of one mechanism: no plan, change or simultaneous")
+    f, repeats = asked.frequency, check_integer("repeats", asked.repeats, 1)
     margin = asked.size(margin)
     own = isinstance(mechanism, Mechanism)
     if own is not (domain is None) or own is not (epsilon is None):
@@ -379,15 +380,15 @@ def _of_answers(
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows = []
-    for key, m, _ in answering(question, inputs, named, spent, _FIRST, asked.frequency):
+    for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
 
         @cache
         def suffices(epsilon: float, times: float, key: Any = key) -> bool:
             reports = people * asked.group * times
-            half = error_of_answer(question, make(key, inputs, epsilon), reports, asked.frequency)[1]
+            half = error_of_answer(question, make(key, inputs, epsilon), reports, f, repeats)[1]
             return bool(half <= margin)
 
-        n = people or _reports(question, m, margin, asked.frequency) / asked.group
+        n = people or _people(question, m, margin, f, repeats) / asked.group
         least = _least(suffices, 1.2, 1e-3) if people else spent
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
@@ -401,11 +402,11 @@ def _of_answers(
     return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, rows[0].epsilon)
 
 
-def _reports(question: Question[Any], m: Mechanism, margin: float, frequency: float | None) -> float:
-    """How many reports it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
+def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:
+    """How many people it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
     n, few, enough = _FIRST, 0.5, _MOST
     while enough > 1.001 * few and enough > 1:
-        half = error_of_answer(question, m, n, frequency)[1]
+        half = error_of_answer(question, m, n, f, repeats)[1]
         if 0.999 * margin <= half <= margin:
             return n
         few, enough = (few, n) if half <= margin else (n, enough)

@@ -48,7 +48,7 @@ PLAN = PrivacyPlan(
         "level": SubsetSelection(range(6), epsilon=2.0),
         "page": HeavyHitters(Prefixes("abcd", 3), epsilon=4.0, rows=4, width=64),
     },
-    keep=["country", "y", "stands", "t"],
+    keep=["country", "y", "stands", "t", "user"],
 )
 _k = np.arange(N)
 REPORTS = pl.DataFrame(
@@ -63,6 +63,7 @@ REPORTS = pl.DataFrame(
         "y": _k % 7 + 0.0,
         "stands": 1 + _k % 2,
         "t": np.sort(_k % 20) + 0.0,
+        "user": _k % 50,
     }
 ).ldp.perturb(PLAN)
 
@@ -81,8 +82,11 @@ POLARS = {
     "total": (ios * y).ldp.total(),
     "weighted_quantiles": y.ldp.weighted_quantiles([0.5], ios),
     "weighted_mean": ios.ldp.weighted_mean(weights="stands"),
+    "histogram(person=)": pl.col("os").ldp.histogram(person="user"),
+    "mean(person=)": pl.col("minutes").ldp.mean(person="user"),
     "linear_fit": pl.col("minutes").ldp.linear_fit("y"),
     "compare": lambda frame: frame.ldp.compare(PLAN, by="country"),
+    "compare(person=)": lambda frame: frame.ldp.compare(PLAN, by="country", person="user"),
     "ldp_polars.pool": lambda frame: ldp_polars.pool(
         [(frame.head(300), PLAN), (REPORTS.tail(100), PLAN)], columns=["os"]
     ),
@@ -120,6 +124,12 @@ BEAM = {
     ],
     "Table": [lambda **how: [ldp_beam.Table("os", "crashed", PLAN, **how)]],
     "Compare": [lambda **how: [ldp_beam.Compare("os", PLAN["os"], **{"window": 10, "event_time": "t", **how})]],
+    "Estimate(person=)": [
+        lambda **how: [ldp_beam.Estimate(name, PLAN[name], person="user", **how) for name in ("os", "minutes")]
+    ],
+    "Compare(person=)": [
+        lambda **how: [ldp_beam.Compare("os", PLAN["os"], person="user", **{"window": 10, "event_time": "t", **how})]
+    ],
     "RatioCombineFn": [combined(ldp_beam.RatioCombineFn(), weighed)],
     "PoolCombineFn": [combined(ldp_beam.PoolCombineFn([PLAN["os"]] * 2), lambda batch: (0, batch["os"]))],
 }
@@ -133,6 +143,9 @@ COMMAND = {
     "--table": ["ldp estimate r.parquet --table os,crashed"],
     "--by-private": ["ldp estimate r.parquet --by-private os --of y --quantile 0.5"],
     "--weights": ["ldp estimate r.parquet --by-private os --weights stands"],
+    "--share": ["ldp estimate r.parquet --by-private os --share country=de:0.4,fr:0.6"],
+    "--person": [f"ldp estimate r.parquet --column {name} --person user" for name in ("os", "minutes")],
+    "ldp compare --person": ["ldp compare r.parquet --by country --column os --person user"],
     "ldp compare": ["ldp compare r.parquet --by country --column os"],
     "ldp pool": ["ldp pool r.parquet again.parquet --column os"],
 }
@@ -177,7 +190,8 @@ def test_beam_in_batch_and_in_windows():
 def test_beam_live():
     """Panes before the window ends, as reports come in, and one when it is over."""
     how = {"window": 10, "event_time": "t", "trigger": BOTH}
-    named = [(name, one) for name, makers in BEAM.items() for make in makers for one in make(**how)]
+    live = {name: makers for name, makers in BEAM.items() if not name.endswith("(person=)")}
+    named = [(name, one) for name, makers in live.items() for make in makers for one in make(**how)]
     rows = REPORTS.sort("t").to_arrow()
     parts = [rows[start : start + 100].combine_chunks().to_batches()[0] for start in range(0, N, 100)]
     steps = stream([0, parts[:1], parts[1:2], 10, parts[2:3], parts[3:]])

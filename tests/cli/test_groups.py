@@ -95,6 +95,21 @@ def test_what_people_read(ldp, reports):
     assert "NOT private" in ldp("estimate seeded.parquet --by-private os --of minutes").out
 
 
+def test_known_shares_of_groups(ldp, reports):
+    w = pl.col("os").ldp.weight("web")
+    asked = {"groups": "country", "shares": {"de": 0.2, "fr": 0.8}}
+    for more, weights in (("", None), (" --weights stands", "stands")):
+        line = f"estimate reports.parquet --by-private os --share country=de:20%,fr:0.8{more} --json"
+        found = {row["value"]: row for row in ldp(line).data}
+        expected = reports.select(w.ldp.weighted_mean(weights=weights, **asked)).unnest("os").row(0, named=True)
+        assert {*found} == {"ios", "android", "web"}
+        assert found["web"]["estimate"] == pytest.approx(expected["mean"])
+        assert found["web"]["low"] == pytest.approx(expected["low"])
+    line = "estimate reports.parquet --by-private os --share country=de:0.2"
+    assert "add up to 1" in ldp(line, code=2).err
+    assert "VALUE:SHARE" in ldp(f"{line},fr", code=2).err
+
+
 def test_what_is_refused(ldp, reports):
     for options, text in (
         ("--by-private os", "--of NUMBER"),
@@ -107,6 +122,8 @@ def test_what_is_refused(ldp, reports):
         ("--by-private os --of minutes --column os", "asked alone"),
         ("--by-private os --of minutes --population many", "asked alone"),
         ("--of minutes", "--by-private COLUMN"),
+        ("--share country=de:1", "--by-private COLUMN"),
+        ("--by-private os --of minutes --share country=de:1", "--of NUMBER"),
         ("--by-private os --of minutes --quantile 2", "probabilities"),
         ("--by-private os --of minutes --confidence 2", "confidence"),
     ):
@@ -115,6 +132,7 @@ def test_what_is_refused(ldp, reports):
         )
     for options, text in (
         ("--by-private os --of nothing", "no columns ['nothing']"),
+        ("--by-private os --share nothing=a:1", "no columns ['nothing']"),
         ("--by-private nothing --of minutes", "list of values"),
         ("--by-private age --of minutes", "list of values"),
         ("--by-private os --of crashed", "without numbers"),

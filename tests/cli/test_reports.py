@@ -444,12 +444,21 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     shown = ldp("compare reports.parquet again.parquet --column os").out
     assert f"{100 * ldp('compare reports.parquet again.parquet --json').data[0]['difference']:.2f} %" in shown
     assert "minutes" not in shown
-    ages = PrivacyPlan({"age": SubsetSelection(range(9), epsilon=3.0)}, keep=["sex"])
-    people_of = pl.DataFrame({"age": [k % 9 for k in range(900)], "sex": ["f", "m"] * 450})
+    ages = PrivacyPlan({"age": SubsetSelection(range(9), epsilon=3.0)}, keep=["sex", "user"])
+    people_of = pl.DataFrame({"age": [k % 9 for k in range(900)], "sex": ["f", "m"] * 450, "user": [*range(60)] * 15})
     people_of.ldp.perturb(ages).ldp.sink_parquet("ages.parquet", ages)
     asked = "compare ages.parquet --by sex --quantile 0.5 --quantile 0.9"
     medians = pl.read_parquet("ages.parquet").ldp.compare(ages, by="sex", quantiles=[0.5, 0.9])
     assert ldp(f"{asked} --json").data == medians.to_dicts()
+    told = pl.read_parquet("ages.parquet").ldp.compare(ages, by="sex", person="user")
+    assert ldp("compare ages.parquet --by sex --person user --json").data == told.to_dicts()
+    alone = pl.read_parquet("ages.parquet").ldp.estimates(ages, by="sex", person="user", population="many")["age"]
+    assert (
+        ldp("estimate ages.parquet --by sex --person user --json").data["columns"]["age"]["estimates"]
+        == alone.to_dicts()
+    )
+    assert "no columns ['who']" in ldp("estimate ages.parquet --person who", code=1).err
+    assert "leave out same_people" in ldp("compare ages.parquet --by sex --person user --repeats 2", code=2).err
     assert "50.00 %" in ldp(asked).out
     assert "Holm" not in ldp(asked).out
     assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err

@@ -14,15 +14,18 @@ from ldp_core import (
     HadamardCountMeanSketch,
     Hybrid,
     LongitudinalUnaryEncoding,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     Secret,
     SquareWave,
     SubsetSelection,
     UnaryEncoding,
     compare,
+    compare_persons,
     compare_quantiles,
 )
 
@@ -242,3 +245,56 @@ def test_what_is_refused():
     sketch = PrivacyPlan({"word": HadamardCountMeanSketch("str", epsilon=1.0)})
     with pytest.raises(PlanError, match="shares or a mean"):
         ldp_polars.compare(pl.DataFrame({"word": ["a"]}), sketch)
+
+
+def test_persons_are_told_apart():
+    """Groups, windows and frames of reports of people who are on both sides; sets have a test of all values."""
+    tags = PrivSet(["x", "y"], epsilon=1.0, most=1)
+    plan = PrivacyPlan({"os": PLAN["os"], "minutes": PLAN["minutes"], "tags": tags}, keep=["country", "day", "user"])
+    generator = np.random.default_rng(7)
+    users = pl.Series("user", [f"u{k}" for k in generator.integers(0, 90, 900)])
+    columns = {
+        "os": ["ios", "web", "web"] * 300,
+        "minutes": generator.random(900) * 60,
+        "tags": [["x"], [], ["y"]] * 300,
+    }
+    records = ONE.select("country", "day").with_columns(users, **{k: pl.Series(v) for k, v in columns.items()})
+    reports, later = (
+        records.ldp.perturb(plan, key=Secret.from_seed(1), id="user"),
+        records.ldp.perturb(plan, packed=True),
+    )
+
+    def core(before, after):
+        tables = []
+        for name, m in plan.columns.items():
+            one, two = ((side[name].ext.storage().to_arrow(), side["user"]) for side in (before, after))
+            rows = compare_persons(m, one, two, simultaneous=True).to_polars()
+            tables.append(
+                rows.select(pl.lit(name).alias("column_name"), pl.col("value").cast(pl.String), pl.exclude("value"))
+            )
+        return pl.concat(tables)
+
+    how = {"person": "user", "simultaneous": True}
+    of_country = [reports.filter(country=country) for country in ("de", "fr")]
+    found = reports.lazy().ldp.compare(plan, by="country", **how)
+    for engine in ("in-memory", "streaming"):
+        rows = found.collect(engine=engine).filter(country="fr").drop("country", "compared_with")
+        assert_frame_equal(rows, core(*of_country))
+    assert rows.filter(column_name="tags")["degrees_of_freedom"].to_list() == [2, 2]
+    weeks = reports.ldp.compare(plan, window="1w", event_time="day", **how).filter(window_start=dt.date(2024, 1, 15))
+    sides = [reports.filter(pl.col("day").dt.truncate("1w") == dt.date(2024, 1, d)) for d in (8, 15)]
+    assert_frame_equal(weeks.drop("window_start", "window_end", "compared_with"), core(*sides))
+    both = reports.ldp.compare(plan, other=later.filter(country="de"), by="country", **how)
+    expected = core(of_country[0], later.filter(country="de"))
+    assert_frame_equal(both.filter(country="de").drop("country"), expected)
+    assert both.filter(country="it")["difference"].null_count() == 6
+    for wrong, said in (
+        ({"repeats": 2}, "leave out same_people"),
+        ({"quantiles": [0.5], "person": "user"}, "quantiles do not tell persons apart"),
+    ):
+        with pytest.raises(ParameterError, match=said):
+            reports.ldp.compare(plan, by="country", **{**how, **wrong})
+    with pytest.raises(PlanError, match="must be a column of one dtype on both sides"):
+        reports.ldp.compare(plan, other=later.with_columns(user=1), **how)
+    with pytest.raises(MechanismMismatchError):
+        reports.ldp.compare(plan, by="country", person="os")

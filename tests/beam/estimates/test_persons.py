@@ -22,6 +22,7 @@ from ldp_core import (
     StochasticRounding,
     Tally,
     UnaryEncoding,
+    compare_persons,
 )
 from ldp_core.estimates.clusters import tallies_of
 
@@ -131,3 +132,24 @@ def test_what_would_count_a_person_twice_is_refused():
             ldp_beam.Estimate("x", mechanism, question, person="user")
     with pytest.raises(ParameterError, match="cannot be event time or key"):
         ldp_beam.Estimate("x", m, person="x")
+
+
+def test_windows_are_compared_by_person():
+    """Those of the core, of people who are in both windows, per key; with several panes a refusal."""
+    at, keys = REPORTS["day"].to_numpy(), REPORTS["of"].to_numpy(zero_copy_only=False)
+    for name, source in zip(("os", "age"), SOURCES.values(), strict=True):
+        how = {"window": 10, "event_time": "day", "by": "of", "person": "user"}
+        rows = run(ldp_beam.Compare(name, PLAN[name], **how), source)
+        assert {row.key["of"] for row in rows} == {"x", "y"}
+        for key in "xy":
+            sides = (REPORTS.filter(pa.array((at // 10 == k) & (keys == key))) for k in (0, 1))
+            found = compare_persons(PLAN[name], *((side[name], side["user"]) for side in sides))
+            mine = [row for row in rows if row.key["of"] == key]
+            for field, expected in found.to_polars().to_dict(as_series=False).items():
+                if field != "value":
+                    assert [getattr(row, field) for row in mine] == pytest.approx(expected, nan_ok=True), field
+    with pytest.raises(ParameterError, match="leave out trigger"):
+        run(ldp_beam.Compare("os", PLAN["os"], **how, allowed_lateness=5), [])
+    for wrong, said in (({"repeats": 1}, "leave out same_people"), ({"quantiles": [0.5]}, "quantiles do not tell")):
+        with pytest.raises(ParameterError, match=said):
+            ldp_beam.Compare("age", PLAN["age"], **how, **wrong)

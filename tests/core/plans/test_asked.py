@@ -146,7 +146,7 @@ WRONG = {
     "give a mechanism, or else": lambda: required_n(domain=16, ask="median", margin=1.0),
     "no plan, change": lambda: required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), 0.1, ask="cdf"),
     "mechanism must be one of": lambda: required_n("nothing", 1.0, domain=16, epsilon=1.0, ask="median"),
-    "no plan, change, repeats": lambda: required_epsilon(domain=16, n=9, ask="median", change=0.1, base=0.1),
+    "no plan, change or": lambda: required_epsilon(domain=16, n=9, ask="median", change=0.1, base=0.1),
     "no epsilon is enough": lambda: required_epsilon("hadamard_response", 0.1, 9, domain=16, ask="median"),
     "no number of people is enough": lambda: required_n(
         "stochastic_rounding", 0.5, domain=Interval(0, 60), epsilon=1.0, ask="median"

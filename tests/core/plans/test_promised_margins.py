@@ -101,9 +101,29 @@ def test_people_who_send_several_reports_each():
         [once] = [row for row in recommend(values, 1.0, n) if row.key == name]
         assert once.standard_error == pytest.approx(math.sqrt(7) * row.standard_error)
         assert "sends 7 reports" in found.note
-    for how in ({"repeats": 0}, {"repeats": 2, "ask": "median"}):
-        with pytest.raises(ParameterError, match="repeats"):
-            recommend(16, 1.0, 1000, **how)
+    with pytest.raises(ParameterError, match="repeats"):
+        recommend(16, 1.0, 1000, repeats=0)
+
+
+def test_answers_of_people_who_send_several_reports_each():
+    """Noise is that of so many independent reports, and the error of the sample stays. A mean is refused."""
+    ask, half, k = "range:low=1,high=2", {}, 7
+
+    def people(margin=0.01, **how):
+        return required_n("subset_selection", margin, domain=4, epsilon=1.0, ask=ask, **how)
+
+    for whom in (None, "many"):
+        half[whom] = people(population=whom).n * 0.01**2  # n times the square of half of the interval
+    noise, sample = half[None], half["many"] - half[None]
+    assert people(population=None, repeats=k).n == pytest.approx(noise / k / 0.01**2, rel=5e-3)
+    assert people(repeats=k).n == pytest.approx((noise / k + sample) / 0.01**2, rel=5e-3)
+    assert "sends 7 reports" in people(repeats=k).note
+    found = recommend(4, 1.0, people(repeats=k).n, ask=ask, repeats=k)
+    assert {row.key: row.margin for row in found}["subset_selection"] == pytest.approx(0.01, rel=2e-3)
+    assert "sends 7 reports" in found.note
+    for ask, said in (("mean", "of a mean leave out ask"), ("distribution", "no sum over reports")):
+        with pytest.raises(ParameterError, match=said):
+            recommend(Interval(0, 60), 1.0, 1000, ask=ask, repeats=2)
 
 
 @each("frequency", [None, 0.3])
