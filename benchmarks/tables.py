@@ -1,4 +1,4 @@
-"""``python -m benchmarks.tables``: what tables of two columns promise, by seeded simulations; tables in Markdown.
+"""``python -m benchmarks.tables``: what tables of two and three columns promise, by seeded simulations; in Markdown.
 
 Coverage of 95 % intervals of counts and rates, levels of the test of independence, Cramer's V, and the time of a tally.
 """
@@ -6,13 +6,14 @@ Coverage of 95 % intervals of counts and rates, levels of the test of independen
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from benchmarks.simulation import Table, best, print_tables, zipf
-from ldp_core import Keystream, Pair, PrivacyPlan, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
+from ldp_core import Joint, Keystream, PrivacyPlan, RandomizedResponse, SubsetSelection, TableEstimate, UnaryEncoding
 from ldp_core.estimates.association import Association
 from ldp_core.estimates.several import RowsOf
 from ldp_core.plans import answered
@@ -23,46 +24,50 @@ PAIRS = {
     "RR x OUE": (RandomizedResponse, UnaryEncoding),
     "SS x RR": (SubsetSelection, RandomizedResponse),
 }
+THREE = {
+    "OUE x RR x RR": (UnaryEncoding, RandomizedResponse, RandomizedResponse),
+    "SS x OUE x RR": (SubsetSelection, UnaryEncoding, RandomizedResponse),
+}
 SHAPES = ((4, 3), (16, 8))
 SIZES = (2000, 20_000, 200_000)
 MOST_REPORTS = 2000 * 200_000  # of a row: of more people there are fewer runs
 
 
-def shares_of(shape: tuple[int, int], *, independent: bool) -> np.ndarray:
-    """Of each pair: Zipf's in each column; dependent ones have a tenth more where both codes are even, or odd."""
-    shares = np.outer(*map(zipf, shape))
+def shares_of(shape: tuple[int, ...], *, independent: bool) -> np.ndarray:
+    """Of each cell: Zipf's in each column; dependent ones have a tenth more where the sum of the codes is even."""
+    shares = reduce(np.multiply.outer, map(zipf, shape))
     if not independent:
         shares *= 1 + 0.4 * (-1.0) ** np.indices(shape).sum(axis=0)
     return shares / shares.sum()
 
 
-def pair_of(name: str, shape: tuple[int, int], epsilon: float) -> Pair:
-    kinds = PAIRS[name]
-    return Pair({c: kind(range(d), epsilon=epsilon) for c, kind, d in zip("xy", kinds, shape, strict=True)})
+def joint_of(name: str, shape: tuple[int, ...], epsilon: float) -> Joint:
+    kinds = zip("xyz", (PAIRS | THREE)[name], shape, strict=False)
+    return Joint({c: kind(range(d), epsilon=epsilon) for c, kind, d in kinds})
 
 
-def tallies(pair: Pair, people: np.ndarray, seed: int) -> np.ndarray:
-    """int64[runs, counters], of so many people with each pair of values, int64[runs, d1, d2]."""
+def tallies(joint: Joint, people: np.ndarray, seed: int) -> np.ndarray:
+    """int64[runs, counters], of so many people with each combination of values, int64[runs, d1, d2, ...]."""
     key = np.random.default_rng(seed).bytes(32)  # simulated reports protect nobody
     noise, out = Keystream(key), []
     for counts in people:
-        codes = [np.repeat(of, counts.ravel()) for of in np.indices(counts.shape, dtype=np.uint8).reshape(2, -1)]
+        codes = [np.repeat(of.ravel(), counts.ravel()) for of in np.indices(counts.shape, dtype=np.uint8)]
         reports = RowsOf(
-            *(m.draw(of.astype(np.int64), noise, "x") for m, of in zip(pair.mechanisms, codes, strict=True))
+            *(m.draw(of.astype(np.int64), noise, "x") for m, of in zip(joint.mechanisms, codes, strict=True))
         )
-        out.append(pair.count_reports(reports, np.broadcast_to(np.int64(0), len(reports)), 1)[0])
+        out.append(joint.count_reports(reports, np.broadcast_to(np.int64(0), len(reports)), 1)[0])
     return np.array(out)
 
 
 def cases(runs: int) -> Iterator[tuple[Any, ...]]:
-    """The first cells of a row, and the number of the case, a pair, its shape, n, runs."""
-    for number, (name, shape, n) in enumerate(product(PAIRS, SHAPES, SIZES)):
+    """The first cells of a row, and the number of the case, the columns, their shape, n, runs."""
+    for number, (name, shape, n) in enumerate((*product(PAIRS, SHAPES, SIZES), *product(THREE, [(4, 3, 2)], SIZES))):
         epsilon, fewer = 1.0 if n > 2000 else 2.0, min(runs, max(MOST_REPORTS // n, 200))
-        row = [name, f"{shape[0]} x {shape[1]}", f"{epsilon:g}", f"{n:,}", f"{fewer:,}"]
-        yield row, number, pair_of(name, shape, epsilon), shape, n, fewer
+        row = [name, " x ".join(map(str, shape)), f"{epsilon:g}", f"{n:,}", f"{fewer:,}"]
+        yield row, number, joint_of(name, shape, epsilon), shape, n, fewer
 
 
-HEAD = ("pair", "values", "epsilon", "n", "runs")
+HEAD = ("columns", "values", "epsilon", "n", "runs")
 
 
 def coverage(runs: int) -> Table:
@@ -78,7 +83,7 @@ def coverage(runs: int) -> Table:
         ):
             made, asked = tallies(pair, people, number), TableEstimate(population=population)
             _, _, low, high, _, _, rate_low, rate_high = asked._arrays(pair, np.full(fewer, n), made)[0]
-            rates = true / true.sum(axis=1, keepdims=True)
+            rates = true / true.sum(axis=-1, keepdims=True)
             found += [(low <= true) & (true <= high), (rate_low <= rates) & (rates <= rate_high)]
         counts, rates_of_these, of_population, _ = found
         for held in (counts, of_population, rates_of_these):
@@ -99,8 +104,7 @@ def levels(runs: int) -> Table:
 
 def association(pair: Any, n: np.ndarray, made: np.ndarray) -> Association:
     asked = TableEstimate()
-    arrays, margins = pair.arrays(asked, n, made)
-    return pair.association(asked, n, made, arrays[0], margins)
+    return pair.association(asked, n, made, pair.arrays(asked, n, made)[1])
 
 
 def shares_with(v: float, shape: tuple[int, int]) -> np.ndarray:
@@ -116,12 +120,12 @@ def cramers_v(runs: int) -> Table:
     yield *HEAD[:-1], "V", "it is known", "its interval holds", "mean width", "p < 0.05"
     for name, shape, (epsilon, n) in product([*PAIRS, "plan of pairs"], ((2, 2), (4, 3)), ((2.0, 2000), (1.0, 20_000))):
         if name in PAIRS:
-            pair: Any = pair_of(name, shape, epsilon)
+            pair: Any = joint_of(name, shape, epsilon)
         else:
             plan = PrivacyPlan.pairs(
                 {c: range(d) for c, d in zip("xyz", (*shape, 2), strict=True)}, epsilon=2 * epsilon
             )
-            pair = answered.pair_of(plan.columns, ("x", "y"))
+            pair = answered.joint_of(plan.columns, ("x", "y"))
         for seed, v in enumerate((0.0, 0.1, 0.3, 0.5)):
             generator = np.random.default_rng(seed)
             people = generator.multinomial(n, shares_with(v, shape).ravel(), size=runs)
@@ -142,7 +146,7 @@ def cramers_v(runs: int) -> Table:
 def times(_: int) -> Table:
     yield "reports", "one column, ns a row", "the pair, ns a row", "times"
     m = UnaryEncoding(range(16), epsilon=1.0)
-    pair = Pair({"x": m, "y": m})
+    pair = Joint({"x": m, "y": m})
     for n in (100_000, 1_000_000, 4_000_000):
         columns = {c: m.perturb(np.arange(n) % 16, packed=True) for c in "xy"}
         one, both = (best(call, 9) / n for call in (lambda: m.tally(columns["x"]), lambda: pair.tally(columns)))

@@ -60,7 +60,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "question_of estimates_metadata",
         ),
         "Ordered values": ("ordered", "RangeEstimate QuantilesEstimate MedianEstimate CdfEstimate Ranges Median Cdf"),
-        "Tables": ("tables", "Pair Table TableEstimate fit_tables FittedTables"),
+        "Tables": ("tables", "Joint Table TableEstimate fit_tables FittedTables"),
         "Weights": (
             "weights",
             "ratio total weighted_mean weighted_quantiles linear_fit Ratio Total WeightedMean Quantiles LinearFit",

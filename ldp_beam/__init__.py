@@ -5,7 +5,7 @@ reports | Estimate("age", mechanism, question, ...)       -> rows: the answer pe
 events  | Estimate("age", mechanism, private=True, ...)   -> rows; the reports never leave memory
 reports | Histogram("os", mechanism, window="1h", ...)    -> rows: one per window, key and value
 events  | PrivateHistogram("os", mechanism, ...)          -> rows; the reports never leave memory
-reports | Table("os", "crashed", plan, ...)               -> rows: one per pair of values
+reports | Table(["os", "crashed"], plan, ...)             -> rows: one per combination of values
 
 events  | Deduplicate("record_id", within="1h")           -> events, each once
 events  | BoundContributions("user", 3, window="1d", ...) -> events, at most 3 per person per day

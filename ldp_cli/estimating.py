@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, margins, pair_of, questions_and_margins, seed_warning
+from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import RESULTS, about
 
@@ -40,7 +40,7 @@ def estimate(
     ] = None,
     table: Annotated[
         str | None,
-        typer.Option(metavar="FIRST,SECOND", help="Count the pairs of values of two columns, and their rates."),
+        typer.Option(metavar="FIRST,SECOND,...", help="Count the combinations of values of columns, and rates."),
     ] = None,
     by_private: Annotated[
         str | None,
@@ -115,7 +115,7 @@ def estimate(
     if of or quantile or among or weights or share:
         raise typer.BadParameter("--of, --quantile, --among, --weights and --share are of groups: --by-private COLUMN")
     if table is not None:
-        wanted, questions, answer = _asked_of_pair(made, table, [column, candidates, ask, person], *how)
+        wanted, questions, answer = _asked_of_table(made, table, [column, candidates, ask, person], *how)
     else:
         wanted = _wanted(made, column, candidates)
         asked = files.plan_of_columns(made, wanted)
@@ -147,29 +147,29 @@ def _whom(population: str | None, person: str | None, reports: pl.LazyFrame) -> 
     return population or "many"
 
 
-def _asked_of_pair(
+def _asked_of_table(
     plan: core.PrivacyPlan, table: str, others: list[Any], confidence: float, population: Any, repeats: int | None
 ) -> tuple[dict[str, Any], dict[str, core.Question[Any]], Callable[..., dict[str, pl.LazyFrame]]]:
-    """The two columns and what is asked of them, under one name; and what asks it of reports."""
+    """The columns and what is asked of them, under one name; and what asks it of reports."""
     if any(others):
         raise typer.BadParameter(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask and --person"
         )
-    pair = pair_of(plan.columns, table.split(","))
+    joint = joint_of(plan.columns, table.split(","))
     how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
     asked = core.TableEstimate(**how)
-    answer = partial(_told_apart, names=pair.names, plan=plan)
-    return {table: pair}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
+    answer = partial(_told_apart, names=joint.names, plan=plan)
+    return {table: joint}, {table: asked}, lambda reports, **groups: {table: answer(reports, **groups, **how)}
 
 
 def _told_apart(reports: pl.LazyFrame, names: Sequence[str], **asked: Any) -> pl.LazyFrame:
-    """Rows of a table with a column ``value`` of both values, by which they are shown and drawn."""
+    """Rows of a table with a column ``value`` of all values, by which they are shown and drawn."""
     import polars as pl  # noqa: PLC0415 (only here)
     from polars import selectors  # noqa: PLC0415
 
-    both = [selectors.by_name(name).cast(pl.String) for name in names]
+    values = [selectors.by_name(name).cast(pl.String) for name in names]
     rows: pl.LazyFrame = files.our_polars().table(reports, *names, **asked)
-    return rows.with_columns(pl.concat_str(both, separator=", ").alias("value"))
+    return rows.with_columns(pl.concat_str(values, separator=", ").alias("value"))
 
 
 def _questions(
@@ -367,7 +367,7 @@ _LINES = 6
 
 
 def _rate_of(record: dict[str, Any]) -> dict[str, str]:
-    """Of a row of a table: the rate of the second value given the first."""
+    """Of a row of a table: the rate of the last value given the others."""
     if "rate" not in record:
         return {}
     rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))

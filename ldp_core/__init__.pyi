@@ -30,7 +30,7 @@ from ldp_core.estimates.distribution import Distribution, DistributionEstimate
 from ldp_core.estimates.fitted import FittedTables, fit_tables
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
-from ldp_core.estimates.joint import Pair, Table, TableEstimate
+from ldp_core.estimates.joint import Joint, Table, TableEstimate
 from ldp_core.estimates.mean import Mean, MeanEstimate
 from ldp_core.estimates.moments import LinearFit, linear_fit
 from ldp_core.estimates.pooling import Pooled, pool
@@ -127,6 +127,7 @@ __all__ = [
     "Influence",
     "InputError",
     "Interval",
+    "Joint",
     "Keyed",
     "LdpError",
     "LdpWarning",
@@ -147,7 +148,6 @@ __all__ = [
     "Numeric",
     "OneBitMean",
     "OpenDomain",
-    "Pair",
     "ParameterError",
     "Piecewise",
     "PlanError",

@@ -46,7 +46,7 @@ from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
-from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, margins, pair_of, questions_and_margins
+from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, joint_of, margins, questions_and_margins
 from ldp_core.plans.contents import enough_to_differ, refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
@@ -172,6 +172,7 @@ __all__ = [
     "holm",
     "id_words",
     "is_cut_chart",
+    "joint_of",
     "kernels",
     "margins",
     "mechanisms_of_size",
@@ -181,7 +182,6 @@ __all__ = [
     "open_parquet",
     "over",
     "p_values_of",
-    "pair_of",
     "plain",
     "plan_contents",
     "plan_of",

@@ -33,8 +33,8 @@ class View:
         ranked: whether the largest estimate comes first.
         curve: whether the rows are points of one curve, in order, and the intervals its band.
         alone: whether intervals are of noise alone if nothing is said; of counts they are.
-        rate: of a pair of labels, the column with the rate of the second among those who have the first; its interval
-            is ``rate_low`` to ``rate_high``.
+        rate: of a table, the column with the rate of the last label among those who have the others; its interval is
+            ``rate_low`` to ``rate_high``.
     """
 
     estimate: str

@@ -250,11 +250,11 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
         named = sorted({str(record.get("column_name")) for record in records})
         raise ParameterError(f"there is no column {column!r} among the estimates, there are {named}")
     known = data.view if isinstance(data, Result) else None
-    return [Panel(name, group, rows, known or _view(rows[0])) for (name, group), rows in made.items()]
+    return [Panel(name, group, rows, known or _view(rows[0], name)) for (name, group), rows in made.items()]
 
 
-def _view(record: Mapping[str, Any]) -> engine.View:
-    found = engine.view_of(record)
+def _view(record: Mapping[str, Any], name: str) -> engine.View:
+    found = engine.view_of(record, name)
     if found is None:
         kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
         raise ParameterError(

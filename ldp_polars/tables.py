@@ -1,4 +1,4 @@
-"""Tables of two private columns: pairs of reports become one tally a group, and tallies answers, as everywhere."""
+"""Tables of private columns: reports of all of them become one tally a group, and tallies answers, as everywhere."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from typing import Any
 
 import polars as pl
 
-from ldp_core import Mechanism, Pair, PrivacyPlan, TableEstimate
-from ldp_core.engine import Population, pair_of
+from ldp_core import Joint, Mechanism, PrivacyPlan, TableEstimate
+from ldp_core.engine import Population, joint_of
 from ldp_polars.columns import check_repeats_said
 from ldp_polars.frames import Frame, checked_plan, groups_of, makers_of
 
 
 def table(
     reports: Frame,
-    first: str,
-    second: str,
+    *columns: str,
     plan: PrivacyPlan | Mapping[str, Mechanism] | None = None,
-    *,
     by: str | Iterable[str] = (),
     window: str | timedelta | None = None,
     event_time: str | None = None,
@@ -28,28 +26,28 @@ def table(
     repeats: int | None = None,
     assume_reports: bool = False,
 ) -> Frame:
-    """How many records have each pair of values of two private columns, and the rate of the second given the first.
+    """How many records have each combination of values of private columns, and the rate of the last given the others.
 
     The reports are those of a plan, of each column by itself: nothing had to be planned for the table. Its noise is the
-    product of that of both columns, so that it takes many more people than a histogram (docs/tables.md).
+    product of that of its columns, so that it takes many more people than a histogram (docs/tables.md).
 
     Args:
         reports: eager or lazy.
-        first, second: columns of reports. The rate is that of the second column's value among those who have the first
-            one's.
+        columns: of reports, two or more. The rate is that of the last column's value among those who have the values
+            of the others.
         plan: the plan that made them, or their mechanisms by column. Not needed for typed reports.
         by, window, event_time, confidence, population, assume_reports: see `histograms`.
         repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
 
     Returns:
-        A row for each pair: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), the two values
-        under their columns' names, and the other columns of `ldp_core.Table`: those of `histogram`, and ``rate``,
-        ``rate_standard_error``, ``rate_low`` and ``rate_high``. Where too few have the first value, the rate's interval
-        is unbounded: -inf to inf.
+        A row for each cell: the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), the values under
+        their columns' names, and the other columns of `ldp_core.Table`: those of `histogram`, and ``rate``,
+        ``rate_standard_error``, ``rate_low`` and ``rate_high``. Where too few have the others' values, the rate's
+        interval is unbounded: -inf to inf.
 
     Raises:
-        ParameterError: at once: keyed noise, and no ``repeats``; not two columns, or reports that have no table, see
-            `ldp_core.Pair`.
+        ParameterError: at once: keyed noise, and no ``repeats``; fewer than two columns, or reports that have no
+            table, or one that takes too many people, see `ldp_core.Joint`.
         PlanError, DtypeError, MechanismMismatchError: see `histograms`.
 
     >>> import polars as pl, ldp_polars
@@ -63,13 +61,13 @@ def table(
     if plan is None:
         plan = makers_of(reports)
     made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
-    pair: Pair = pair_of(made, (first, second))
+    joint: Joint = joint_of(made, columns)
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
-    used = {name: made[name] for name in pair.by_column("")}
+    used = {name: made[name] for name in joint.by_column("")}
     whole = plan if isinstance(plan, PrivacyPlan) else used
     for name, mechanism in used.items():
         check_repeats_said(name, reports.collect_schema().get(name), mechanism, repeats)
-    taken = {"entry", *asked.schema(pair).names}
+    taken = {"entry", *asked.schema(joint).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
-    tidy = groups.of_several(pair, asked)
+    tidy = groups.of_several(joint, asked)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()

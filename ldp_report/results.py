@@ -140,10 +140,10 @@ class Results:
         return whole + (max(by.values(), default=0) if self.per_column else by.total())
 
     def _column(self, name: str, rows: Sequence[Row], place: Mapping[Any, int | None]) -> dict[str, Any]:
+        view = (engine.view_of(rows[0], name) if rows else None) or core.HistogramEstimate.view
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
-            groups.setdefault((place[window_of(row)], _key(row)), []).append(row)
-        view = (engine.view_of(rows[0]) if rows else None) or core.HistogramEstimate.view
+            groups.setdefault((place[window_of(row)], _key(row, view)), []).append(row)
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         changed = (
@@ -268,7 +268,7 @@ _EPOCH, _IS_DATE = datetime(1970, 1, 1, tzinfo=UTC), re.compile(r"\d{4}-\d\d-\d\
 
 
 def _cells(view: engine.View, row: Row, number: Callable[[Any], float | None]) -> list[Any]:
-    """What the row is about, the estimate, the ends of its interval; of pairs of values also the rate and its ends."""
+    """What the row is about, the estimate, the ends of its interval; of a table also the rate and its ends."""
     rates = [f"{view.rate}{end}" for end in ("", "_low", "_high")] if view.rate else []
     numbers = [number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
     labels = [row.get(label) for label in view.labels]
@@ -290,7 +290,7 @@ def _word(value: Any) -> str:
     return "" if value is None else engine.text_of(value)
 
 
-def _key(row: Row) -> str:
+def _key(row: Row, view: engine.View) -> str:
     key = row.get("key")
     if isinstance(key, Mapping):
         pairs = list(key.items())
@@ -298,7 +298,6 @@ def _key(row: Row) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    view = engine.view_of(row) or core.HistogramEstimate.view
     own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
@@ -557,13 +557,13 @@ class PrivateHistogram(Estimate):
 
 
 class Table(Estimate):
-    """How many records have each pair of values of two columns: `Estimate` with a `ldp_core.TableEstimate`.
+    """How many records have each combination of values of columns: `Estimate` with a `ldp_core.TableEstimate`.
 
-    Rows have the two values under their columns' names, then what `ldp_core.Table` has: the counts, and the rate of the
-    second value among those who have the first. ``column_name`` is both names. The reports need no other plan.
+    Rows have the values under their columns' names, then what `ldp_core.Table` has: the counts, and the rate of the
+    last value among those who have the others. ``column_name`` is all names. The reports need no other plan.
 
     Args:
-        first, second: columns of reports.
+        columns: two or more columns of reports.
         plan: that made them, or the mechanisms by column.
         confidence, population, repeats: see `ldp_core.TableEstimate`.
 
@@ -573,7 +573,7 @@ class Table(Estimate):
     >>> one = RandomizedResponse(epsilon=50.0)  # so large that there is no noise
     >>> reports = [{"old": i % 2 == 0, "crashed": i % 4 == 0} for i in range(8)]
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create(reports) | Table("old", "crashed", {"old": one, "crashed": one})
+    ...     rows = p | beam.Create(reports) | Table(["old", "crashed"], {"old": one, "crashed": one})
     ...     _ = rows | beam.Map(lambda r: print(r.old, r.crashed, abs(round(r.count)), abs(round(r.rate, 2)), r.n))
     False False 4 1.0 8
     False True 0 0.0 8
@@ -583,8 +583,7 @@ class Table(Estimate):
 
     def __init__(
         self,
-        first: str,
-        second: str,
+        columns: Sequence[str],
         plan: core.PrivacyPlan | Mapping[str, core.Mechanism],
         *,
         confidence: float = 0.95,
@@ -592,12 +591,12 @@ class Table(Estimate):
         repeats: int | None = None,
         **options: Unpack[PrivateOptions],
     ) -> None:
-        make = core.Pair if self._of_values else engine.pair_of
-        columns = plan if isinstance(plan, Mapping) else _columns_of(plan)
-        pair = make(columns, (first, second))
+        make = core.Joint if self._of_values else engine.joint_of
+        of_plan = plan if isinstance(plan, Mapping) else _columns_of(plan)
+        joint = make(of_plan, columns)
         question = core.TableEstimate(confidence, population, repeats=repeats)
-        super().__init__(", ".join(pair.names), pair, question, private=self._of_values, **options)
-        engine.refuse_private(columns, self._by)
+        super().__init__(", ".join(joint.names), joint, question, private=self._of_values, **options)
+        engine.refuse_private(of_plan, self._by)
 
     _of_values = False
 
@@ -609,7 +608,7 @@ class PrivateTable(Table):
     >>> one = RandomizedResponse(epsilon=1.0)
     >>> batch = pa.record_batch({"old": [True, False, True], "crashed": [True, False, False]})
     >>> with beam.Pipeline("FnApiRunner") as p:
-    ...     rows = p | beam.Create([batch]) | PrivateTable("old", "crashed", {"old": one, "crashed": one})
+    ...     rows = p | beam.Create([batch]) | PrivateTable(["old", "crashed"], {"old": one, "crashed": one})
     ...     _ = rows | beam.Map(lambda r: print(r.column_name, r.old, r.crashed, r.n))
     old, crashed False False 3
     old, crashed False True 3

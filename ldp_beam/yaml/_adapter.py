@@ -61,9 +61,9 @@ class LdpTransform(beam.PTransform[Any, Any]):
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
         fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
-            columns = [self.read.get(name) for name in ("column", "first", "second", "id", "record", "event_time")]
+            columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
             values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
-            _check_columns([*columns, *self.read.get("by", ())], values, fields)
+            _check_columns([*columns, *self.read.get("columns", ()), *self.read.get("by", ())], values, fields)
         out = pcoll | "Ldp" >> self._transform
         good, *dead_letters = out if isinstance(out, tuple) else (out,)
         return {_GOOD: good, self._errors: dead_letters[0]} if dead_letters else good

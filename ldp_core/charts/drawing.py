@@ -92,7 +92,7 @@ def draw(
         if shares and not n:
             raise ParameterError("shares need the number of reports, and it is not known, or 0")
         unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
-        if view.rate:
+        if len(view.labels) == 2:
             return themed(_heat_map(records, [_entry(row, scale, _known(truth)) for row in rows], view, said), theme)
         bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
         bars |= {"unit": unit, "scale": scale}

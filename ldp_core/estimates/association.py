@@ -1,4 +1,4 @@
-"""Whether two columns are independent, and how far from it they are: the chi-square test, and Cramer's V.
+"""Whether columns are independent, and how far from it two of them are: the chi-square test, and Cramer's V.
 
 R = J / n - f g^T, of the estimated shares of pairs and of the columns, is 0 but for noise if the columns are
 independent. S / n are its covariances then. Of columns that are perturbed by themselves S is the Kronecker product of
@@ -6,7 +6,9 @@ those of the columns (`FrequencyOracle.covariance`), since their weights are ind
 it follows from those of the cells, as R changes by dJ / n - f dg^T - df g^T.
 
 **The test.** Whitened, R is (d1 - 1) (d2 - 1) standard normal numbers, whose squares add up to a chi-square variable:
-Pearson's test if there were no noise.
+Pearson's test if there were no noise. Of more columns the means of products of w - f over two of them, over three and
+so on are uncorrelated if all columns are independent. Each has the Kronecker product of its columns' covariances, so
+that all whitened squares are added up, and the degrees of freedom too.
 
 **Cramer's V** is sqrt(phi2 / (min(d1, d2) - 1)), with phi2 = sum of R^2 / (f g) = R^T W R. Noise makes this sum larger
 by tr(W S) / n on average, which is taken off. The sum is a quadratic form in normal numbers. If phi2 is v, its first
@@ -30,6 +32,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.comparison import adding_up, chi_square_tail, whitening
+from ldp_core.estimates.margins import along, margin, turned
 
 RARE = 2.0
 """Standard errors that each share must be above: V divides by it."""
@@ -56,18 +59,25 @@ def unknown(k: int) -> Association:
 
 
 def of_columns(
-    mechanisms: Sequence[Any], n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0, confidence: float = 0.95
+    mechanisms: Sequence[Any], n: I64, counts: F64, times: float = 1.0, confidence: float = 0.95
 ) -> Association:
     """Of columns that are perturbed by themselves.
 
     Args:
-        mechanisms: of both columns.
-        n, counts, margins: int64[k], float64[k, d1, d2], float64[k, d1] and float64[k, d2].
+        mechanisms: of the columns.
+        n, counts: int64[k], and with their margins float64[k, d1 + 1, d2 + 1, ...].
         times: what standard errors are multiplied by.
         confidence: of the interval of V.
     """
     people = np.maximum(n, 1).astype(float)
-    found, shares = _apart(people, counts, margins)
+    k, each = len(mechanisms), people.reshape(-1, *[1] * len(mechanisms))
+    alone = [counts[margin(k, (axis,))] / people[:, None] for axis in range(k)]
+    shares, corner = [_inside(f) for f in alone], margin(k, ())
+    apart = counts / each
+    apart[corner] = 1
+    # Means of products of w - f over some of the columns; of one alone they are 0.
+    apart = along(apart, [(1, -f.reshape(len(n), *[1] * (k - 1), -1)) for f in alone], margins=True)
+    apart[corner] = 0
     try:
         covariances = [m.covariance(share) for m, share in zip(mechanisms, shares, strict=True)]
     except ParameterError:  # it is not known
@@ -75,13 +85,18 @@ def of_columns(
     scale = times**2 / people
     errors = [np.sqrt(np.einsum("kaa->ka", one) * scale[:, None]) for one in covariances]
     before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
-    found = before[0] @ found @ before[1].transpose(0, 2, 1)
-    (one, rank), (two, of_two) = map(whitening, covariances)
-    white = one @ found @ two.transpose(0, 2, 1) / np.sqrt(scale)[:, None, None]
-    tested = _tested(white, np.where(n > 0, rank * of_two, 0))
+    whites, ranks = zip(*map(whitening, covariances), strict=True)
+    white = apart
+    for one, two in zip(whites, before, strict=True):
+        cells, every = turned(white, k)
+        white = np.concatenate([np.einsum("kab,k...b->k...a", one @ two, cells), every], axis=-1)
+    degrees = np.prod([rank + 1 for rank in ranks], axis=0) - np.sum(ranks, axis=0) - 1
+    tested = _tested(white * np.sqrt(each) / times, np.where(n > 0, degrees, 0))
     # (where not all are exhaustive some people are in no row, or in several)
-    if max(counts.shape[1:]) > MOST_VALUES or not all(m.exhaustive for m in mechanisms):
+    known = k == 2 and max(counts.shape[1:]) <= MOST_VALUES + 1
+    if not known or not all(m.exhaustive for m in mechanisms):
         return Association(*tested, *unknown(len(n))[3:])
+    found = before[0] @ apart[:, :-1, :-1] @ before[1].transpose(0, 2, 1)
     joint, moves, of_f, of_g = _moves(found, *shares)
     moves = before[0].transpose(0, 2, 1) @ moves @ before[1]
     of_f, of_g = (np.einsum("kab,ka->kb", *one) for one in zip(before, (of_f, of_g), strict=True))
@@ -130,9 +145,14 @@ def of_cells(
 def _apart(people: F64, counts: F64, margins: Sequence[F64]) -> tuple[F64, list[F64]]:
     """R, float64[k, d1, d2]; and the shares of the columns, none of them below 0."""
     f, g = (margin / people[:, None] for margin in margins)
-    shares = [np.maximum(one, _NOTHING) for one in (f, g)]
-    shares = [one / np.maximum(one.sum(axis=1, keepdims=True), 1) for one in shares]
-    return counts / people[:, None, None] - f[:, :, None] * g[:, None, :], shares
+    return counts / people[:, None, None] - f[:, :, None] * g[:, None, :], [_inside(f), _inside(g)]
+
+
+def _inside(f: F64) -> F64:
+    """Shares of a column of which none is below 0."""
+    shares = np.maximum(f, _NOTHING)
+    inside: F64 = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
+    return inside
 
 
 def _projected(mechanism: Any, covariances: F64) -> tuple[F64, F64]:
@@ -140,7 +160,7 @@ def _projected(mechanism: Any, covariances: F64) -> tuple[F64, F64]:
 
 
 def _tested(white: F64, degrees: I64) -> tuple[F64, I64, F64]:
-    statistic, known = (white**2).sum(axis=(1, 2)), degrees > 0
+    statistic, known = (white**2).sum(axis=tuple(range(1, white.ndim))), degrees > 0
     tail = chi_square_tail(np.where(known, statistic, 0), degrees)
     return np.where(known, statistic, np.nan), degrees, np.where(known, tail, np.nan)
 

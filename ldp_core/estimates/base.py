@@ -145,8 +145,8 @@ class Question(OfAll, ABC, Generic[R_co]):
         return math.sqrt(self.repeats or 1)
 
     @classmethod
-    def view_of(cls, columns: Collection[str]) -> View | None:
-        """How people look at rows with these columns, in order; None if the answers have others."""
+    def view_of(cls, columns: Collection[str], name: str = "") -> View | None:
+        """How people look at rows with these columns, in order, under this name; None if the answers have others."""
         return cls.view if cls.view.fits(columns) else None
 
     @abstractmethod
@@ -156,8 +156,8 @@ class Question(OfAll, ABC, Generic[R_co]):
     def tallier(self, mechanism: Any) -> Tallier:
         """What makes the tallies that this question is asked of: the mechanism, as long as its own tally is enough.
 
-        A question that needs other counts (of pairs of values of two columns, of products) returns a `Tallier` of its
-        own, whose report format may read a struct of several columns. Its tallies add up as all others.
+        A question that needs other counts (of several columns together, of products) returns a `Tallier` of its own,
+        whose report format may read a struct of several columns. Its tallies add up as all others.
         """
         made: Tallier = mechanism
         return made

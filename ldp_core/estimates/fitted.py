@@ -27,11 +27,8 @@ from ldp_core.arrays.arrow import combine, plain, table_of
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.histogram import ENTRY
-from ldp_core.estimates.joint import Table
+from ldp_core.estimates.joint import LARGEST, Table
 from ldp_core.extras import need
-
-LARGEST = 2**24
-"""Cells of the largest table that is fitted or answered: 128 MiB of numbers."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,8 @@ class FittedTables:
     Attributes:
         values: of each column, by its name.
 
-    >>> from ldp_core import Pair, RandomizedResponse
-    >>> pair = Pair({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
+    >>> from ldp_core import Joint, RandomizedResponse
+    >>> pair = Joint({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
     >>> tally = pair.tally({"late": [True, False, False, False], "paid": [True, True, True, False]})
     >>> fit_tables([pair.estimate(tally)]).table("paid")["frequency"].to_numpy().round(3).tolist()
     [0.25, 0.75]
@@ -78,7 +75,7 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
     tables themselves for intervals.
 
     Args:
-        tables: what ``frame.ldp.table`` and ``Pair.estimate`` answer, as frames, Arrow tables or `Table`; or
+        tables: what ``frame.ldp.table`` and ``Joint.estimate`` answer, as frames, Arrow tables or `Table`; or
             other tables of that form, say histograms whose column ``value`` has got the name of its column. The
             values of a column are the same in all of them. Pairs that are not there are taken as no more dependent than
             the others say.
@@ -93,8 +90,8 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
             had to be fitted.
         MissingExtraError: the package mbi is not installed.
 
-    >>> from ldp_core import Pair, RandomizedResponse
-    >>> pair = Pair({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
+    >>> from ldp_core import Joint, RandomizedResponse
+    >>> pair = Joint({name: RandomizedResponse(epsilon=20.0) for name in ("late", "paid")})  # hardly any noise
     >>> fitted = fit_tables([pair.estimate(pair.tally({"late": [True] * 9, "paid": [True] * 9}))])
     >>> fitted.table("late")["frequency"].to_numpy().round(3).tolist()
     [0.0, 1.0]

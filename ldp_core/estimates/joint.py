@@ -1,4 +1,4 @@
-"""Tables of two private columns, from reports that were perturbed independently: counts of pairs, rates, independence.
+"""Tables of private columns, from reports that were perturbed independently: counts of cells, rates, independence.
 
 **Counts.** A report's weight for the value a is w_a = (S_a - q) / (p - q), S_a whether it supports a: w_a has the
 expectation 1 for a record with a, else 0. Reports of two columns have independent noise, so that the sum of products
@@ -13,8 +13,15 @@ With V0 = E[w_a^2 | another value], V1 = E[w_a^2 | a], and W0, W1 of b, the vari
 where F are the true counts of each column by itself. At the estimated counts it is the sum of squares (w_a w_b)^2 less
 J. It is linear in J, so that the interval is the score interval of a histogram, with the counts of the columns put in.
 
-**Rates.** J[a, b] / F_a by `ldp_core.estimates.weights.ratios`: a product of weights over the weight of a. Of the sums
-of squares what the people themselves differ by is taken off where they are no sample.
+**Of more columns** all of this has one factor a column. So numbers are kept with their margins, float64[d1 + 1, d2 + 1,
+...], where the last place of each axis is for all values of its column. From supports S[a] and S[all] along an axis
+come the estimates, (S[a] - q S[all]) / (p - q), and the sums of powers w^j, no^j S[all] + (yes^j - no^j) S[a]. From
+counts come the variances, V0 F[all] + (V1 - V0) F[a]. Each is a matrix a column, and the Kronecker product of these is
+applied one axis at a time. The variance grows with the product of the V0.
+
+**Rates.** J[a, b] / F_a by `ldp_core.estimates.weights.ratios`: a product of weights over the weight of a, or over the
+product of the weights of all columns but the last. Of the sums of squares what the people themselves differ by is taken
+off where they are no sample.
 
 **Independence** and how far from it: `ldp_core.estimates.association`.
 """
@@ -24,8 +31,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from hashlib import sha256
+from itertools import accumulate, combinations, pairwise, product
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -39,6 +47,7 @@ from ldp_core.estimates.association import Association, of_columns
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part, z_score
 from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
+from ldp_core.estimates.margins import along, margin, turned
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.several import Several
 from ldp_core.estimates.weights import ratios, score_sums
@@ -50,48 +59,55 @@ from ldp_core.tables import View, about_whom
 from ldp_core.tally import Tally
 
 RATE = ("rate", "rate_standard_error", "rate_low", "rate_high")
-"""Columns of a table beside those of a histogram: the share of the second value among those who have the first."""
+"""Columns of a table beside those of a histogram: the share of the last value among those who have the others."""
+LARGEST = 2**24
+"""Cells of the largest table, those of its margins among them: 128 MiB of numbers."""
+MOST_REPORTS = 2**33
+"""More than there are people."""
 
 
-# ---- tallies of reports of two columns
+# ---- tallies of reports of several columns
 
 
 @dataclass(frozen=True, init=False)
-class Pair(Several):
-    """Two private columns whose reports are tallied together.
+class Joint(Several):
+    """Private columns whose reports are tallied together.
 
     Args:
-        columns: two columns' names and mechanisms, in the order of the table; or all columns of a plan, with ``names``.
-        names: which two of them.
+        columns: names and mechanisms, in the order of the table; or all columns of a plan, with ``names``.
+        names: which of them, two or more.
 
     Raises:
-        ParameterError: not two columns; a name that columns of the table have; or a mechanism of which reports do not
-            either support a value or not, or of which a record answers one of several columns.
+        ParameterError: fewer than two columns; a name that columns of the table have; a mechanism of which reports do
+            not either support a value or not, or of which a record answers one of several columns; more than 2^24
+            cells with the margins; or, of three columns and more, more reports than there are people, until the
+            standard error of a share is 1 %.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> system, crashed = RandomizedResponse(["a", "b"], epsilon=50.0), RandomizedResponse(epsilon=50.0)
     >>> plan = PrivacyPlan({"os": system, "crashed": crashed})
     >>> people = {"os": ["a", "a", "b"], "crashed": [True, False, False]}
     >>> reports = {name: plan[name].perturb(values) for name, values in people.items()}  # hardly any noise
-    >>> pair = Pair(plan.columns)
-    >>> pair.estimate(pair.tally(reports)).counts.round(3).tolist()
+    >>> joint = Joint(plan.columns)
+    >>> joint.estimate(joint.tally(reports)).counts.round(3).tolist()
     [[1.0, 1.0], [1.0, -0.0]]
     """
 
-    name: ClassVar[str] = "pair"
+    name: ClassVar[str] = "table"
 
-    names: tuple[str, str]
-    mechanisms: tuple[Any, Any]
+    names: tuple[str, ...]
+    mechanisms: tuple[Any, ...]
 
     def __init__(self, columns: Mapping[str, Any], names: Sequence[str] | None = None) -> None:
         chosen = list(columns if names is None else names)
-        if len(chosen) != 2 or not all(isinstance(name, str) for name in chosen) or chosen[0] == chosen[1]:
-            raise ParameterError(f"a table is of two columns, each of them once, got {[*map(str, chosen)]}")
+        if len(chosen) < 2 or not all(isinstance(name, str) for name in chosen) or len({*chosen}) < len(chosen):
+            raise ParameterError(f"a table is of two or more columns, each of them once, got {[*map(str, chosen)]}")
         if missing := [name for name in chosen if name not in columns]:
-            raise ParameterError(f"a table is of two private columns of the plan, {list(columns)}, got {missing}")
+            raise ParameterError(f"a table is of private columns of the plan, {list(columns)}, got {missing}")
         for name in chosen:
             _check_pure(name, columns[name])
         self._set(names=tuple(chosen), mechanisms=tuple(columns[name] for name in chosen))
+        _check_size(self)
 
     def _set(self, **values: Any) -> None:
         if taken := {*values["names"]} & {*ENTRY[1:], *RATE}:
@@ -105,79 +121,97 @@ class Pair(Several):
         return dict(zip(self.names, self.mechanisms, strict=True))
 
     @property
-    def shape(self) -> tuple[int, int]:
-        """(d1, d2), the numbers of values."""
-        first, second = self.mechanisms
-        return first.domain.size, second.domain.size
+    def shape(self) -> tuple[int, ...]:
+        """(d1, d2, ...), the numbers of values."""
+        return tuple(mechanism.domain.size for mechanism in self.mechanisms)
+
+    @cached_property
+    def margins(self) -> list[tuple[int, ...]]:
+        """What is counted, by positions of columns: all of them, then those of one column less, down to each alone."""
+        k = len(self.names)
+        return [axes for size in range(k, 0, -1) for axes in combinations(range(k), size)]
 
     @property
     @override
     def counters(self) -> int:
-        """d1 d2 counts of pairs, row by row, then those of each column."""
-        first, second = self.shape
-        return first * second + first + second
+        """Those of each of `margins`, row by row: of two columns d1 d2, d1 and d2."""
+        return math.prod(d + 1 for d in self.shape) - 1
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of both mechanisms, in this order; as that of a mechanism it does not depend on the columns' names."""
+        """Of the mechanisms, in this order; as that of a mechanism it does not depend on the columns' names."""
         return sha256(":".join(["pair", *(m.fingerprint for m in self.mechanisms)]).encode()).hexdigest()[:16]
 
     @override
     def count_reports(self, reports: Any, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
         out = np.zeros((n_groups, self.counters), np.int64)
         sums = self.split(out)
-        if n_groups == 1 and all(isinstance(mechanism.reports, Bits) for mechanism in self.mechanisms):
+        if n_groups == 1 and len(sums) == 3 and all(isinstance(m.reports, Bits) for m in self.mechanisms):
             for start in range(0, len(reports), _ROWS):
                 first, second = reports[start : start + _ROWS].parts
                 for total, some in zip(sums, counts_of_pairs(first, second, *self.shape), strict=True):
                     np.add(total, some, out=total)
             return out
-        swapped = self.shape[0] > self.shape[1]
-        (one, other), pairs = self.mechanisms, sums[0]
-        if swapped:
-            one, other, pairs = other, one, pairs.transpose(0, 2, 1)
-        step = max(_ROWS, n_groups * self.counters)
+        step, k = max(_ROWS, n_groups * self.counters), len(self.names)
+        together = list(zip(self.margins[:-k], sums, strict=False))
         for start in range(0, len(reports), step):
-            of, (first, second) = groups[start : start + step], reports[start : start + step].parts
-            _count_by_value(pairs, one, second if swapped else first, other, first if swapped else second, of)
-        for mechanism, alone, total in zip(self.mechanisms, reports.parts, sums[1:], strict=True):
+            of, parts = groups[start : start + step], reports[start : start + step].parts
+            for axes, total in together:
+                _count_by_value(total, [(self.mechanisms[axis], parts[axis]) for axis in axes], of)
+        for mechanism, alone, total in zip(self.mechanisms, reports.parts, sums[-k:], strict=True):
             total[:] = mechanism.count_reports(alone, groups, n_groups)
         return out
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
-        """Those of each column can be its own, and pairs are no more than either of their values, nor too few."""
-        both, one, two = self.split(counters)
-        n = np.asarray(n)
-        least = np.maximum(one[..., :, None] + two[..., None, :] - n[..., None, None], 0)
-        most = np.minimum(one[..., :, None], two[..., None, :])
-        possible: Bools = ((both >= least) & (both <= most)).all(axis=(-2, -1))
-        for mechanism, alone in zip(self.mechanisms, (one, two), strict=True):
-            possible = possible & mechanism.is_possible(n, alone)
+        """Those of each column can be its own, and reports that support some values but not others are not below 0."""
+        k, sums = len(self.names), self.with_margins(n, counters)
+        axes = tuple(range(-k, 0))
+        possible: Bools = np.asarray((sums >= 0).all(axis=axes))
+        for _ in range(k):  # (numbers that are not below 0 have a difference without overflow)
+            cells, every = turned(sums, k)
+            sums = np.concatenate([cells, every - cells, every], axis=-1)
+            possible = possible & (sums >= 0).all(axis=axes)
+        for mechanism, alone in zip(self.mechanisms, self.split(counters)[-k:], strict=True):
+            possible = possible & mechanism.is_possible(np.asarray(n), alone)
         return possible
 
-    def split(self, counters: I64) -> tuple[I64, I64, I64]:
-        """S[a, b], int64[..., d1, d2]; S[a], int64[..., d1]; S[b], int64[..., d2]."""
-        first, second = self.shape
-        both = counters[..., : first * second].reshape(*counters.shape[:-1], first, second)
-        return both, counters[..., first * second : first * second + first], counters[..., -second:]
+    def split(self, counters: I64) -> list[I64]:
+        """Views of those of each of `margins`, int64[..., d of each of its columns]."""
+        return [counters[..., at].reshape(*counters.shape[:-1], *shape) for at, shape in self._places]
+
+    @cached_property
+    def _places(self) -> list[tuple[slice, tuple[int, ...]]]:
+        """Where among the counters those of each of `margins` are, and of how many values."""
+        shapes = [tuple(self.shape[axis] for axis in axes) for axes in self.margins]
+        ends = list(accumulate(map(math.prod, shapes), initial=0))
+        return [(slice(*pair), shape) for pair, shape in zip(pairwise(ends), shapes, strict=True)]
+
+    def with_margins(self, n: I64, counters: I64) -> I64:
+        """int64[..., d1 + 1, d2 + 1, ...]: the last place of each axis is for all values, and n in the corner."""
+        k, sums = len(self.names), np.empty((*counters.shape[:-1], *(d + 1 for d in self.shape)), np.int64)
+        for axes, part in zip(self.margins, self.split(counters), strict=True):
+            sums[margin(k, axes)] = part
+        sums[margin(k, ())] = n
+        return sums
 
     @property
     def cell_variance(self) -> float:
-        """n times the variance of the share of a pair that one in d1 d2 records has; of the worst one."""
-        one, two = (_moments(mechanism) for mechanism in self.mechanisms)
-        a, b = _noise(one, two, 1.0, *(np.full(d, 1 / d) for d in self.shape))
+        """n times the variance of the share of a cell that one in d1 d2 ... records has; of the worst one."""
+        even = [np.append(np.full(d, 1 / d), 1.0) for d in self.shape]
+        a, b = _noise([_moments(mechanism) for mechanism in self.mechanisms], reduce(np.multiply.outer, even))
         return float((a + b / math.prod(self.shape)).max())
 
-    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
-        """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
+    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], F64]:
+        """float64[k, d1, d2, ...] each: counts, their errors and ends, rates, their errors and ends.
+
+        And the counts with their margins, float64[k, d1 + 1, d2 + 1, ...].
+        """
         return asked._arrays(self, n, counters)
 
-    def association(
-        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
-    ) -> Association:
-        """The test of independence and Cramer's V of k tables."""
-        return of_columns(self.mechanisms, n, counts, margins, asked.times, asked.confidence)
+    def association(self, asked: TableEstimate, n: I64, counters: I64, counts: F64) -> Association:
+        """The test of independence and Cramer's V of k tables, of counts with their margins."""
+        return of_columns(self.mechanisms, n, counts, asked.times, asked.confidence)
 
     def estimate(self, tally: Tally, *, confidence: float = 0.95, population: Population = None) -> Table:
         """The table of a tally, of one report of each person; see `TableEstimate`."""
@@ -188,11 +222,36 @@ _ROWS = 1 << 15
 """Rows whose pairs are counted at a time: their planes of bits, 2^9 words a value, stay in the cache."""
 
 
-def _count_by_value(pairs: I64, one: Any, reports: Native, other: Any, others: Native, groups: I64) -> None:
-    """Add int64[n_groups, d1, d2]: the reports that support a value of one column, tallied by the other's own way."""
-    for code in range(one.domain.size):
-        rows = np.flatnonzero(one.weights_of(reports, code) > 0)
-        pairs[:, code] += other.count_reports(others.take(rows, axis=0), groups.take(rows), len(pairs))
+def _count_by_value(total: I64, columns: Sequence[tuple[Any, Native]], groups: I64) -> None:
+    """Add int64[n_groups, d1, d2, ...]: the reports that support a value of one column, tallied by the others' way."""
+    at = total.shape.index(min(total.shape[1:]), 1) - 1  # the one with the fewest values
+    (mechanism, reports), (other, part), *more = columns[at], *columns[:at], *columns[at + 1 :]
+    before: Any = (slice(None),) * (at + 1)
+    for code in range(total.shape[at + 1]):
+        rows = np.flatnonzero(mechanism.weights_of(reports, code) > 0)
+        cells, of, some = total[(*before, code)], groups.take(rows), part.take(rows, axis=0)
+        if more:
+            _count_by_value(cells, [(other, some), *((m, rest.take(rows, axis=0)) for m, rest in more)], of)
+        else:
+            cells += other.count_reports(some, of, len(total))
+
+
+def _check_size(joint: Joint) -> None:
+    """Raise `ParameterError` for a table that is too large, or of which no number of people tells anything."""
+    names = list(joint.names)
+    if joint.counters > LARGEST:
+        raise ParameterError(
+            f"a table of {names} has {joint.counters:,} cells with its margins, more than {LARGEST:,}: leave columns "
+            "out, or merge rare values"
+        )
+    if len(names) > 2 and (reports := joint.cell_variance / _SHARE**2) > MOST_REPORTS:
+        raise ParameterError(
+            f"a table of {names} would take {reports:.2g} reports, more than there are people, until the standard "
+            f"error of a share is {_SHARE:.0%}: leave columns out, take a larger epsilon, or ask for them as one column"
+        )
+
+
+_SHARE = 0.01
 
 
 def _check_pure(name: str, mechanism: Any) -> None:
@@ -214,28 +273,27 @@ def _check_pure(name: str, mechanism: Any) -> None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table(Counted):
-    """Estimates of how many of ``n`` records have each pair of values; unbiased.
+    """Estimates of how many of ``n`` records have each combination of values; unbiased.
 
-    Arrays are float64[d1, d2], in the order of the two domains.
+    Arrays are float64[d1, d2, ...], in the order of the domains.
 
     Attributes:
-        n: number of reports, of which each is of both columns.
+        n: number of reports, of which each is of all columns.
         counts, standard_errors, low, high, population: see `Histogram`.
-        rates, rate_standard_errors, rate_low, rate_high: of those who have the first column's value, the share who have
-            the second's, as `ldp_core.ratio`. Near 0 people it may be anything; the interval is unbounded then.
-        margin, other_margin: estimated counts of each column by itself, float64[d1] and float64[d2]; they are much
-            nearer to the truth than sums of ``counts``.
-        statistic, degrees_of_freedom, p_value: of the chi-square test of independence in a population of which the
-            people are a random sample; nan, 0 and nan where there are no reports, or it is not known how the estimated
-            shares of a mechanism hang together.
-        cramers_v, cramers_v_low, cramers_v_high: how far the columns are from independence there, 0 to 1, without what
+        rates, rate_standard_errors, rate_low, rate_high: of those who have the other columns' values, the share who
+            have the last one's, as `ldp_core.ratio`. Near 0 people it may be anything; the interval is unbounded then.
+        with_margins: counts, and in the last place of each axis those of all values of its column; see `margin`.
+        statistic, degrees_of_freedom, p_value: of the chi-square test that all columns are independent in a population
+            of which the people are a random sample; nan, 0 and nan where there are no reports, or it is not known how
+            the estimated shares of a mechanism hang together.
+        cramers_v, cramers_v_low, cramers_v_high: how far two columns are from independence there, 0 to 1, without what
             noise adds; and its interval. nan where a value's share is at most 2 standard errors (V divides by it: merge
-            rare values), where a person may have several values or none, and of more than 64 values.
+            rare values), where a person may have several values or none, of more than 64 values, and of three columns.
 
     >>> from ldp_core import RandomizedResponse
-    >>> pair = Pair({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise
-    >>> tally = pair.tally({"late": [True] * 40 + [False] * 60, "canceled": [True] * 30 + [False] * 69 + [True]})
-    >>> pair.estimate(tally)
+    >>> joint = Joint({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise
+    >>> tally = joint.tally({"late": [True] * 40 + [False] * 60, "canceled": [True] * 30 + [False] * 69 + [True]})
+    >>> joint.estimate(tally)
     Table of late and canceled of 100 reports, 95% intervals (per cell)
     late, canceled  count   low  high     rate      low     high
     false, false     59.0  59.0  59.0  98.33 %  98.33 %  98.33 %
@@ -248,7 +306,7 @@ class Table(Counted):
 
     question: ClassVar[str] = "table"
 
-    pair: Pair
+    joint: Joint
     n: int
     counts: F64
     standard_errors: F64
@@ -258,8 +316,7 @@ class Table(Counted):
     rate_standard_errors: F64
     rate_low: F64
     rate_high: F64
-    margin: F64
-    other_margin: F64
+    with_margins: F64
     statistic: float
     degrees_of_freedom: int
     p_value: float
@@ -272,41 +329,58 @@ class Table(Counted):
 
     @property
     def view(self) -> View:  # type: ignore[override]
-        """Pairs of values with their counts and rates."""
-        return View("count", self.pair.names, rate="rate")
+        """Combinations of values with their counts and rates."""
+        return View("count", self.joint.names, rate="rate")
+
+    def margin(self, *names: str) -> F64:
+        """Estimated counts of some of the columns, in the order of the table; much nearer to the truth than sums.
+
+        Raises:
+            ParameterError: no such columns.
+        """
+        if not {*names} <= {*self.joint.names}:
+            raise ParameterError(f"expected some of the columns {list(self.joint.names)}, got {[*map(str, names)]}")
+        axes = [axis for axis, name in enumerate(self.joint.names) if name in names]
+        of_these: F64 = self.with_margins[margin(len(self.joint.names), axes)]
+        return of_these
 
     def consistent(self, method: Consistency = "norm-sub") -> F64:
         """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.
 
-        The margins are made consistent by ``method``, see `ldp_core.consistent`.
+        The margins of one column are made consistent by ``method``, see `ldp_core.consistent`, and those of more
+        columns add up to them.
         """
-        d1, d2 = self.counts.shape
-        sides = zip((self.margin, self.other_margin), self.pair.mechanisms, strict=True)
-        one, two = (consistent(margin, self.n, method, mechanism=m) for margin, m in sides)
-        rows, columns = one - self.counts.sum(axis=1), two - self.counts.sum(axis=0)
-        moved = self.counts + rows[:, None] / d2 + columns / d1 - (one.sum() - self.counts.sum()) / (d1 * d2)
-        return consistent(moved.reshape(-1), self.n, "norm-sub").reshape(d1, d2)
+        k, moved = len(self.joint.names), self.with_margins.copy()
+        for axis, name in enumerate(self.joint.names):
+            alone = margin(k, (axis,))
+            moved[alone] = consistent(moved[alone], self.n, method, mechanism=self.joint.makers.get(name))
+            moved[margin(k, ())] = moved[alone].sum()
+        for _ in range(k):
+            cells, every = turned(moved, k)
+            cells = cells + (every - cells.sum(axis=-1, keepdims=True)) / cells.shape[-1]
+            moved = np.concatenate([cells, every], axis=-1)
+        counts = moved[margin(k, range(k))]
+        return consistent(counts.reshape(-1), self.n, "norm-sub").reshape(counts.shape)
 
     @override
     def to_arrow(self) -> pa.Table:
-        """A row per pair: the values under their columns' names, the other columns in `ENTRY`, and those in `RATE`."""
+        """A row per cell: the values under their columns' names, the other columns in `ENTRY`, and those in `RATE`."""
         of_rates = (self.rates, self.rate_standard_errors, self.rate_low, self.rate_high)
         arrays = (self.counts, self.standard_errors, self.low, self.high, *of_rates)
-        return _rows(self.pair, np.array([self.n]), [array[np.newaxis] for array in arrays])
+        return _rows(self.joint, np.array([self.n]), [array[np.newaxis] for array in arrays])
 
     @override
     def _head(self) -> str:
-        of = f"Table of {' and '.join(self.pair.names)} of {self.n:,} reports"
+        of = f"Table of {' and '.join(self.joint.names)} of {self.n:,} reports"
         return f"{of}, {self.confidence:.0%} intervals (per cell){about_whom(self.population)}"
 
     @override
     def _texts(self) -> Sequence[str]:
-        first, second = (mechanism.domain.texts for mechanism in self.pair.mechanisms)
-        return [f"{a}, {b}" for a in first for b in second]
+        return [", ".join(texts) for texts in product(*(m.domain.texts for m in self.joint.mechanisms))]
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:
-        head, texts = (", ".join(self.pair.names), "count", "low", "high", "rate", "low", "high"), self._texts()
+        head, texts = (", ".join(self.joint.names), "count", "low", "high", "rate", "low", "high"), self._texts()
         counts, rates = (self.counts, self.low, self.high), (self.rates, self.rate_low, self.rate_high)
         order = range(self.counts.size)
         chosen = order if len(order) <= _SHOWN else np.argsort(-self.counts.reshape(-1), kind="stable")[:_SHOWN]
@@ -315,17 +389,17 @@ class Table(Counted):
             of_count = (f"{array.reshape(-1)[i]:,.1f}" for array in counts)
             of_rate = (f"{100 * array.reshape(-1)[i]:.2f} %" for array in rates)
             rows.append((texts[i], *of_count, *of_rate))
-        notes = [f"... {len(order) - _SHOWN} more pairs, in order of count"] if len(order) > _SHOWN else []
+        notes = [f"... {len(order) - _SHOWN} more cells, in order of count"] if len(order) > _SHOWN else []
         if self.degrees_of_freedom:
             test = f"chi-square {self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom"
             notes.append(f"independent? {test}, p = {self.p_value:.3g}")
         if not math.isnan(self.cramers_v):
             ends = f"{self.cramers_v_low:.3f} to {self.cramers_v_high:.3f}"
             notes.append(f"Cramer's V {self.cramers_v:.3f} ({ends})")
-        if self.n < (enough := reports_for(self.pair)):
+        if self.n < (enough := reports_for(self.joint)):
             notes.append(
-                f"the noise exceeds the count of a typical pair, n / {self.counts.size}: take more than "
-                f"{enough:,} reports, a larger epsilon, or a plan that asks for the pair as one column"
+                f"the noise exceeds the count of a typical cell, n / {self.counts.size}: take more than "
+                f"{enough:,} reports, a larger epsilon, or a plan that asks for these columns as one"
             )
         return rows, notes
 
@@ -333,14 +407,14 @@ class Table(Counted):
 _SHOWN = 24
 
 
-def reports_for(pair: Pair) -> int:
-    """How many reports it takes until the standard error of a pair that one in d1 d2 records has is its count.
+def reports_for(joint: Joint) -> int:
+    """How many reports it takes until the standard error of a cell that one in d1 d2 ... records has is its count.
 
     >>> from ldp_core import UnaryEncoding
-    >>> reports_for(Pair({name: UnaryEncoding(range(16), epsilon=1.0) for name in ("x", "y")}))
+    >>> reports_for(Joint({name: UnaryEncoding(range(16), epsilon=1.0) for name in ("x", "y")}))
     949921
     """
-    return math.ceil(pair.cell_variance * math.prod(pair.shape) ** 2)
+    return math.ceil(joint.cell_variance * math.prod(joint.shape) ** 2)
 
 
 class _Moments(NamedTuple):
@@ -360,36 +434,36 @@ def _moments(mechanism: Any) -> _Moments:
     return _Moments((1 - q) / difference, -q / difference, a, 1 + a + b)
 
 
-def _step(one: _Moments, two: _Moments) -> F64:
-    """float64[d1, d2]: between which numbers a product of weights is, their difference; see `Side`."""
-    ends = [np.multiply.outer(a, b) for a in (one.yes, one.no) for b in (two.yes, two.no)]
-    difference: F64 = np.maximum(ends[0], ends[3]) - np.minimum(ends[1], ends[2])
+def _step(columns: Sequence[_Moments]) -> F64:
+    """float64[d1, d2, ...]: between which numbers a product of weights is, their difference; see `Side`."""
+    low: F64 = np.ones(())
+    high = low
+    for one in columns:
+        ends = [np.multiply.outer(end, weight) for end in (low, high) for weight in (one.no, one.yes)]
+        low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
+    difference: F64 = high - low
     return difference
 
 
-def _noise(one: _Moments, two: _Moments, n: Any, first: F64, second: F64) -> tuple[F64, F64]:
-    """a and b, float64[..., d1, d2]: the variance of an estimated count c is a + b c, given counts of the columns."""
-    f, g = first[..., :, None], second[..., None, :]
-    v0, v1, w0, w1 = one.other[:, None], one.own[:, None], two.other, two.own
-    return f * (v1 - v0) * w0 + g * v0 * (w1 - w0) + n * v0 * w0, (v1 - v0) * (w1 - w0) - 1
+def _noise(columns: Sequence[_Moments], counts: F64) -> tuple[F64, F64]:
+    """a and b, float64[..., d1, d2, ...]: the variance of an estimated count c is a + b c, given those of margins."""
+    k, counts = len(columns), counts.copy()
+    counts[margin(k, range(k))] = 0
+    each = reduce(np.multiply.outer, [one.own - one.other for one in columns])
+    return along(counts, [(one.own - one.other, one.other) for one in columns]), each - 1
 
 
-def _sum_of(powers: tuple[int, int], one: _Moments, two: _Moments, n: Any, sums: tuple[I64, I64, I64]) -> F64:
-    """float64[..., d1, d2], the sum of w_a^i w_b^j over reports: each is one of four numbers."""
-    i, j = powers
-    (yes, no), (of_yes, of_no) = ((side.yes**power, side.no**power) for side, power in ((one, i), (two, j)))
-    both, first, second = sums[0], sums[1][..., :, None], sums[2][..., None, :]
-    yes, no = yes[:, None], no[:, None]
-    found: F64 = (both * of_yes + (first - both) * of_no) * yes + ((second - both) * of_yes) * no
-    found += (n - first - second + both) * no * of_no
-    return found
+def _sum_of(powers: Sequence[int], columns: Sequence[_Moments], sums: I64) -> F64:
+    """float64[..., d1, d2, ...], the sum of the product of w^j over reports: each w is one of two numbers."""
+    powered = [(one.yes**j, one.no**j) for one, j in zip(columns, powers, strict=True)]
+    return along(sums, [(yes - no, no) for yes, no in powered])
 
 
 @dataclass(frozen=True)
 class TableEstimate(Question[Table]):
-    """How many records have each pair of values of two private columns, and the rate of the second given the first.
+    """How many records have each combination of values of private columns, and the rate of the last given the others.
 
-    It is asked of a `Pair` in the place of a mechanism.
+    It is asked of a `Joint` in the place of a mechanism.
 
     Args:
         confidence: of each interval, in (0, 1).
@@ -397,7 +471,7 @@ class TableEstimate(Question[Table]):
         repeats: the most reports of one person; see `HistogramEstimate`. The chi-square statistic is over it.
 
     Raises:
-        ParameterError: confidence outside (0, 1), or no such population; when asked: no `Pair`, or more reports than
+        ParameterError: confidence outside (0, 1), or no such population; when asked: no `Joint`, or more reports than
             people.
 
     >>> TableEstimate(population="many").to_dict()
@@ -413,16 +487,17 @@ class TableEstimate(Question[Table]):
 
     @override
     @classmethod
-    def view_of(cls, columns: Collection[str]) -> View | None:
-        names = list(columns)
+    def view_of(cls, columns: Collection[str], name: str = "") -> View | None:
+        names, told = list(columns), [one.strip() for one in name.split(",")]
         place = names.index("count") if {"count", "low", "high", *RATE} <= set(names) else 0
-        return View("count", tuple(names[place - 2 : place]), rate="rate") if place > 1 else None
+        k = len(told) if len(told) > 2 and told == names[max(place - len(told), 0) : place] else 2
+        return View("count", tuple(names[place - k : place]), rate="rate") if place >= k > 1 else None
 
     @override
     def check(self, mechanism: Any) -> None:
-        if not isinstance(mechanism, Pair):
+        if not isinstance(mechanism, Joint):
             raise ParameterError(
-                "a table is of two columns: ldp_core.Pair, frame.ldp.table, ldp_beam.Table, ldp estimate --table"
+                "a table is of several columns: ldp_core.Joint, frame.ldp.table, ldp_beam.Table, ldp estimate --table"
             )
 
     @override
@@ -437,9 +512,9 @@ class TableEstimate(Question[Table]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
-        arrays, margins = mechanism.arrays(self, n, counters)
-        of_test = [array[0].item() for array in mechanism.association(self, n, counters, arrays[0], margins)]
-        fields: list[Any] = [*(array[0] for array in (*arrays, *margins)), *of_test, self.confidence, self.population]
+        arrays, counts = mechanism.arrays(self, n, counters)
+        of_test = [array[0].item() for array in mechanism.association(self, n, counters, counts)]
+        fields: list[Any] = [*(array[0] for array in (*arrays, counts)), *of_test, self.confidence, self.population]
         return Table(mechanism, tally.n, *fields)
 
     @override
@@ -447,45 +522,45 @@ class TableEstimate(Question[Table]):
         arrays, _ = mechanism.arrays(self, n, counters)
         return _rows(mechanism, n, arrays), np.full(len(n), math.prod(mechanism.shape))
 
-    def _arrays(self, pair: Pair, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
-        """float64[k, d1, d2] each: counts, their errors and ends, rates, their errors and ends; and the margins."""
-        one, two = (_moments(mechanism) for mechanism in pair.mechanisms)
-        sums, people = pair.split(counters), n[:, None, None].astype(float)
-        counts = _sum_of((1, 1), one, two, people, sums)
-        margins = []
-        for mechanism, alone in zip(pair.mechanisms, sums[1:], strict=True):
-            margins.append((alone - n[:, None] * mechanism.rates.q) / mechanism.rates.difference)
-            watch(mechanism, n[:, None], alone, margins[-1])
-        within = [np.clip(margin, 0, n[:, None]) for margin in margins]
-        a, b = _noise(one, two, people, *within)
+    def _arrays(self, joint: Joint, n: I64, counters: I64) -> tuple[list[F64], F64]:
+        """See `Joint.arrays`."""
+        columns, k = [_moments(mechanism) for mechanism in joint.mechanisms], len(joint.names)
+        sums, people = joint.with_margins(n, counters), n.reshape(-1, *[1] * k).astype(float)
+        inverse = [(1 / m.rates.difference, -m.rates.q / m.rates.difference) for m in joint.mechanisms]
+        estimates = along(sums, inverse, margins=True)
+        for axis, mechanism in enumerate(joint.mechanisms):
+            alone = margin(k, (axis,))
+            watch(mechanism, n[:, None], sums[alone], estimates[alone])
+        within, counts = np.clip(estimates, 0, people), estimates[margin(k, range(k))]
+        a, b = _noise(columns, within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people, self.repeats)
-        side = Side(people, counts / most, a / most, b, sampled, _step(one, two)).of_clusters(self.times**2)
+        side = Side(people, counts / most, a / most, b, sampled, _step(columns)).of_clusters(self.times**2)
         errors = most * np.sqrt(side.variance(side.inside))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z_score(self.confidence)))
 
         # What the people themselves add to the sums of squares, as far as they are no sample.
-        first = (1 - sampled) * within[0][:, :, None]
-        true = (1 - sampled) * np.clip(counts, 0, within[0][:, :, None])
+        others, of_others = within[margin(k, range(k - 1))][..., None], estimates[margin(k, range(k - 1))][..., None]
+        first = (1 - sampled) * others
+        true = (1 - sampled) * np.clip(counts, 0, others)
         zero = np.zeros_like(counts)
-        powers = ((2, 2), (2, 1), (2, 0))
-        squares = [_sum_of(power, one, two, people, sums) for power in powers]
-        of_ratio = np.stack([counts, margins[0][:, :, None] + zero, *squares], axis=-1)
-        score = score_sums(of_ratio, (one.yes + one.no)[:, None], two.yes + two.no)
+        squares = [_sum_of((*[2] * (k - 1), power), columns, sums) for power in (2, 1, 0)]
+        of_ratio = np.stack([counts, of_others + zero, *squares], axis=-1)
+        ends = [one.yes + one.no for one in columns]
+        score = score_sums(of_ratio, reduce(np.multiply.outer, ends[:-1])[..., None], ends[-1])
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(one, two)))
-        return [counts, errors, low, high, *rates], margins
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(columns)))
+        return [counts, errors, low, high, *rates], estimates
 
 
-def _rows(pair: Pair, n: I64, arrays: Sequence[F64]) -> pa.Table:
-    """A table of the columns of `TableEstimate.schema`, of arrays [k, d1, d2] as `TableEstimate._arrays` has them."""
-    d1, d2 = pair.shape
+def _rows(joint: Joint, n: I64, arrays: Sequence[F64]) -> pa.Table:
+    """A table of the columns of `TableEstimate.schema`, of the arrays [k, d1, d2, ...] of `Joint.arrays`."""
     numbers = [array.reshape(-1) for array in arrays]
     values = [
-        mechanism.domain.arrow_values.take(pa.array(np.tile(codes, len(n))))
-        for mechanism, codes in zip(pair.mechanisms, np.indices((d1, d2)).reshape(2, -1), strict=True)
+        mechanism.domain.arrow_values.take(pa.array(np.tile(codes.reshape(-1), len(n))))
+        for mechanism, codes in zip(joint.mechanisms, np.indices(joint.shape), strict=True)
     ]
-    counted = entries(values[1], np.repeat(n, d1 * d2), numbers[:4])
+    counted = entries(values[-1], np.repeat(n, math.prod(joint.shape)), numbers[:4])
     columns = [*values, *(counted[name] for name in ENTRY[1:-1]), *numbers[4:], counted[ENTRY[-1]]]
-    return pa.table(columns, TableEstimate().schema(pair))
+    return pa.table(columns, TableEstimate().schema(joint))

@@ -170,12 +170,16 @@ def question_names() -> list[str]:
     return sorted(Question._named)
 
 
-def view_of(columns: Collection[str]) -> View | None:
+def view_of(columns: Collection[str], name: str = "") -> View | None:
     """How people look at rows with these columns, whoever has made them; None if no question gives such rows.
+
+    Args:
+        columns: of the rows, in order.
+        name: what they are about: of a table of three columns and more, the names of these, with commas.
 
     >>> view_of(["mean", "standard_error", "low", "high", "n"]).estimate
     'mean'
     """
     kinds = dict.fromkeys([*reversed(QUESTIONS), *Question._named.values()])
-    fitting = [view for kind in kinds if (view := kind.view_of(columns))]
+    fitting = [view for kind in kinds if (view := kind.view_of(columns, name))]
     return max(fitting, key=lambda view: len(view.labels), default=None)  # (other columns may be of groups)

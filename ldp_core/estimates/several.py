@@ -1,4 +1,4 @@
-"""Reports of several columns that are tallied together, row by row: what a table of two columns is made from."""
+"""Reports of several columns that are tallied together, row by row: what a table is made from."""
 
 from __future__ import annotations
 

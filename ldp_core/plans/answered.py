@@ -18,7 +18,7 @@ from ldp_core.estimates.association import Association, of_cells
 from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
-from ldp_core.estimates.joint import Pair, TableEstimate
+from ldp_core.estimates.joint import Joint, TableEstimate
 from ldp_core.estimates.registry import Ask, question_of, questions_of
 from ldp_core.estimates.several import Several
 from ldp_core.estimates.tails import COUNTS_ALONE
@@ -102,8 +102,8 @@ class _OfPairs(Several):
 
 
 @dataclass(frozen=True, init=False)
-class AnsweredPair(_OfPairs, Pair):
-    """Two columns of which records answer the pair: see `pair_of`.
+class AnsweredPair(_OfPairs, Joint):
+    """Two columns of which records answer the pair: see `joint_of`.
 
     Args:
         column: the name of the column of reports.
@@ -134,7 +134,7 @@ class AnsweredPair(_OfPairs, Pair):
         return float(np.max(self.mechanism.variance(1, 1 / self.mechanism.domain.size)))
 
     @override
-    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], list[F64]]:
+    def arrays(self, asked: TableEstimate, n: I64, counters: I64) -> tuple[list[F64], F64]:
         """A histogram of the cells; and rates, of those who answer, who are a sample."""
         question = HistogramEstimate(asked.confidence, population=asked.population, repeats=asked.repeats)
         swapped = self.names[0] != self.mechanism.of[0][0]
@@ -143,10 +143,12 @@ class AnsweredPair(_OfPairs, Pair):
             table = array.reshape(-1, *self.mechanism.shape)
             cells.append(table.transpose(0, 2, 1) if swapped else table)
         counts = cells[0]
-        margins = [counts.sum(axis=2), counts.sum(axis=1)]
+        rows = np.concatenate([counts, counts.sum(axis=2, keepdims=True)], axis=2)
+        whole = np.concatenate([rows, rows.sum(axis=1, keepdims=True)], axis=1)
+        whole[:, -1, -1] = n
         m = counters[:, 0].astype(float)[:, None, None]
         scale = m / np.maximum(n, 1)[:, None, None]
-        u, w = counts * scale, margins[0][:, :, None] * scale + np.zeros_like(counts)
+        u, w = counts * scale, rows[:, :, -1:] * scale + np.zeros_like(counts)
         part = (
             sampled_part(asked.population, m, asked.repeats)
             if asked.population is not None
@@ -168,16 +170,14 @@ class AnsweredPair(_OfPairs, Pair):
         score = m * noise.no + 0 * c, f * row + (m - f) * out - more / 2, of_row - 2 * shared
         sums, of_score = (np.stack(arrays, axis=-1) for arrays in ((u, w, *squares), score))
         few = m, self.mechanism.inner.step
-        return [*cells, *ratios(sums, asked.confidence, of_score, asked.times, few)], margins
+        return [*cells, *ratios(sums, asked.confidence, of_score, asked.times, few)], whole
 
     @override
-    def association(
-        self, asked: TableEstimate, n: I64, counters: I64, counts: F64, margins: Sequence[F64]
-    ) -> Association:
+    def association(self, asked: TableEstimate, n: I64, counters: I64, counts: F64) -> Association:
         """Of those who answer, who are a sample of the population too."""
         m = counters[:, 0]
         scale = (m / np.maximum(n, 1))[:, None, None]
-        cells = np.where(scale > 0, counts * scale, 0)  # (without answers counts are nan)
+        cells = np.where(scale > 0, counts[:, :-1, :-1] * scale, 0)  # (without answers counts are nan)
         of_answers = cells.sum(axis=2), cells.sum(axis=1)
         return of_cells(self.mechanism.inner, m, cells, of_answers, asked.times, asked.confidence)
 
@@ -187,16 +187,23 @@ def _unsampled(n: Any, m: Any) -> Any:
     return np.maximum(n - m, 0) / np.maximum(n - 1, 1)
 
 
-def pair_of(columns: Mapping[str, Any], names: Sequence[str]) -> Pair:
-    """What a table of two columns is tallied from: the reports of their pair, or of each by itself.
+def joint_of(columns: Mapping[str, Any], names: Sequence[str]) -> Joint:
+    """What a table of some columns is tallied from: the reports of a pair, or of each column by itself.
 
     Raises:
-        ParameterError: see `Pair`.
+        ParameterError: see `Joint`; or three and more columns of a plan of pairs.
     """
+    held: set[str] = set()
     for column, mechanism in columns.items():
-        if isinstance(mechanism, SampledPair) and len(names) == 2 and set(names) == {name for name, _ in mechanism.of}:
-            return AnsweredPair(column, mechanism, names)
-    return Pair(columns, names)
+        if isinstance(mechanism, SampledPair):
+            held.update(dict(mechanism.of))
+            if len(names) == 2 and set(names) == {name for name, _ in mechanism.of}:
+                return AnsweredPair(column, mechanism, names)
+    if len(names) > 2 and {*names} <= held:
+        raise ParameterError(
+            f"a record answered two columns, got {list(names)}: fit_tables makes tables of more from those of pairs"
+        )
+    return Joint(columns, names)
 
 
 @dataclass(frozen=True)

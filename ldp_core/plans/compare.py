@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, PlanError
 from ldp_core.parameters import check_integer
-from ldp_core.plans.answered import margins, pair_of
+from ldp_core.plans.answered import joint_of, margins
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.sharing import Column
 from ldp_core.tables import Row, Table
@@ -133,7 +133,7 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
 def _tables(plan: PrivacyPlan, n: int) -> dict[tuple[str, str], float]:
     """`Sharing.table_errors`."""
     try:
-        pairs = {names: pair_of(plan.columns, names) for names in combinations(plan.inputs, 2)}
+        pairs = {names: joint_of(plan.columns, names) for names in combinations(plan.inputs, 2)}
     except ParameterError:
         return {}
     return {names: math.sqrt(pair.cell_variance / n) for names, pair in pairs.items()}

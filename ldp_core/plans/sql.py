@@ -15,7 +15,7 @@ import numpy as np
 
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
-from ldp_core.estimates.joint import Pair
+from ldp_core.estimates.joint import Joint
 from ldp_core.inputs.domain import Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -62,7 +62,9 @@ def table_sql(
 ) -> str:
     """`PrivacyPlan.sql` of two columns: counts of pairs, as `ldp_core.estimates.joint` has them."""
     _refuse_pairs(columns)
-    pair = Pair(columns, names)
+    pair = Joint(columns, names)
+    if len(names) > 2:
+        raise ParameterError(f"SQL has tables of two columns, got {list(names)}: .ldp.table has those of more")
     say = _Writer(dialect, packed, by)
     one, two = (_checked(m, name) for m, name in zip(pair.mechanisms, pair.names, strict=True))
     (p1, v0, d1), (p2, w0, d2) = (

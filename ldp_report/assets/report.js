@@ -133,12 +133,17 @@
     return el("div", {}, el("p", { class: "quiet" }, `${caption}, share up to each value`), picture, el("details", {}, el("summary", {}, "The numbers"), table(caption, [head, column.what, "interval"], rows)));
   }
 
-  // Pairs of values: how many of those with the first have the second, as a map; all numbers in the table below it.
+  // Pairs of values: how many of those with the first have the second, as a map; all numbers in the table below it, and of
+  // more columns in the table alone.
   function crossed(column, group) {
     const [first, second] = column.labels, caption = titled(column, group), name = (value) => (value === "" ? "(empty)" : value);
+    const interval = column.confidence ? `${digits(100 * column.confidence)} % from – to` : "from – to";
+    const ends = (low, high, number) => `${number(low)} – ${number(high)}`;
+    const numbers = () => table(caption, [...column.labels, "reports", interval, "rate", "rate from – to"], group.rows.map(([labels, count, low, high, rate, least, greatest]) =>
+      [...labels.map(name), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]), column.labels.length);
+    if (column.labels.length > 2) return el("div", {}, el("p", { class: "quiet" }, `${caption}. The rate is the share with the value of ${column.labels.at(-1)} among those with the others.`), numbers());
     const values = (k) => [...new Set(group.rows.map((row) => row[0][k]))], cells = new Map(group.rows.map((row) => [JSON.stringify(row[0]), row]));
     const known = (row) => row && row.slice(4).every(isNumber), most = Math.max(...group.rows.filter(known).map((row) => row[4]), 0.01);
-    const ends = (low, high, number) => `${number(low)} – ${number(high)}`;
     const cell = (row) => {
       if (!known(row)) return el("td", { class: "n", title: "too few have the value" }, "?");
       const made = el("td", { class: "n", title: `rate ${ends(row[5], row[6], percent)}; ${whole(row[1])} reports, ${ends(row[2], row[3], whole)}` },
@@ -149,10 +154,8 @@
     const map = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", { class: "map" },
       el("thead", {}, el("tr", {}, el("th", { scope: "col" }, `${first} and ${second}`), values(1).map((b) => el("th", { scope: "col", class: "n" }, name(b))))),
       el("tbody", {}, values(0).map((a) => el("tr", {}, el("th", { scope: "row" }, name(a)), values(1).map((b) => cell(cells.get(JSON.stringify([a, b])))))))));
-    const interval = column.confidence ? `${digits(100 * column.confidence)} % from – to` : "from – to";
-    const rows = group.rows.map(([[a, b], count, low, high, rate, least, greatest]) => [name(a), name(b), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]);
     const about = `${caption}. Of those with each ${first}, the share with each value of ${second}, and half of its interval.`;
-    return el("div", {}, el("p", { class: "quiet" }, about), map, el("details", {}, el("summary", {}, "The numbers"), table(caption, [first, second, "reports", interval, "rate", "rate from – to"], rows, 2)));
+    return el("div", {}, el("p", { class: "quiet" }, about), map, el("details", {}, el("summary", {}, "The numbers"), numbers()));
   }
 
   function means(column, key, window) {

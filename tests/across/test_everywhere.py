@@ -122,7 +122,7 @@ BEAM = {
         estimate("age", DistributionEstimate(buckets=4)),
         estimate("level", RangeEstimate(1, 3), QuantilesEstimate([0.5]), MedianEstimate(), CdfEstimate()),
     ],
-    "Table": [lambda **how: [ldp_beam.Table("os", "crashed", PLAN, **how)]],
+    "Table": [lambda **how: [ldp_beam.Table(["os", "crashed"], PLAN, **how)]],
     "Compare": [lambda **how: [ldp_beam.Compare("os", PLAN["os"], **{"window": 10, "event_time": "t", **how})]],
     "Estimate(person=)": [
         lambda **how: [ldp_beam.Estimate(name, PLAN[name], person="user", **how) for name in ("os", "minutes")]

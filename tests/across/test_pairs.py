@@ -44,8 +44,7 @@ def test_reports_of_one_key_are_the_same_everywhere():
     for packed in (False, True):
         eager = small.ldp.perturb(PLAN, key=SECRET, id="id", packed=packed)
         lazy = small.lazy().ldp.perturb(PLAN, key=SECRET, id="id", packed=packed).collect()
-        asked = {"first": "os", "second": "crashed", "repeats": 1}
-        assert eager.ldp.table(**asked).equals(lazy.ldp.table(**asked))
+        assert eager.ldp.table("os", "crashed", repeats=1).equals(lazy.ldp.table("os", "crashed", repeats=1))
     [batch] = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), [small.to_arrow().to_batches()[0]])
     assert batch.to_pylist() == expected
     singles = run(ldp_beam.Perturb(PLAN, key=SECRET, id="id"), small.to_dicts())
@@ -77,7 +76,7 @@ def test_tables_and_histograms(tmp_path):
     asked = reports.ldp.estimates(PLAN, ask={"os": "histogram:simultaneous=true"})
     assert (asked["os"]["high"] > each["os"].collect()["high"]).all()
     assert asked["age"].equals(each["age"].collect())
-    rows = run(ldp_beam.Table("crashed", "os", PLAN), [pa.table(PLAN.perturb(EVENTS)).to_batches()[0]])
+    rows = run(ldp_beam.Table(["crashed", "os"], PLAN), [pa.table(PLAN.perturb(EVENTS)).to_batches()[0]])
     assert [(r.crashed, r.os) for r in rows] == table.select("crashed", "os").rows()
     assert sum(row.count for row in rows) == pytest.approx(N, rel=0.01)
     reports.ldp.sink_parquet(tmp_path / "reports.parquet", PLAN)
@@ -141,8 +140,9 @@ def test_what_is_refused():
         (lambda: PLAN.perturb(EVENTS.with_columns(os=pl.lit("mac"))), DomainError, "'os'"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.perturb(PLAN), PlanError, "do not have"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.table("os", "g"), ParameterError, "private columns"),
-        (lambda: ldp_beam.Table("os", "crashed", PLAN, by="age"), PlanError, "'age'.* private"),
-        (lambda: ldp_beam.PrivateTable("os", "crashed", PLAN), ParameterError, "private columns"),
+        (lambda: EVENTS.ldp.perturb(PLAN).ldp.table("os", "age", "crashed"), ParameterError, "fit_tables"),
+        (lambda: ldp_beam.Table(["os", "crashed"], PLAN, by="age"), PlanError, "'age'.* private"),
+        (lambda: ldp_beam.PrivateTable(["os", "crashed"], PLAN), ParameterError, "private columns"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, by="os_age"), MechanismMismatchError, "os_age"),
         (lambda: EVENTS.ldp.perturb(PLAN).with_columns(EVENTS["os"]).ldp.histograms(PLAN, by="os"), PlanError, "raw"),
         (lambda: EVENTS.ldp.perturb(PLAN).ldp.histograms(PLAN, person="g"), ParameterError, "repeats=k"),

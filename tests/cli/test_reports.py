@@ -58,6 +58,20 @@ def test_a_table_of_two_columns(ldp, reports):
         ldp(f"estimate reports.parquet --table {wrong}", code=2)
 
 
+def test_a_table_of_three_columns(ldp, people):
+    people.with_columns(old=pl.col("minutes") < 9).write_parquet("people.parquet")
+    ldp("plan new three.toml -c os=ios,android,web -c old=false,true -c crashed=false,true --epsilon 9")
+    ldp("perturb people.parquet three.parquet --plan three.toml")
+    expected = pl.read_parquet("three.parquet").ldp.table("os", "old", "crashed")
+    [(name, found)] = ldp("estimate three.parquet --table os,old,crashed --json").data["columns"].items()
+    assert name == "os,old,crashed"
+    keys = ["os", "old", "crashed", "count", "low", "high"]
+    assert [tuple(row[key] for key in keys) for row in found["estimates"]] == expected.select(keys).rows()
+    assert "ios, false, true" in ldp("estimate three.parquet --table os,old,crashed --plot three.svg").out
+    ldp("estimate three.parquet --table os,old,crashed --output three")
+    ldp("report three --output page.html")
+
+
 def test_estimates_are_those_of_polars(ldp, people, reports):
     plan = ldp_polars.read_plan("reports.parquet")
     same = reports.ldp.estimates(plan)

@@ -8,9 +8,9 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    Joint,
     LdpWarning,
     MechanismMismatchError,
-    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -41,7 +41,7 @@ PEOPLE = pl.DataFrame(
     }
 ).with_columns(crashed=pl.Series(RNG.random(N)) < pl.when(pl.col("version") == "3").then(0.5).otherwise(0.02))
 REPORTS = PEOPLE.ldp.perturb(PLAN, packed=True, seed=3)
-PAIR = Pair(PLAN.columns, ("version", "crashed"))
+PAIR = Joint(PLAN.columns, ("version", "crashed"))
 
 
 def expected(frame: pl.DataFrame, **asked):
@@ -53,11 +53,11 @@ def test_what_the_core_says():
     assert found.equals(expected(REPORTS))
     assert found.schema["crashed"] == pl.Boolean
     for engine in ("in-memory", "streaming"):
-        lazy = REPORTS.lazy().ldp.table("version", "crashed", PLAN, confidence=0.9, population="many")
+        lazy = REPORTS.lazy().ldp.table("version", "crashed", plan=PLAN, confidence=0.9, population="many")
         assert lazy.collect(engine=engine).equals(expected(REPORTS, confidence=0.9, population="many"))
     plain = REPORTS.with_columns(pl.col(name).ext.storage() for name in PAIR.names)
     with pytest.warns(LdpWarning, match="assume_reports"):
-        assert plain.ldp.table("version", "crashed", dict(PLAN.columns), assume_reports=True).equals(found)
+        assert plain.ldp.table("version", "crashed", plan=dict(PLAN.columns), assume_reports=True).equals(found)
     assert ldp_polars.table(REPORTS, "crashed", "version").columns[:2] == ["crashed", "version"]
 
 
@@ -67,6 +67,19 @@ def test_the_rates_are_those_of_the_people():
     true = PEOPLE.group_by("version").agg(pl.col("crashed").mean()).sort("version")["crashed"]
     assert ((found["rate_low"] <= true) & (true <= found["rate_high"])).all()
     assert (found["rate_high"] - found["rate_low"] < 0.25).all()
+
+
+def test_three_columns():
+    """What the core says, lazily and in groups; a row a cell, the last column's rate."""
+    names = ("level", "version", "crashed")
+    joint = Joint(PLAN.columns, names)
+    found = REPORTS.ldp.table(*names)
+    assert found.equals(joint.estimate(joint.tally(REPORTS)).to_polars())
+    assert (found.columns[:4], found.height) == ([*names, "count"], 54)
+    lazy = REPORTS.lazy().ldp.table(*names, plan=PLAN, by="country", population="many").collect(engine="streaming")
+    for (country,), rows in lazy.group_by("country"):
+        expected = joint.estimate(joint.tally(REPORTS.filter(country=country)), population="many")
+        assert rows.drop("country").equals(expected.to_polars())
 
 
 def test_groups_and_windows():
@@ -86,9 +99,9 @@ def test_what_is_refused():
     for call, error, message in (
         (lambda: REPORTS.ldp.table("version", "version"), ParameterError, "each of them once"),
         (lambda: REPORTS.ldp.table("version", "country"), ParameterError, r"got \['country'\]"),
-        (lambda: REPORTS.ldp.table("version", "nowhere", PLAN), ParameterError, r"got \['nowhere'\]"),
-        (lambda: REPORTS.ldp.table("version", "crashed", "plan"), PlanError, "expected a PrivacyPlan"),
-        (lambda: REPORTS.ldp.table("version", "crashed", other), MechanismMismatchError, "'crashed'"),
+        (lambda: REPORTS.ldp.table("version", "nowhere", plan=PLAN), ParameterError, r"got \['nowhere'\]"),
+        (lambda: REPORTS.ldp.table("version", "crashed", plan="plan"), PlanError, "expected a PrivacyPlan"),
+        (lambda: REPORTS.ldp.table("version", "crashed", plan=other), MechanismMismatchError, "'crashed'"),
         (lambda: REPORTS.ldp.table("version", "crashed", by="version"), PlanError, "columns of its own|of its own"),
         (lambda: PEOPLE.ldp.table("version", "crashed"), PlanError, "give the plan that made them"),
         (lambda: PEOPLE.ldp.perturb(sampled).ldp.table("version", "crashed"), ParameterError, "answers one of 2"),

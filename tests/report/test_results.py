@@ -14,10 +14,10 @@ from ldp_core import (
     HistogramEstimate,
     Hybrid,
     InputError,
+    Joint,
     LdpError,
     LimitError,
     Limits,
-    Pair,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -65,7 +65,7 @@ def test_numbers_are_those_of_the_files(results):
 
 
 def test_pairs_of_values_have_their_rates(tmp_path):
-    pair = Pair({"a": RandomizedResponse(epsilon=50.0), "b": RandomizedResponse(epsilon=50.0)})
+    pair = Joint({"a": RandomizedResponse(epsilon=50.0), "b": RandomizedResponse(epsilon=50.0)})
     table = pair.estimate(pair.tally({"a": [True] * 4, "b": [True, False] * 2})).to_polars()
     for frame in (table, table.with_columns(value=pl.lit("x"), country=pl.lit("fr"))):  # as the command writes it
         frame.write_csv(tmp_path / "a,b.csv")
@@ -76,6 +76,21 @@ def test_pairs_of_values_have_their_rates(tmp_path):
         assert [row[0] for row in group["rows"]] == [[a, b] for a in ("false", "true") for b in ("false", "true")]
         assert group["rows"][3][1:] == pytest.approx([2, 2, 2, 0.5, 0.5, 0.5])
         assert group["rows"][0][5:] == [None, None]  # nobody has the first value
+
+
+def test_a_table_of_three_columns_is_one_group(tmp_path):
+    """Under a name that says its columns: each report is counted once, and each row has three labels."""
+    joint = Joint({c: RandomizedResponse(epsilon=50.0) for c in "abc"})
+    table = joint.estimate(joint.tally(dict.fromkeys("abc", [True, False] * 2))).to_polars()
+    for name, frame in (("a,b,c", table), ("x", table.with_columns(column_name=pl.lit("a, b, c")))):
+        frame.with_columns(value=pl.lit("x"), country=pl.lit("fr")).write_csv(tmp_path / f"{name}.csv")
+        found = read_results(tmp_path).to_json()
+        [column] = found["columns"]
+        assert (column["kind"], column["labels"]) == ("table", ("a", "b", "c"))
+        [group] = column["groups"]
+        assert (group["key"], group["n"], found["counted"]) == ("country = fr", 4, 4)
+        assert [group["rows"][i][0] for i in (0, 7)] == [["false"] * 3, ["true"] * 3]
+        (tmp_path / f"{name}.csv").unlink()
 
 
 def test_only_what_was_counted_is_there(tmp_path):

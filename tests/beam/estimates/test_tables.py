@@ -10,8 +10,8 @@ import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespace)
 from ldp_beam.io import estimate_line
 from ldp_core import (
+    Joint,
     MechanismMismatchError,
-    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -27,7 +27,7 @@ from ..helpers import run
 PLAN = PrivacyPlan(
     {"os": UnaryEncoding(["ios", "web"], epsilon=2.0), "crashed": RandomizedResponse(epsilon=2.0)}, keep=["k", "t"]
 )
-PAIR = Pair(PLAN.columns)
+PAIR = Joint(PLAN.columns)
 N = 600
 PEOPLE = pa.record_batch(
     {
@@ -43,7 +43,7 @@ OPTIONS = {"window": 10, "event_time": "t", "by": ["k"]}
 
 def test_what_the_core_says():
     for elements in ([REPORTS], REPORTS.slice(0, 300).to_pylist() + REPORTS.slice(300).to_pylist()):
-        rows = run(ldp_beam.Table("os", "crashed", PLAN, population="many", **OPTIONS), elements)
+        rows = run(ldp_beam.Table(["os", "crashed"], PLAN, population="many", **OPTIONS), elements)
         assert len(rows) == 2 * 2 * 4
         for key in "xy":
             for start in (0, 10):
@@ -54,6 +54,17 @@ def test_what_the_core_says():
     assert {row.column_name for row in rows} == {"os, crashed"}
     assert {row.fingerprint for row in rows} == {PAIR.fingerprint}
     assert "rate_low" in estimate_line(rows[0])
+
+
+def test_three_columns():
+    plan = PrivacyPlan({**PLAN.columns, "k": RandomizedResponse(["x", "y"], epsilon=2.0)}, keep=["t"])
+    reports, joint = plan.perturb(PEOPLE), Joint(plan.columns, ["k", "os", "crashed"])
+    rows = run(ldp_beam.Table(joint.names, plan, window=10, event_time="t"), [reports])
+    for start in (0, 10):
+        table = joint.estimate(joint.tally(reports.filter(np.array(reports["t"]) // 10 * 10 == start))).to_arrow()
+        mine = [row for row in rows if row.window_start.micros == start * 10**6]
+        assert [{n: getattr(r, n) for n in table.column_names} for r in mine] == table.to_pylist()
+    assert {row.column_name for row in rows} == {"k, os, crashed"}
 
 
 def test_one_column_of_pairs():
@@ -83,7 +94,7 @@ def test_keyed_noise_asks_how_often_a_person_is_there():
     noise = {"key": Secret(bytes(32)), "id": "t"}
     metadata = pl.DataFrame(PEOPLE).ldp.perturb(PLAN, **noise).to_arrow().to_batches()
     for before, elements in ((ldp_beam.Perturb(PLAN, **noise), [PEOPLE]), (None, metadata)):
-        tables = [ldp_beam.Table("os", "crashed", PLAN, repeats=repeats) for repeats in (None, 1, 4)]
+        tables = [ldp_beam.Table(["os", "crashed"], PLAN, repeats=repeats) for repeats in (None, 1, 4)]
         unsaid, *said = (table if before is None else before | table for table in tables)
         with pytest.raises(ParameterError, match="say repeats=1"):
             run(unsaid, elements)
@@ -92,7 +103,7 @@ def test_keyed_noise_asks_how_often_a_person_is_there():
 
 
 def test_values_and_bad_elements():
-    rows = run(ldp_beam.PrivateTable("os", "crashed", PLAN, **OPTIONS), [PEOPLE])
+    rows = run(ldp_beam.PrivateTable(["os", "crashed"], PLAN, **OPTIONS), [PEOPLE])
     assert sum(row.n for row in rows) == 4 * N
     combined = ldp_beam.EstimateCombineFn(PAIR, TableEstimate())
     total = combined.merge_accumulators(
@@ -101,7 +112,7 @@ def test_values_and_bad_elements():
     assert combined.extract_output(total) == PAIR.estimate(PAIR.tally(REPORTS))
     records = [*REPORTS.to_pylist()[:8], {"os": [True, True], "crashed": None}, {"os": 7, "crashed": True}]
     with beam.Pipeline("FnApiRunner") as p:
-        table = ldp_beam.Table("os", "crashed", PLAN).with_exception_handling()
+        table = ldp_beam.Table(["os", "crashed"], PLAN).with_exception_handling()
         good, bad = p | beam.Create(records) | table
         _ = good | beam.Map(lambda row: row.n) | beam.CombineGlobally(sum) | beam.Map(_is, 4 * 8)
         _ = bad | beam.combiners.Count.Globally() | "bad" >> beam.Map(_is, 2)
@@ -114,15 +125,15 @@ def _is(found, expected):
 def test_what_is_refused():
     other = {**PLAN.columns, "crashed": RandomizedResponse(epsilon=1.0)}
     for call, error, message in (
-        (lambda: ldp_beam.Table("os", "os", PLAN), ParameterError, "each of them once"),
-        (lambda: ldp_beam.Table("os", "k", PLAN), ParameterError, r"got \['k'\]"),
-        (lambda: ldp_beam.Table("os", "crashed", "plan"), PlanError, "plan must be"),
-        (lambda: ldp_beam.Table("os", "crashed", PLAN, by=["os"]), ParameterError, "'os, crashed' cannot be"),
-        (lambda: run(ldp_beam.Table("os", "crashed", other), [REPORTS]), MechanismMismatchError, "'crashed'"),
-        (lambda: run(ldp_beam.PrivateTable("os", "crashed", PLAN), [REPORTS]), MechanismMismatchError, "already"),
+        (lambda: ldp_beam.Table(["os", "os"], PLAN), ParameterError, "each of them once"),
+        (lambda: ldp_beam.Table(["os", "k"], PLAN), ParameterError, r"got \['k'\]"),
+        (lambda: ldp_beam.Table(["os", "crashed"], "plan"), PlanError, "plan must be"),
+        (lambda: ldp_beam.Table(["os", "crashed"], PLAN, by=["os"]), ParameterError, "'os, crashed' cannot be"),
+        (lambda: run(ldp_beam.Table(["os", "crashed"], other), [REPORTS]), MechanismMismatchError, "'crashed'"),
+        (lambda: run(ldp_beam.PrivateTable(["os", "crashed"], PLAN), [REPORTS]), MechanismMismatchError, "already"),
     ):
         with case(message), pytest.raises(error, match=message):
             call()
     perturbed = beam.Pipeline("FnApiRunner") | beam.Create([PEOPLE]) | ldp_beam.Perturb(PLAN)
     with pytest.raises(MechanismMismatchError, match="'crashed'"):
-        perturbed | ldp_beam.Table("os", "crashed", other)
+        perturbed | ldp_beam.Table(["os", "crashed"], other)

@@ -12,6 +12,7 @@ from ldp_beam.yaml import (
     LdpPerturb,
     LdpPrivacyLedger,
     LdpPrivateHistogram,
+    LdpTable,
 )
 from ldp_core import DtypeError, LdpError, ParameterError, PlanError
 
@@ -151,6 +152,7 @@ def test_what_does_not_fit_the_rows_is_refused_before_anything_runs():
             (DtypeError, "'os'", LdpPerturb(plan={"columns": {"os": {**OS, "domain": [True, False]}}})),  # unquoted
             (PlanError, "color", LdpHistogram(column="color", mechanism=OS)),
             (PlanError, "'t'", LdpHistogram(column="os", mechanism=OS, window="1h", event_time="t")),
+            (PlanError, "color", LdpTable(columns=["os", "color"], plan={"columns": {"os": OS, "color": OS}})),
             (PlanError, "'c'", LdpPrivateHistogram(column="os", mechanism=OS, by=["c"])),
             (DtypeError, "'n'", LdpPrivateHistogram(column="n", mechanism=OS)),
             (PlanError, "user", LdpPrivateHistogram(column="os", mechanism=OS, key={"env": "NAME"}, id="user")),

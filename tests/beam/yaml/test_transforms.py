@@ -49,6 +49,7 @@ def test_reports_are_rows_that_histograms_read(packed):
     jobs = {
         "v": {"type": "LdpHistogram", "config": {"column": "v", "mechanism": WIDE}},
         "c": {"type": "LdpEstimate", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}},
+        "t": {"type": "LdpTable", "config": {"columns": ["c", "v"], "plan": plan}},
         "d": {"type": "LdpCompare", "config": {"column": "c", "plan": plan, "window": "64s", "event_time": "t"}},
     }
     found = several(rows, jobs, [{"type": "LdpPerturb", "config": {"plan": plan, "packed": packed}}])
@@ -62,6 +63,10 @@ def test_reports_are_rows_that_histograms_read(packed):
         assert {len(r.v) for r in reports} == {70}
         assert all(type(bit) is bool for r in reports for bit in r.v)
     assert ns_and_counts(found["v"]) == {WHOLE: {0: (1, 6), 1: (1, 6), 63: (2, 6), 64: (1, 6), 69: (1, 6)}}
+    assert {(r.c, r.v): round(r.count) for r in found["t"] if round(r.count)} == {
+        **{(False, v): 1 + (v == 63) for v in (0, 1, 63, 64)},
+        (True, 69): 1,
+    }
     assert [(r.window_start.micros, r.value, round(r.difference, 9)) for r in found["d"]] == [
         (64 * 10**6, False, -0.5),
         (64 * 10**6, True, 0.5),

@@ -9,8 +9,8 @@ import pytest
 from scipy import optimize, stats
 
 from ldp_core import (
+    Joint,
     Keyed,
-    Pair,
     PrivacyPlan,
     PrivSet,
     RandomizedResponse,
@@ -21,7 +21,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 from ldp_core.estimates import association
-from ldp_core.plans.answered import pair_of
+from ldp_core.plans.answered import joint_of
 
 from ...cases import case, each
 from ..checks import fails
@@ -31,7 +31,7 @@ BOTH = {"x": [0, 1], "y": [0, 1]}
 
 def of_answers(epsilon: float, columns=BOTH):
     """A table of two columns that records answer together."""
-    return pair_of(PrivacyPlan.pairs(columns, epsilon=epsilon).columns, ("x", "y"))
+    return joint_of(PrivacyPlan.pairs(columns, epsilon=epsilon).columns, ("x", "y"))
 
 
 def tallied(pair, table):
@@ -46,9 +46,9 @@ def test_the_width_is_that_of_reports_whose_v_has_a_closed_form():
     """Both columns even, 2 x 2: n Var(V) is 1 - V^2 of what was reported; noise divides V by a constant."""
     n, v = 16_000_000, 0.5
     for name, pair, kept in (
-        ("no noise", Pair({c: RandomizedResponse(epsilon=50.0) for c in "xy"}), 1.0),
+        ("no noise", Joint({c: RandomizedResponse(epsilon=50.0) for c in "xy"}), 1.0),
         ("no noise, answered together", of_answers(50.0), 1.0),
-        ("noise", Pair({c: RandomizedResponse(epsilon=1.0) for c in "xy"}), math.tanh(0.5) ** 2),
+        ("noise", Joint({c: RandomizedResponse(epsilon=1.0) for c in "xy"}), math.tanh(0.5) ** 2),
         ("noise, answered together", of_answers(1.0), math.expm1(1.0) / (math.e + 3)),
     ):
         even, odd = (round(n / 4 * (1 + sign * kept * v)) for sign in (1, -1))
@@ -71,7 +71,7 @@ def test_without_noise_the_interval_inverts_the_noncentral_chi_square():
         statistic = ((table - expected) ** 2 / expected).sum()
         ends = [end(statistic, 6, chance) for chance in (0.975, 0.025)]
         for pair in (
-            Pair({c: RandomizedResponse(range(d), epsilon=50.0) for c, d in zip("xy", (3, 4), strict=True)}),
+            Joint({c: RandomizedResponse(range(d), epsilon=50.0) for c, d in zip("xy", (3, 4), strict=True)}),
             of_answers(50.0, {"x": range(3), "y": range(4)}),
         ):
             found = pair.estimate(tallied(pair, table))
@@ -100,7 +100,7 @@ def held(v: float, *, together: bool, runs: int = 400) -> tuple[float, float]:
         columns = {"x": range(3), "y": range(2), "z": [0, 1]}
         pair, n = of_answers(2.0, columns), 6000
     else:
-        pair, n = Pair({c: RandomizedResponse(range(d), epsilon=2.0) for c, d in zip("xy", (3, 2), strict=True)}), 4000
+        pair, n = Joint({c: RandomizedResponse(range(d), epsilon=2.0) for c, d in zip("xy", (3, 2), strict=True)}), 4000
     shares = np.outer([0.5, 0.3, 0.2], [0.7, 0.3])
     apart = np.outer([1, 0.2, -1.2], [1, -1])
     shares += apart * v / np.sqrt((apart**2 / shares).sum())
@@ -115,8 +115,7 @@ def held(v: float, *, together: bool, runs: int = 400) -> tuple[float, float]:
         reports = rng.multinomial(n, (one.T @ shares @ two).ravel(), runs).reshape(runs, 3, 2)
         counters = np.concatenate([reports.reshape(runs, -1), reports.sum(axis=2), reports.sum(axis=1)], axis=1)
     of, asked = np.full(runs, n), TableEstimate()
-    arrays, margins = pair.arrays(asked, of, counters)
-    found = pair.association(asked, of, counters, arrays[0], margins)
+    found = pair.association(asked, of, counters, pair.arrays(asked, of, counters)[1])
     inside = (found.cramers_v_low <= v) & (v <= found.cramers_v_high)
     return inside.mean(), (found.p_value < 0.05).mean()
 
@@ -154,7 +153,7 @@ def test_what_has_no_v():
         ("several", PrivSet([0, 1, 2], epsilon=3.0, most=2), [[0, 1]] * 2000),
         ("many", SubsetSelection(range(65), epsilon=9.0), np.arange(2000) % 65),
     ):
-        pair = Pair({"x": half, "y": other})
+        pair = Joint({"x": half, "y": other})
         found = pair.estimate(pair.tally({"x": half.perturb(few == 1), "y": other.perturb(values)}))
         with case(name):
             assert np.isnan([found.cramers_v, found.cramers_v_low, found.cramers_v_high]).all()
@@ -180,7 +179,7 @@ a bit for each value, pstar = q and qstar = p; EM ran until no share moved by 1e
 def test_it_agrees_with_the_association_analysis_of_rappor():
     """Maximum likelihood, of the same reports: estimates differ by the variance that it has less (Hausman 1978)."""
     n = 20_000
-    pair = Pair({"x": UnaryEncoding(["a", "b"], epsilon=2.0), "y": UnaryEncoding(["u", "v", "w"], epsilon=2.0)})
+    pair = Joint({"x": UnaryEncoding(["a", "b"], epsilon=2.0), "y": UnaryEncoding(["u", "v", "w"], epsilon=2.0)})
     cells = np.repeat(np.arange(6), [7, 3, 1, 1, 3, 5])[np.arange(n) % 20]
     people = {"x": np.array(["a", "b"])[cells // 3], "y": np.array(["u", "v", "w"])[cells % 3]}
     noise = {c: Keyed(Secret.from_seed(1), np.arange(n), column=c) for c in people}

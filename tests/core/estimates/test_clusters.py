@@ -18,11 +18,11 @@ from ldp_core import (
     HistogramEstimate,
     Hybrid,
     InputError,
+    Joint,
     Keyed,
     LongitudinalUnaryEncoding,
     MeanEstimate,
     MedianEstimate,
-    Pair,
     ParameterError,
     QuantilesEstimate,
     Question,
@@ -175,7 +175,7 @@ def test_intervals_of_all_linear_questions_hold_for_constant_values_under_keyed_
     ids = np.tile(np.arange(PEOPLE), TIMES)
     again = m.perturb(np.tile(AGES, TIMES), randomness=Keyed(Secret.from_seed(1), ids, column="x"))
     assert (m.tally(again).counters == TIMES * m.tally(m.perturb(AGES, randomness=keyed(PEOPLE))).counters).all()
-    pair = Pair({"old": RandomizedResponse(epsilon=2.0), "late": RandomizedResponse(epsilon=2.0)})
+    pair = Joint({"old": RandomizedResponse(epsilon=2.0), "late": RandomizedResponse(epsilon=2.0)})
     pairs = tallies_of_pairs(pair)
     cells = np.bincount(2 * (AGES > 6) + LATE, minlength=4)
     rates = cells / np.repeat(cells.reshape(2, 2).sum(axis=1), 2)
@@ -208,7 +208,7 @@ def test_intervals_of_all_linear_questions_hold_for_constant_values_under_keyed_
 
 def test_the_bound_of_questions_and_of_weights_is_so_many_times_the_variance():
     """Errors, of answers and of sums of weights; and where the answer is no sum, a refusal."""
-    m, pair = RandomizedResponse(range(5), epsilon=1.0), Pair({x: RandomizedResponse(epsilon=2.0) for x in "ab"})
+    m, pair = RandomizedResponse(range(5), epsilon=1.0), Joint({x: RandomizedResponse(epsilon=2.0) for x in "ab"})
     tally = m.simulate([700, 300, 100, 50, 90], seed=1)
     both = pair.tally({x: np.arange(500) % k == 0 for x, k in (("a", 2), ("b", 3))})
     for asked, of, one, names in (

@@ -164,7 +164,7 @@ def test_the_complement_of_a_range_has_the_rest():
 def rates_covered(epsilon, n, runs=1000):
     """Of the cells and rates of a table of a plan of pairs: of each of eight rows three people."""
     plan = PrivacyPlan.pairs({"os": list("abcdefgh"), "crashed": ["no", "yes"]}, epsilon=epsilon)
-    pair, people = answered.pair_of(plan.columns, ["os", "crashed"]), np.tile([n // 8 - 3, 3], (8, 1))
+    pair, people = answered.joint_of(plan.columns, ["os", "crashed"]), np.tile([n // 8 - 3, 3], (8, 1))
     people[0, 0] += n % 8
     values = np.repeat(pair.mechanism.inner.domain.labels, people.ravel())
     draws = counters_of_runs(pair.mechanism, np.tile(values, (runs, 1)))

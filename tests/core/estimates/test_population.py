@@ -13,8 +13,8 @@ from ldp_core import (
     CdfEstimate,
     HistogramEstimate,
     Hybrid,
+    Joint,
     MeanEstimate,
-    Pair,
     ParameterError,
     RandomizedResponse,
     RangeEstimate,
@@ -167,7 +167,7 @@ def test_of_a_finite_population_reports_are_no_people():
     The plain number of reports would make of them seven in eight.
     """
     k, whom, z = 7, 8000, Hybrid((0, 1), epsilon=6.0)
-    m, pair = UnaryEncoding(range(3), epsilon=6.0), Pair({name: RandomizedResponse(epsilon=3.0) for name in "ab"})
+    m, pair = UnaryEncoding(range(3), epsilon=6.0), Joint({name: RandomizedResponse(epsilon=3.0) for name in "ab"})
     each, numbers = np.arange(1000), ("standard_error", "low", "high")
     shares = {prefix + name for prefix in ("frequency_", "rate_") for name in numbers}
     tallies = {

@@ -16,7 +16,7 @@ import pytest
 from ldp_core import HistogramEstimate, ParameterError, PlanError, PrivacyPlan, Secret, TableEstimate, audit, consistent
 from ldp_core.auditing.boxes import box_of
 from ldp_core.noise.keyed import Keyed
-from ldp_core.plans.answered import MarginEstimate, _Cells, margins, pair_of
+from ldp_core.plans.answered import MarginEstimate, _Cells, joint_of, margins
 from ldp_core.plans.drawn import DrawnColumns
 from ldp_core.tally import Tally
 
@@ -201,7 +201,7 @@ def coverage(runs: int, n: int, planted: float) -> dict[str, np.ndarray]:
         short = [counts + (end - counts) * planted for end in (low, high)]
         hits.setdefault("short " + name, []).append((short[0] <= true) & (true <= short[1]))
 
-    pair, ns, both = pair_of(PLAN.columns, ["crashed", "os"]), np.full(runs, n), people.sum(axis=2).T
+    pair, ns, both = joint_of(PLAN.columns, ["crashed", "os"]), np.full(runs, n), people.sum(axis=2).T
     table, _ = TableEstimate().rows(pair, ns, of["os_crashed"])
     add("cells", table, both.reshape(-1))
     add("rates", table, (both / both.sum(axis=1, keepdims=True)).reshape(-1), "rate_low", "rate_high")
@@ -275,6 +275,6 @@ def test_one_column_weighs_all_its_pairs():
     with pytest.raises(ParameterError, match="repeats=k"):
         MarginEstimate().person_sums(margin, np.array([6000]), counters)
     with pytest.raises(ParameterError, match="private columns"):
-        pair_of(plan.columns, ["c0", "zz"])
+        joint_of(plan.columns, ["c0", "zz"])
     with pytest.raises(ParameterError, match=r"\['count'\] of its own"):
-        pair_of(PrivacyPlan.pairs({"count": [0, 1], "b": [0, 1]}, epsilon=1.0).columns, ["count", "b"])
+        joint_of(PrivacyPlan.pairs({"count": [0, 1], "b": [0, 1]}, epsilon=1.0).columns, ["count", "b"])

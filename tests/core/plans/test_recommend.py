@@ -38,7 +38,7 @@ from ldp_core.mechanisms import catalog
 from ldp_core.mechanisms.catalog import CHOICES, Choice
 from ldp_core.plans import recommend as module
 from ldp_core.plans import required
-from ldp_core.plans.answered import MarginEstimate, margins, pair_of
+from ldp_core.plans.answered import MarginEstimate, joint_of, margins
 from ldp_core.plans.compare import compare
 
 from ...cases import each
@@ -385,7 +385,7 @@ def test_the_comparison_agrees_with_the_reports():
             assert sharing.standard_errors[name] == pytest.approx(errors[-1], rel=0.1)
         found[sharing.way] = math.sqrt(sum(e**2 for e in errors) / 3)
         for both, expected in sharing.table_errors.items():
-            made = error_of(TableEstimate(), pair_of(sharing.plan.columns, both), reports, true(*both))
+            made = error_of(TableEstimate(), joint_of(sharing.plan.columns, both), reports, true(*both))
             assert expected == pytest.approx(made, rel=0.1)
         assert len(sharing.table_errors) == (3 if sharing.way in ("split", "pairs") else 0)
     assert list(found) == sorted(found, key=found.get)

@@ -8,9 +8,9 @@ import pytest
 
 from ldp_core import (
     Domain,
+    Joint,
     Keyed,
     LocalHashing,
-    Pair,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -95,7 +95,7 @@ def test_duckdb_makes_our_table_of_two_columns():
     }
     for first, second, packed in (("RR", "SUE", False), ("OUE", "RR", True), ("SUE", "SS", True), ("OUE", "SS", False)):
         columns = {"a a": kinds[first], 'b"b': kinds[second]}
-        pair, plan = Pair(columns), PrivacyPlan(columns)
+        pair, plan = Joint(columns), PrivacyPlan(columns)
         with case(first, second):
             reports = {c: m.perturb(drawn_from(m), packed=packed, randomness=keyed(c)) for c, m in columns.items()}
             stored = {c: r.dictionary_decode() if pa.types.is_dictionary(r.type) else r for c, r in reports.items()}
@@ -109,6 +109,8 @@ def test_duckdb_makes_our_table_of_two_columns():
                 assert np.abs(np.array(answer[column]) / mine[column] - 1).max() < 1e-9, column
     sqlglot = pytest.importorskip("sqlglot")
     sqlglot.parse_one(plan.sql(("a a", 'b"b'), "t", dialect="bigquery"), dialect="bigquery")
+    with pytest.raises(ParameterError, match="SQL has tables of two columns"):
+        PrivacyPlan(kinds).sql(("RR", "SUE", "OUE"), "reports")
     with pytest.raises(ParameterError, match="tally it in Python"):
         PrivacyPlan({"a": kinds["RR"], "b": LocalHashing(labels, epsilon=1.0)}).sql(("a", "b"), "reports")
 
