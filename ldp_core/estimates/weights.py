@@ -30,7 +30,9 @@ it is not shorter than Fieller's, and unbounded where that one is.
 more of some numbers that are rare, and J higher than most, V is J x higher. So the interval reaches to the greatest x
 with x^2 <= z^2 (V + J x), and not less far than z standard errors. Of two numbers, a < b, J is (a + b - 2 f) / n and
 V + J x - x^2 / n the exact variance: it is Wilson's interval. Of more, J is sum r^3 / sum r^2, r the part of a record
-in the error, where V < 50 J^2. Where V is 0 the other number must be known.
+in the error, where V < 50 J^2. Where V is 0 the other number must be known. A ratio to public numbers, as a share over
+several mechanisms, has it where it has weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a
+is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized response more than the weight.
 
 **Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
 is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
@@ -140,8 +142,8 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
     found = _ratio(_plain_sums(u - near * w, w), confidence, None, repeats)
-    low, high = (found.low, found.high) if _carried(known, confidence, repeats) else (-np.inf, np.inf)
-    return replace(found, ratio=found.ratio + near, low=low + near, high=high + near)
+    found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
+    return _bounded(found, known, repeats)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -188,6 +190,8 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
         return None
     if high_y - low_y <= _SAME * max(abs(low_y), 1):
         return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
+    if -ends[0] > 0 and (-1 < low_y < high_y <= 0 or 1 <= low_y < high_y < 2):
+        return None  # these are weights of two mechanisms: no report supports the value, or all do
     return (c, low_y + high_y) if _are_two(low_y, high_y, ww, uw, uu) else None
 
 
@@ -218,8 +222,26 @@ _SAME = 1e-9
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    found = _ratio(sums, confidence, _two_values(sums), repeats)
-    return found if _carried(sums, confidence, repeats) else replace(found, low=-np.inf, high=np.inf)
+    return _bounded(_ratio(sums, confidence, _two_values(sums), repeats), sums, repeats)
+
+
+def _bounded(found: Ratio, sums: F64, repeats: int) -> Ratio:
+    """With an interval that reaches far enough, or to infinity, where few records carry a sum."""
+    if not _carried(sums, found.confidence, repeats):
+        return replace(found, low=-np.inf, high=np.inf)
+    low, high = -float(sums[8]), float(sums[9])
+    some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
+    if -float(sums[6]) <= 0 or low == high or not (some or most) or _two_values(sums) is not None:
+        return found
+    if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
+        high = 2 - low
+    if most and low >= 1:  # all do
+        low = 1 - high
+    size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
+    jumps = size * np.array([found.ratio - low, high - found.ratio])
+    jumps *= variance < _MANY * jumps**2
+    below, above = _reach(z_score(found.confidence), variance, variance, jumps, size).tolist()
+    return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
 
 
 def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:
