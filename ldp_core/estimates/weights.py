@@ -311,7 +311,8 @@ class Total(SingleNumber):
     Attributes:
         total: the estimate.
         standard_error, low, high: of noise and of the people together, who are a sample of many: infinite if these are
-            fewer than two records. The interval is unbounded where that of `weighted_mean` is.
+            fewer than two records, all the same, or none above 0. The interval is unbounded where that of
+            `weighted_mean` is.
 
     >>> Total(2.5, 1.6, -0.6, 5.6, 3, 0.95)
     Total of 3 records: 2.5, standard error 1.6, 95% interval -0.6 to 5.6
@@ -415,7 +416,7 @@ def weighted_mean(
     as many people as are effective. If few of more numbers carry V, it has the degrees of freedom that their fourth
     moment tells. The interval is unbounded where all numbers are the same, where none is above 0 (no report supports
     the value), and where fewer than ten people are effective. One record does not tell how much another one would
-    differ: without groups its standard error is infinite.
+    differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0.
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
@@ -478,7 +479,8 @@ def weighted_mean(
             t = student(z, max(degrees, 1))
         below, above = (_reach(t, variances, known, side * jumps, curve) for side in (-1, 1))
     low, high = made - float(np.sqrt(below @ below)), made + float(np.sqrt(above @ above))
-    return WeightedMean(made, math.sqrt(variance), low, high, effective, len(u), confidence)
+    error = math.sqrt(variance) if most > max(least, 0) else math.inf
+    return WeightedMean(made, error, low, high, effective, len(u), confidence)
 
 
 def _reach(z: float, variance: F64, known: F64, jump: F64, curve: F64 | float) -> F64:

@@ -202,7 +202,7 @@ def test_totals_of_what_nobody_has_hold():
                 holds, bounded = held(found, has, probability)
                 assert holds >= 0.95
                 assert bounded >= probability[1:].sum() - 1e-9  # always but where all reports are alike
-    assert np.isinf(total(np.ones(50)).low)
+    assert np.isinf([total(np.ones(50)).low, total(np.full(50, -0.01)).standard_error]).all()
     assert np.isinf(total(-0.01 * np.arange(1, 51)).low)  # no report supports the value
     few = total([1.5, -0.5, 1.5] * 3)
     assert (few.low, few.high) == (-np.inf, np.inf)
