@@ -26,6 +26,14 @@ with (sum u - m sum w)^2 <= z^2 of that are a score interval: that of E. B. Wils
 same holds with s = 1 if u and w - u are weights of two values of one column. The interval reaches over both of these:
 it is not shorter than Fieller's, and unbounded where that one is.
 
+**Means and totals** of independent numbers have the estimated variance V. If the mean is x higher because there are
+more of some numbers that are rare, and J higher than most, V is J x higher. So the interval reaches to the greatest x
+with x^2 <= z^2 (V + J x), and not less far than z standard errors. Of two numbers, a < b, J is (a + b - 2 f) / n and
+V + J x - x^2 / n the exact variance: it is Wilson's interval. Of more, J is sum r^3 / sum r^2, r the part of a record
+in the error, where V < 50 J^2. Where V is 0 the other number must be known. A ratio to public numbers, as a share over
+several mechanisms, has it where it has weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a
+is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized response more than the weight.
+
 **Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
 is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
 Woodruff, JASA 47(260), 1952).
@@ -46,7 +54,6 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
-from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
@@ -135,8 +142,8 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
     found = _ratio(_plain_sums(u - near * w, w), confidence, None, repeats)
-    low, high = (found.low, found.high) if _carried(known, confidence, repeats) else (-np.inf, np.inf)
-    return replace(found, ratio=found.ratio + near, low=low + near, high=high + near)
+    found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
+    return _bounded(found, known, repeats)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -183,6 +190,8 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
         return None
     if high_y - low_y <= _SAME * max(abs(low_y), 1):
         return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
+    if -ends[0] > 0 and (-1 < low_y < high_y <= 0 or 1 <= low_y < high_y < 2):
+        return None  # these are weights of two mechanisms: no report supports the value, or all do
     return (c, low_y + high_y) if _are_two(low_y, high_y, ww, uw, uu) else None
 
 
@@ -213,8 +222,26 @@ _SAME = 1e-9
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    found = _ratio(sums, confidence, _two_values(sums), repeats)
-    return found if _carried(sums, confidence, repeats) else replace(found, low=-np.inf, high=np.inf)
+    return _bounded(_ratio(sums, confidence, _two_values(sums), repeats), sums, repeats)
+
+
+def _bounded(found: Ratio, sums: F64, repeats: int) -> Ratio:
+    """With an interval that reaches far enough, or to infinity, where few records carry a sum."""
+    if not _carried(sums, found.confidence, repeats):
+        return replace(found, low=-np.inf, high=np.inf)
+    low, high = -float(sums[8]), float(sums[9])
+    some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
+    if -float(sums[6]) <= 0 or low == high or not (some or most) or _two_values(sums) is not None:
+        return found
+    if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
+        high = 2 - low
+    if most and low >= 1:  # all do
+        low = 1 - high
+    size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
+    jumps = size * np.array([found.ratio - low, high - found.ratio])
+    jumps *= variance < _MANY * jumps**2
+    below, above = _reach(z_score(found.confidence), variance, variance, jumps, size).tolist()
+    return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
 
 
 def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:
@@ -284,7 +311,8 @@ class Total(SingleNumber):
     Attributes:
         total: the estimate.
         standard_error, low, high: of noise and of the people together, who are a sample of many: infinite if these are
-            fewer than two records.
+            fewer than two records, all the same, or none above 0. The interval is unbounded where that of
+            `weighted_mean` is.
 
     >>> Total(2.5, 1.6, -0.6, 5.6, 3, 0.95)
     Total of 3 records: 2.5, standard error 1.6, 95% interval -0.6 to 5.6
@@ -302,10 +330,13 @@ class Total(SingleNumber):
 
 
 def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
-    """The sum of some numbers, with its interval.
+    """The sum of some numbers, with its interval: so many times their `weighted_mean`.
+
+    If all numbers are above 0, z^2 more reports may not have supported the value: it reaches so much lower.
 
     Args:
-        numbers: float[n], of n records, which are independent: products of weights and of public numbers.
+        numbers: float[n], of n records, which are independent: products of weights and of public numbers. Of numbers
+            y below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
@@ -313,15 +344,15 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
         InputError: not a column of finite numbers.
         ParameterError: confidence outside (0, 1).
 
-    >>> total([1.5, -0.5, 1.5])
-    Total of 3 records: 2.5, standard error 1.63, 95% interval -0.700608 to 5.70061
+    >>> total([1.5, -0.5] * 50)
+    Total of 100 records: 50, standard error 10.1, 95% interval 30.0579 to 69.9421
     """
-    z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
-    made, error = float(u.sum()), times_of(repeats) * float(np.sqrt(len(u) * u.var())) if len(u) else 0.0
-    if len(u) < 2:  # they do not tell how much another one would differ
-        error = np.inf
-    return Total(made, error, made - z * error, made + z * error, len(u), confidence)
+    mean = weighted_mean(u, confidence=confidence, repeats=repeats)
+    error, low, high = (max(len(u), 1) * x for x in (mean.standard_error, mean.low, mean.high))
+    if len(u) and u.min() > 0:
+        low -= 2 * repeats * z_score(confidence) ** 2 * mean.mean
+    return Total(float(u.sum()), error, low, high, len(u), confidence)
 
 
 # ---- means of a population that the people do not stand for alike
@@ -379,11 +410,13 @@ def weighted_mean(
     Student's, for as many degrees of freedom as F. E. Satterthwaite, Biometrics Bulletin 2(6), 1946, gives V.
 
     Weights of reports for a value are two numbers, a < b, so that with a share f one has the variance (b - f) (f - a).
-    Of numbers of which exactly two occur the interval is the score interval of that, times V over what V is with f in
-    the place of each f_h. Where that is below 1, few people do not tell how far: it goes up by 2 / (2 + E f (1 - f)) of
-    the rest, of E effective people, as in `ldp_core.estimates.clusters`. Where all numbers are the same, or fewer than
-    ten people are effective, it is unbounded. One record does not tell how much another one would differ: without
-    groups its standard error is infinite.
+    Of numbers of which exactly two occur, each group has the score interval of that (see this module's text), and the
+    squares of their lengths to each side add up, with the factor P_h^2 (R. G. Newcombe, "Interval Estimation for the
+    Difference between Independent Proportions", Statistics in Medicine 17(8), 1998). Student's quantile is then that of
+    as many people as are effective. If few of more numbers carry V, it has the degrees of freedom that their fourth
+    moment tells. The interval is unbounded where all numbers are the same, where none is above 0 (no report supports
+    the value), and where fewer than ten people are effective. One record does not tell how much another one would
+    differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0.
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
@@ -400,7 +433,7 @@ def weighted_mean(
         ParameterError: shares that do not add up to 1, or shares without groups; confidence outside (0, 1).
 
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
-    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.513561 to 0.7246
+    WeightedMean of 100 records: 0.625, standard error 0.0565, 95% interval 0.512473 to 0.737527
     """
     z = z_score(check_open("confidence", confidence))
     [u] = columns_of(numbers=numbers)
@@ -422,21 +455,43 @@ def weighted_mean(
         )
     means = np.bincount(of, d * u, minlength=len(parts)) / sums
     v = (parts / sums)[of] * d
-    of_groups = np.bincount(of, (v * (u - means[of])) ** 2) * counts / (counts - 1)
-    variance = float(of_groups.sum())
-    degrees = 1 / float(((of_groups / variance) ** 2 / (counts - 1)).sum()) if variance else np.inf
-    made, error = float(parts @ means), times_of(repeats) * float(np.sqrt(variance))
-    effective = float(1 / (v @ v)) / repeats
-    t, values = student(z, max(degrees / repeats, 1)), np.unique(u)
-    low, high = made - t * error, made + t * error
-    if effective < LEAST_EFFECTIVE or len(values) < 2:
-        low, high = -np.inf, np.inf
-    elif len(values) == 2:
-        part, f = variance / ((v * (u - made)) ** 2).sum(), min(max(made, 0.0), 1.0)
-        part += max(1 - part, 0) * 2 / (2 + effective * f * (1 - f))
-        side = Side(np.array([effective / part]), np.array([made]), -values.prod(), values.sum() - 1, 1.0)
-        low, high = (float(end[0]) for end in side.ends(t))
+    r, sizes = v * (u - means[of]), np.bincount(of, v**2) * times_of(repeats) ** 2
+    squares = r**2
+    variances = np.bincount(of, squares) * counts / (counts - 1) * repeats
+    variance, effective = float(variances.sum()), 1 / float(sizes.sum())
+    made, least, most = float(parts @ means), u.min(), u.max()
+    below = above = np.array([np.inf])
+    two = most > least and bool(((u == least) | (u == most)).all())
+    if effective > LEAST_EFFECTIVE - _SAME and most > 0 and (two or variance > (_DIGITS * made) ** 2):
+        if two:
+            t, sizes = student(z, effective - 1), sizes * counts / (counts - 1)
+            known, jumps = sizes * (most - means) * (means - least), least + most - 2 * means
+            jumps, curve = jumps * sizes / parts, sizes / parts**2
+        else:
+            degrees = 1 / float(((variances / variance) ** 2 / (counts - 1)).sum()) / repeats
+            variances = known = np.array([variance])
+            jumps, curve = repeats * np.array([squares @ r]) / squares.sum(), np.zeros(1)
+            if variance < _MANY * float(jumps @ jumps):
+                spread = float(squares @ squares / squares.sum() ** 2) - 1 / len(r)
+                degrees = min(degrees, 2 / (spread * repeats))
+            else:
+                jumps *= 0
+            t = student(z, max(degrees, 1))
+        below, above = (_reach(t, variances, known, side * jumps, curve) for side in (-1, 1))
+    low, high = made - float(np.sqrt(below @ below)), made + float(np.sqrt(above @ above))
+    error = math.sqrt(variance) if most > max(least, 0) else math.inf
     return WeightedMean(made, error, low, high, effective, len(u), confidence)
+
+
+def _reach(z: float, variance: F64, known: F64, jump: F64, curve: F64 | float) -> F64:
+    """The greatest x with x^2 <= z^2 (known + jump x - curve x^2), and no less than z standard errors."""
+    half, scale = z**2 * jump / 2, 1 + z**2 * curve
+    reach: F64 = np.maximum((half + np.sqrt(half**2 + scale * z**2 * known)) / scale, z * np.sqrt(variance))
+    return reach
+
+
+_MANY = 50
+"""As many records are not few."""
 
 
 def _groups_of(groups: Any, shares: Mapping[Any, float], n: int) -> tuple[I64, F64]:

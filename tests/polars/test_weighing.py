@@ -74,8 +74,9 @@ def test_totals_and_quantiles(reports):
     w = pl.col("os").ldp.weight("ios")
     found = reports.select((w * pl.col("minutes")).ldp.total()).to_series().struct.unnest().row(0, named=True)
     products = OS.weights(reports["os"], "ios") * reports["minutes"].to_numpy()
-    error = products.std() * N**0.5
-    low, high = products.sum() - 1.959964 * error, products.sum() + 1.959964 * error
+    error = products.std(ddof=1) * N**0.5
+    half = 1.960755 * error  # Student's quantile of 2,999 degrees of freedom
+    low, high = products.sum() - half, products.sum() + half
     expected = {"total": products.sum(), "standard_error": error, "low": low, "high": high, "n": N}
     assert found == pytest.approx(expected)
     rows = reports.group_by("week").agg(pl.col("minutes").ldp.weighted_quantiles([0.5, 0.9], w)).sort("week")
