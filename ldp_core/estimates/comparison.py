@@ -17,6 +17,12 @@ is a chi-square variable of d - 1 degrees of freedom, d where they do not add up
 statistic of M. Gaboardi, R. Rogers, "Local Private Hypothesis Testing: Chi-Square Tests", ICML 2018, of randomized
 response Pearson's of the reports.
 
+**Few reports.** n Cov(f)_vv / s^2 coins of n reports decide about a value, s being what one adds (`tails`). Values with
+fewer than six on the smaller side are added together until they have six, and delta and S are those of the sums
+(W. G. Cochran, "Some Methods for Strengthening the Common chi^2 Tests", Biometrics 10(4), 1954). Of one sum there is a
+test only where shares do not add up to 1. f is moved to shares that can be. One difference of fewer than twelve coins
+has their tails.
+
 **Looking again and again.** With ``anytime`` intervals and p-values hold at all looks at once, by the normal mixture of
 I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy, A. Ramdas, "Time-uniform Central Limit Theory and Asymptotic
 Confidence Sequences", Annals of Statistics 52(6), 2024, Theorem 2.2. As reports come in on either side, in whatever
@@ -50,9 +56,11 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
+from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.tails import FEW, coins_score
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_integer, check_open, parameter
@@ -95,8 +103,9 @@ class Comparison(Tabular):
         p_values: of each difference by itself, two-sided: the probability of one as large if there is none.
         p_adjusted: by Holm's method, so that the probability of calling any of the values changed that is not is at
             most alpha, if all with ``p_adjusted <= alpha`` are called so.
-        statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram; nan, 0 and nan where it
-            is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
+        statistic, degrees_of_freedom, p_value: of the chi-square test of the whole histogram, where values with fewer
+            than about six supporting reports on a side are added together; nan, 0 and nan where fewer than two are
+            left, or it is not known how estimated shares hang together, see `FrequencyOracle.covariance`.
         confidence, simultaneous, anytime, same_people, population, repeats: see `compare`.
 
     >>> from ldp_core import RandomizedResponse, compare
@@ -174,7 +183,7 @@ class Comparison(Tabular):
             test = f"{self.statistic:.4g}, {self.degrees_of_freedom} degrees of freedom, p = {self.p_value:.3g}"
             notes.append(f"all values together: chi-square {test}")
         elif self.domain is not None:
-            notes.append("all values together: no test, as it is not known how their estimates hang together")
+            notes.append("all values together: no test, as reports are too few, or covariances are not known")
         return rows, notes
 
 
@@ -283,8 +292,10 @@ class Compare(OfAll):
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
 
         squares = self._scores(one, two, at_pooled) ** 2
-        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled))
-        test = self._test(mechanism, one, two, pooled) if isinstance(mechanism, Comparable) else None
+        oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
+        step = 0.0 if oracle is None else (oracle.step or 1) * (self.repeats or 1)
+        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step))
+        test = self._test(oracle, one, two, pooled, step) if step else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
         each = np.ones(len(n))
         p_value = self._p(
@@ -320,9 +331,15 @@ class Compare(OfAll):
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
         return one, two
 
-    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
-        """float64[k, d], of each difference by itself."""
-        squares = self._scores(one, two, at_pooled) ** 2
+    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64], step: float = 0.0) -> F64:
+        """float64[k, d], of each difference by itself; where few reports decide, with the tails of sums of ``step``."""
+        z, variance = self._scores(one, two, at_pooled), self._added(*at_pooled) ** 2
+        coin = step / np.maximum(np.minimum(one.n, two.n), 1)
+        few = (variance < 2 * FEW * coin**2) & (z != 0)
+        n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
+        far = coins_score(np.abs(two.estimates - one.estimates)[few], n, variance[few], coin)
+        z[few] = np.minimum(np.abs(z[few]), far)
+        squares = z**2
         information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
         return self._p(squares, np.ones(squares.shape, np.int64), information)
 
@@ -354,29 +371,31 @@ class Compare(OfAll):
             return chi_square_tail(statistic, degrees)
         return np.minimum(np.exp(degrees / 2 * np.log1p(x) - statistic * x / (2 * (x + 1))), 1)
 
-    def _test(self, mechanism: Any, one: Side, two: Side, pooled: F64) -> tuple[F64, I64]:
-        """T and its degrees of freedom, 0 where the covariances are not known."""
+    def _test(self, oracle: Any, one: Side, two: Side, pooled: F64, step: float) -> tuple[F64, I64]:
+        """T and its degrees of freedom, 0 where the covariances are not known, or reports too few."""
         k, d = pooled.shape
-        oracle, _, _ = mechanism.answers(np.zeros(0, np.int64), np.zeros((0, mechanism.counters), np.int64))
         statistic, degrees = np.zeros(k), np.zeros(k, np.int64)
+        coins = np.minimum(one.n, two.n) * (self.repeats or 1) / step**2
         reports = [1 / np.maximum(side.n[:, 0], 1) for side in (one, two)]
-        step = max(_ENTRIES // d**2, 1)
-        for first in range(0, k, step):
-            some = slice(first, first + step)
+        many = max(_ENTRIES // d**2, 1)
+        for first in range(0, k, many):
+            some = slice(first, first + many)
             each = [one_over[some] for one_over in reports]
             parts = [np.broadcast_to(side.sampled, side.n.shape)[some, 0] / (self.repeats or 1) for side in (one, two)]
             sampled = np.maximum(*parts) if self.same_people else sum(map(np.multiply, parts, each)) / sum(each)
             try:
-                covariances = oracle.covariance(pooled[some], sampled=sampled)
+                covariances = oracle.covariance(possible(oracle, pooled[some]), sampled=sampled)
             except ParameterError:  # it is not known
                 break
             errors = self._added(*each) * math.sqrt(self.repeats or 1)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            delta = delta[:, :, None]
+            sums, classes = enough(coins[some] * np.diagonal(covariances, axis1=1, axis2=2))
+            delta, covariances = sums @ delta[:, :, None], sums @ covariances @ sums.transpose(0, 2, 1)
             if oracle.exhaustive:
                 before, covariances = adding_up(covariances)
                 delta = before @ delta
-            white, degrees[some] = whitening(covariances)
+            white, ranks = whitening(covariances)
+            degrees[some] = np.where(classes > oracle.exhaustive, ranks, 0)
             statistic[some] = ((white @ delta) ** 2).sum(axis=(1, 2))
         return statistic, degrees
 
@@ -551,6 +570,35 @@ def holm(p_values: F64) -> F64:
     adjusted = np.empty_like(ranked)
     np.put_along_axis(adjusted, order, np.minimum(np.maximum.accumulate(ranked, axis=-1), 1), axis=-1)
     return adjusted
+
+
+def possible(oracle: Any, shares: F64) -> F64:
+    """Shares that can be, near estimated ones: of others covariances would not be those of anything."""
+    positive = np.maximum(shares, 0)
+    if not oracle.exhaustive:
+        made: F64 = positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
+        return made
+    weights = np.maximum(oracle.variances(positive), 1e-300)  # (noise of those that have much is what is missing)
+    missing = (1 - shares.sum(axis=1, keepdims=True)) / weights.sum(axis=1, keepdims=True)
+    return consistent(shares + missing * weights, 1, "norm-sub")
+
+
+def enough(coins: F64) -> tuple[F64, I64]:
+    """Sums of values with `FEW` coins each, float64[k, d, d] of 0 and 1, a row each; and how many there are.
+
+    >>> enough(np.array([[9.0, 2.0, 20.0, 5.0]]))[0][0, :3].astype(int).tolist()
+    [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 1]]
+    """
+    k, d = coins.shape
+    # (Those with few come in the domain's order: their own would be one of errors.)
+    order, rows = np.argsort(np.where(coins < FEW, 0, -coins), axis=1, kind="stable"), np.arange(k)
+    sums, row, held, left = np.zeros((k, d, d)), np.zeros(k, np.int64), np.zeros(k), coins.sum(axis=1)
+    for value in order.T:
+        sums[rows, row, value] = 1
+        held, left = held + coins[rows, value], left - coins[rows, value]
+        full = (held >= FEW) & (left >= FEW)
+        row, held = row + full, np.where(full, 0, held)
+    return sums, row + (held >= FEW)
 
 
 def adding_up(covariances: F64) -> tuple[F64, F64]:

@@ -30,7 +30,7 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
-Where V is that of `_FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
+Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
 and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected.
 """
 
@@ -113,10 +113,10 @@ def reach_of_few(
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
     with np.errstate(invalid="ignore"):  # (where no report tells)
-        if np.all(np.minimum(a, at(most, a, b, e)) * share >= _FEW * coin) and np.all(np.asarray(e) <= 0):
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= FEW * coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
-        few = (np.minimum(*found) * share < _FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
+        few = (np.minimum(*found) * share < FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0)
     if not few.any():
         return ends
@@ -141,7 +141,7 @@ def reach_of_few(
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
-_NONE, _FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
+_NONE, FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:
