@@ -21,7 +21,14 @@ from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, refuse_sliding
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.graph.upstream import DrawsNoise, EndsValues, check_plan, refuse_perturbed, refuse_unbudgeted
+from ldp_beam.graph.upstream import (
+    DrawsNoise,
+    EndsValues,
+    check_plan,
+    refuse_copies,
+    refuse_perturbed,
+    refuse_unbudgeted,
+)
 from ldp_core import Domain, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
 from ldp_core.engine import UnaryEncodingVariant as Variant
@@ -105,6 +112,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_sliding(pcoll)
+        refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:
             refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)

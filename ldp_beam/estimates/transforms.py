@@ -35,6 +35,7 @@ from ldp_beam.graph.upstream import (
     EndsValues,
     check_plan,
     persons_before,
+    refuse_copies,
     refuse_other_reports,
     refuse_perturbed,
     refuse_unbudgeted,
@@ -279,6 +280,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         if self.spends is not None:
