@@ -104,11 +104,15 @@ def estimate(
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats if person is None else 2)  # (as often as they like)
-    how = (confidence, population_of(_whom(population, person, reports)), repeats)
+    reports = files.having(reports, [person, *(by or ()), event_time], source)
+    whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
+    how = (confidence, population_of(whom), repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:
         if any([table, column, candidates, ask, population, person, output, plot]):
             raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+        share_of = share and share.partition("=")[0]
+        reports = files.having(reports, [of, weights, share_of], source)
         private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, share, confidence, repeats)
         private.show(reports, by or (), window, event_time, as_json=as_json, assume_reports=own)
         return
@@ -116,11 +120,13 @@ def estimate(
         raise typer.BadParameter("--of, --quantile, --among, --weights and --share are of groups: --by-private COLUMN")
     if table is not None:
         wanted, questions, answer = _asked_of_table(made, table, [column, candidates, ask, person], *how)
+        asked = made
     else:
         wanted = _wanted(made, column, candidates)
         asked = files.plan_of_columns(made, wanted)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
+    reports = files.having(reports, [*asked.columns, *asked.keep], source)
     with printing.working("counting the reports"), files.polars_work("estimate"):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         found = answer(reports, **groups, assume_reports=own)
@@ -137,14 +143,6 @@ def estimate(
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
-
-
-def _whom(population: str | None, person: str | None, reports: pl.LazyFrame) -> str | None:
-    """The population: where persons are told apart they are a sample of many."""
-    if person is None:
-        return population
-    files.check_columns([person], reports.collect_schema().names())
-    return population or "many"
 
 
 def _asked_of_table(

@@ -114,10 +114,10 @@ def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
     return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
 
 
-def having(frame: pl.LazyFrame, names: list[str], path: str) -> pl.LazyFrame:
+def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:
     """The frame, if it has these columns."""
     with polars_work(path):
-        _check(path, frame.collect_schema().names(), names, "")
+        _check(path, frame.collect_schema().names(), [name for name in names if name is not None], "")
     return frame
 
 
@@ -160,7 +160,9 @@ def counted(frame: pl.LazyFrame, read: list[int], done: Callable[[int], None]) -
 def _check(file: str, there: list[str], names: list[str], whose: str = " of the plan") -> None:
     missing = [name for name in names if name not in there]
     if missing:
-        raise InputError(f"{file!r} does not have the columns {missing}{whose}; it has {sorted(there)}")
+        # A file of text without a line of names begins with a record.
+        has = f"; it has {sorted(there)}" if format_of(files_of(file)[0]) == "parquet" else ""
+        raise InputError(f"{file!r} does not have the columns {missing}{whose}{has}")
     if twice := [name for name in names if there.count(name) > 1]:
         raise InputError(f"{file!r} has the columns {twice} twice: which one is meant? Rename one of them")
 

@@ -96,7 +96,6 @@ class ByPrivate:
         how = {"confidence": self.confidence, "repeats": self.repeats or 1}
         asked = [name for name in (self.of, self.weights) if name is not None]
         given, shares = (None, "") if self.share is None else named(self.share, example="sex=f:0.5,m:0.5")
-        files.check_columns([*asked, *([] if given is None else [given])], [*there])
         numbers = {*selectors.expand_selector(there, selectors.numeric() | selectors.boolean()), *self.plan.columns}
         for name in asked:
             if name not in numbers:

@@ -203,9 +203,8 @@ def explain(
             raise typer.BadParameter("--id counts the records of each person: leave out --records, --repeats, --json")
         ldp_polars = files.our_polars()
         with printing.working("counting the records"), files.polars_work("explain"):
-            text = ldp_polars.explain(
-                files.having(files.scan(data, made), [id], data), made, id=id, keyed=keyed, total=total, delta=delta
-            )
+            frame = files.having(files.scan(data, made), [*made.inputs, id], data)
+            text = ldp_polars.explain(frame, made, id=id, keyed=keyed, total=total, delta=delta)
         printing.say(text)
         return
     n = people if people is not None else sum(batch.num_rows for batch in files.batches(str(data), made))

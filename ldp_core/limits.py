@@ -85,7 +85,26 @@ _MOST_BITS = 256
 
 def read_json(text: str | bytes, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
     """What a JSON text from outside says; raise ``error``, about ``what``, if it is none or too large."""
-    return _read(text, json.loads, what, "JSON", error, limits)
+    return _read(text, _json, what, "JSON", error, limits)
+
+
+def _json(text: str | bytes) -> Any:
+    return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text)))
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object; of a name that comes twice, readers differ in which value they take."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise _TwiceError(": an object has a name twice")
+    return made
+
+
+class _TwiceError(ValueError):
+    pass
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_once)  # (json.loads makes one for each text, which takes longer)
 
 
 def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
@@ -99,6 +118,8 @@ def _read(text: Any, parse: Callable[[Any], Any], what: str, form: str, error: t
     reason, data = None, None
     try:
         data = parse(text)
+    except _TwiceError as fault:
+        reason = str(fault)
     except tomllib.TOMLDecodeError as fault:
         reason = f": {str(fault)[:200]}"
     except (ValueError, RecursionError):  # no UTF-8, an integer of thousands of digits, too many levels

@@ -35,6 +35,7 @@ from ldp_beam.graph.upstream import (
     EndsValues,
     check_plan,
     persons_before,
+    refuse_copies,
     refuse_other_reports,
     refuse_perturbed,
     refuse_unbudgeted,
@@ -141,8 +142,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
-            `BoundContributions` before; or, with ``private``, the input is in sliding windows, where each record would
-            be perturbed several times: pass them as ``window``.
+            `BoundContributions` before; `beam.Flatten` joins the input with itself; or, with ``private``, the input is
+            in sliding windows, where each record would be perturbed several times: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
@@ -279,6 +280,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         if self.spends is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
+import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
@@ -40,12 +42,18 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
             continue
         seen.add(id(step))
         before = [one.producer for one in step.inputs if isinstance(one, PCollection)]
-        while step is not None:  # and the transforms that it is a part of
-            if until is not None and isinstance(step.transform, until):
+        for whole in _wholes(step):
+            if until is not None and isinstance(whole.transform, until):
                 before = []
-            yield step
-            step = step.parent
+            yield whole
         ahead += before
+
+
+def _wholes(step: Any) -> Iterator[Any]:
+    """A step, and the transforms that it is a part of."""
+    while step is not None:
+        yield step
+        step = step.parent
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
@@ -123,10 +131,8 @@ def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[t
     ids = {whose} - {None}
     step = pcoll.producer
     while step is not None:
-        parts, before = [step], [one for one in step.inputs if isinstance(one, PCollection)]
-        while parts[-1].parent is not None:
-            parts.append(parts[-1].parent)
-        transforms = [part.transform for part in parts]
+        transforms = [whole.transform for whole in _wholes(step)]
+        before = [one for one in step.inputs if isinstance(one, PCollection)]
         ids |= _keyed_by(transforms)
         for one in transforms:
             if isinstance(one, BoundsPersons) and ids <= {one.bounded}:
@@ -177,7 +183,7 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:
         return
-    others = _Drawing(pcoll)
+    others = _drawing(pcoll)
     for step in ledgers:
         ledger = step.transform
         if keyed and not ledger.keyed:
@@ -191,7 +197,7 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
             )
-        together = [spends, *(other for other, before in others.found if id(step) in before)]
+        together = [spends, *(other for other, before in others if id(step) in before)]
         spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))
         if spent > ledger.spent:
             alone, admitted = len(together) == 1, ledger.admits.reports
@@ -204,15 +210,56 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
             )
 
 
-class _Drawing(PipelineVisitor):
+def _drawing(pcoll: PCollection[Any]) -> list[tuple[PrivacyPlan | Mechanism, set[int]]]:
     """What the steps that perturb spend, and the numbers of the steps before each; those that were refused left out."""
+    return [
+        (step.transform.spends, set(map(id, steps_before(step.inputs))))
+        for step in _Steps(pcoll).found
+        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs
+    ]
+
+
+class _Steps(PipelineVisitor):
+    """The applied transforms of a pipeline: each behind those that its inputs come from, and before its parts."""
 
     def __init__(self, pcoll: PCollection[Any]) -> None:
-        self.found: list[tuple[PrivacyPlan | Mechanism, set[int]]] = []
+        self.found: dict[Any, None] = {}
         pcoll.pipeline.visit(self)
 
     @override
-    def enter_composite_transform(self, transform_node: Any) -> None:
-        step = transform_node
-        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs:
-            self.found.append((step.transform.spends, set(map(id, steps_before(step.inputs)))))
+    def visit_transform(self, transform_node: Any) -> None:
+        self.found.setdefault(transform_node)
+
+    enter_composite_transform = visit_transform
+
+
+_KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
+
+
+def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
+    """Raise if `beam.Flatten` joins a collection with itself; or, if noise is drawn here, branches behind a limit.
+
+    Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
+    branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse.)
+    """
+    same, ways = Counter([pcoll]), Counter([pcoll])  # how often a record comes from there: as it is, or in any way
+    for step in reversed(_Steps(pcoll).found):
+        one, outputs = step.transform, step.outputs.values()
+        times, copies = (max((counts[output] for output in outputs), default=0) for counts in (ways, same))
+        if spends and times > 1 and isinstance(one, (BoundsPersons, BudgetsNoise)):
+            name = type(one).__name__
+            raise ParameterError(
+                f"what {name} lets through comes here by {times} ways, which beam.Flatten joins: a person may spend "
+                f"{times} times what {name} allows. Put it behind beam.Flatten, or divide records by beam.Partition"
+            )
+        # In beam.CoGroupByKey, which has a beam.Flatten, they are joined side by side.
+        joins = any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
+        for before in () if step.is_composite() else step.inputs[: 1 if joins else None]:
+            ways[before] += times
+        for before in step.inputs if isinstance(one, _KEEP) and not joins else ():
+            same[before] += copies
+    if (most := max(same.values())) > 1:
+        raise ParameterError(
+            f"each record comes here {most} times, as beam.Flatten joins a collection with itself: people would count, "
+            "and spend, so often. Give beam.Flatten each collection once"
+        )

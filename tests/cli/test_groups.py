@@ -131,8 +131,8 @@ def test_what_is_refused(ldp, reports):
             options
         )
     for options, text in (
-        ("--by-private os --of nothing", "no columns ['nothing']"),
-        ("--by-private os --share nothing=a:1", "no columns ['nothing']"),
+        ("--by-private os --of nothing", "not have the columns ['nothing']"),
+        ("--by-private os --share nothing=a:1", "not have the columns ['nothing']"),
         ("--by-private nothing --of minutes", "list of values"),
         ("--by-private age --of minutes", "list of values"),
         ("--by-private os --of crashed", "without numbers"),

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,20 @@ def test_wrong_use_ends_with_2(ldp, people):
         ldp(line, code=2)
 
 
+READERS = [
+    "plan check plan.toml {}",
+    "plan explain plan.toml --data {}",
+    "plan explain plan.toml --data {} --id user",
+    "simulate plan.toml {}",
+    "perturb {} out.parquet --plan plan.toml",
+    "estimate {} --plan plan.toml",
+    "estimate {} --plan plan.toml --table os,crashed",
+    "estimate {} --plan plan.toml --by-private os --of minutes",
+    "estimate {} --plan plan.toml --by-private os --share sex=f:1",
+    "estimate {} --plan plan.toml --person user --by country",
+]
+
+
 def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
     assert "the plan fits" in ldp("plan check plan.toml people.parquet").out
     ldp("plan new wide.toml -c os=ios,android -c minutes=1:59 -e 2 --other os --other minutes")
@@ -191,6 +206,12 @@ def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
     assert found["os"] == {"refused": 0, "not declared": 0, "error": None}
     people.drop("os").write_parquet("less.parquet")
     assert "does not have the columns ['os']" in ldp("plan check plan.toml less.parquet", code=1).err
+    Path("nohead.csv").write_text("secretword,12.5,true\n")
+    Path("keys.ndjson").write_text('{"secretword": 1}\n')
+    for name, line in product(("nohead.csv", "keys.ndjson"), READERS):
+        done = ldp(line.format(name), code=1)
+        assert f"{name!r} does not have the columns" in done.err
+        assert "secretword" not in done.err + done.out, line
     for name in ("a.parquet", "a.csv", "a.ndjson"):
         Path(name).write_bytes(b'os,minutes,crashed\nsecretword,"1,2\n{]')
         done = ldp(f"plan check plan.toml {name}", code=1)

@@ -471,7 +471,7 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
         ldp("estimate ages.parquet --by sex --person user --json").data["columns"]["age"]["estimates"]
         == alone.to_dicts()
     )
-    assert "no columns ['who']" in ldp("estimate ages.parquet --person who", code=1).err
+    assert "not have the columns ['who']" in ldp("estimate ages.parquet --person who", code=1).err
     assert "leave out same_people" in ldp("compare ages.parquet --by sex --person user --repeats 2", code=2).err
     assert "50.00 %" in ldp(asked).out
     assert "Holm" not in ldp(asked).out

@@ -113,6 +113,11 @@ def test_json_says_what_it_is():
     assert read_json('{"a": [1, {"b": null}]}', "the plan", PlanError) == {"a": [1, {"b": None}]}
     with pytest.raises(PlanError, match="the plan is not valid JSON"):
         read_json(b"\xff", "the plan", PlanError)
+    for text in ('{"a": 1, "a": 1}', b'[{"b": {"a": 1, "c": 2, "a": 3}}]'):
+        with pytest.raises(PlanError, match="the plan is not valid JSON: an object has a name twice"):
+            read_json(text, "the plan", PlanError)
+    texts = ["\ufeff{}".encode(), '{"a": "\u00e9"}'.encode("utf-16"), b' {"a": 1}\n']  # what others' readers take
+    assert [read_json(text, "it", PlanError) for text in texts] == [json.loads(text) for text in texts]
 
 
 # ---- columns

@@ -34,9 +34,13 @@ def events():
 
 
 def passed_on(pcoll):
-    """As a pipeline goes on: other steps, another composite, windows."""
-    parts = pcoll | "Filter" >> beam.Filter(bool) | "Spread" >> beam.Reshuffle()
-    return (parts, parts) | beam.Flatten() | beam.WindowInto(beam.window.FixedWindows(60))
+    """As a pipeline goes on: other steps, another composite, parts that meet again, windows."""
+    parts = pcoll | "Filter" >> beam.Filter(bool) | "Spread" >> beam.Reshuffle() | beam.Partition(lambda _, n: 0, 2)
+    return (
+        (parts[0], parts[1] | "Same" >> beam.Map(lambda x: x))
+        | beam.Flatten()
+        | beam.WindowInto(beam.window.FixedWindows(60))
+    )
 
 
 class InPart(beam.PTransform):
@@ -121,6 +125,69 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
     seeded = ledger(COIN.epsilon, drop_id=False)  # not private anyway
     for i in range(2):
         _ = seeded | f"{i}" >> ldp_beam.Perturb(PrivacyPlan({"crashed": COIN}).seeded(1), id="user")
+
+
+UNNAMED = PipelineOptions(["--auto_unique_labels"])
+USER = {**RECORD, "user": 1}
+
+
+def same():
+    return beam.Map(lambda x: x)
+
+
+def parts_of(pcoll):
+    return pcoll | beam.Partition(lambda _, n: 0, 2)
+
+
+def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counted():
+    perturb, count, private = ldp_beam.Perturb(PLAN), ldp_beam.Histogram("os", THREE), ldp_beam.PrivateHistogram
+    values = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD])
+    reports = values | perturb
+    for records, step in ((values, perturb), (values, private("os", THREE)), (reports, count)):
+        for more in (records, records | beam.Reshuffle(), records | beam.WindowInto(FixedWindows(60))):
+            with pytest.raises(ParameterError, match=r"comes here 2 times.*Give beam.Flatten each collection once"):
+                _ = (records, more) | beam.Flatten() | step
+    filtered = tuple(reports | beam.Filter(bool) for _ in range(2))
+    others = (reports, values.pipeline | beam.Create([RECORD]) | perturb)
+    for branches in (filtered, others, parts_of(reports)):
+        _ = branches | beam.Flatten() | count
+
+
+LIMITS = [
+    ldp_beam.PrivacyLedger(PLAN, id="user", budget=9, drop_id=False),
+    ldp_beam.BoundContributions("user", 1, drop_id=False),
+]
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_branches_behind_a_limit_are_not_joined(limit):
+    records = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([USER]) | limit
+    perturb = ldp_beam.Perturb(PLAN)
+    for step in (perturb, ldp_beam.PrivateHistogram("os", THREE), InPart(perturb)):
+        for ways, branches in (
+            (2, (records, records)),
+            (2, (records, records | same())),
+            (2, (records | same() | beam.Reshuffle(), passed_on(records | same()))),
+            (3, (records, (records, records) | beam.Flatten())),
+        ):
+            with pytest.raises(ParameterError, match=rf"{type(limit).__name__} lets through comes here by {ways} ways"):
+                _ = branches | beam.Flatten() | step
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_what_shares_no_record_is_joined_behind_a_limit(limit):
+    """Parts, other sources, and what is known of the same people beside their records."""
+    p = beam.Pipeline("FnApiRunner", options=UNNAMED)
+    values, others = (p | beam.Create([USER]) for _ in range(2))
+    first, second = parts_of((values, values) | beam.Flatten() | limit)
+    keyed = values | limit | beam.WithKeys(lambda row: row["user"])
+    beside = (keyed, keyed | beam.combiners.Count.PerKey()) | beam.CoGroupByKey()
+    for records in (
+        (first, second | same()) | beam.Flatten(),
+        (values | limit, others | limit) | beam.Flatten(),
+        beside | beam.FlatMap(lambda both: both[1][0]),
+    ):
+        _ = records | ldp_beam.Perturb(PLAN)
 
 
 def test_the_last_one_that_perturbs_counts(events):
