@@ -249,7 +249,8 @@ def test_the_work_for_a_plan_is_in_proportion_to_its_bytes(monkeypatch):
         PrivacyPlan.from_json(text.replace("1.0", "0.9"))
         with case(name):
             assert work(lambda text=text: PrivacyPlan.from_json(text), monkeypatch) < 8 * len(text)
-    plan = PrivacyPlan.from_json(json.dumps({"columns": {"x": HOSTILE["tree"]}}))
+    tree = {**HOSTILE["tree"], "epsilon": 0.8125}  # of no other test, as equal trees share what they have
+    plan = PrivacyPlan.from_json(json.dumps({"columns": {"x": tree}}))
     assert work(lambda: plan.fingerprint, monkeypatch) > 8 * 150  # the shares of the levels
 
 
