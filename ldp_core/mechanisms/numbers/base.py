@@ -30,7 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, z_score
-from ldp_core.estimates.mean import Mean, MeanEstimate, far_numbers
+from ldp_core.estimates.mean import Mean, MeanEstimate, far_numbers, score_interval
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.interval import STEPS, Interval
@@ -311,7 +311,7 @@ class Symbols(NumberedCounters, Numeric):
         mean: F64 = (counters @ value) / known
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
-        return mean, error, *score_interval(n, mean, error, confidence)
+        return mean, error, *score_interval(n, mean, error, z_score(confidence))
 
 
 _ONE = np.array(1)  # report
@@ -334,13 +334,6 @@ def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F
     least = np.where(np.less(n, _FEW), most + inside * (1 - inside), least)
     variance: F64 = np.maximum(squares / np.maximum(n - 1, 1), least)
     return variance
-
-
-def score_interval(n: Any, mean: F64, error: F64, confidence: float) -> tuple[F64, F64]:
-    """Of shares; with the normal quantile z, and with `far_numbers`."""
-    z, far = z_score(confidence), far_numbers(n, mean, error)
-    below, above = (z**2 * distance / (2 * np.maximum(n, 1)) for distance in far)
-    return mean - below - np.hypot(below, z * error), mean + above + np.hypot(above, z * error)
 
 
 def round_to_points(codes: Codes, points: int, noise: Noise) -> Codes:
