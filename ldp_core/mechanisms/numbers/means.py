@@ -171,12 +171,9 @@ class OneBitMean(Symbols):
         middle = (share + z2 / (2 * known)) / (1 + z2 / known)
         half = np.sqrt(z2 * (share * (1 - share) / known + z2 / (4 * known**2))) / (1 + z2 / known)
         low, high, normal = middle - half, middle + half, np.sqrt(z2 * share * (1 - share) / known)
-        low = np.where(counters[..., 1] < _RARE, np.minimum(low, share - normal), low)
-        high = np.where(counters[..., 0] < _RARE, np.maximum(high, share + normal), high)
+        low = np.where(counters[..., 1] < 5, np.minimum(low, share - normal), low)
+        high = np.where(counters[..., 0] < 5, np.maximum(high, share + normal), high)
         return mean, error, zero + (one - zero) * low, zero + (one - zero) * high
-
-
-_RARE = 5
 
 
 class Window(Symbols):
