@@ -165,7 +165,7 @@ class Persons(NamedTuple):
 _NOBODY = (np.zeros(1),) * 6
 
 
-def student(z: float, degrees: float) -> float:
+def student(z: float, degrees: Any) -> Any:
     """About the quantile of Student's distribution where the normal one is z (Abramowitz, Stegun 1972, 26.7.5).
 
     >>> round(student(1.959964, 9), 2), round(student(1.959964, 99), 3)

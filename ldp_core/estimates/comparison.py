@@ -283,7 +283,7 @@ class Compare(OfAll):
         one, two = self._both(mechanism, n, counters)
         empty = (one.n == 0) | (two.n == 0)
         differences = two.estimates - one.estimates
-        at_estimates = [side.variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
+        at_estimates = [side._replace(far=(0.0, 0.0)).variance(np.clip(side.estimates, 0, 1)) for side in (one, two)]
         pooled, at_pooled = pooled_of(one, two)
         alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
@@ -436,8 +436,9 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         watch(mechanism, n[:, None], counters)
         means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
         people = n[:, None].astype(float)
-        errors = errors * finite_times(mechanism, population, n, errors, repeats)
-        return Side(people, means[:, None], errors[:, None] ** 2 * np.maximum(people, 1))
+        times, (below, above) = finite_times(mechanism, population, n, errors, repeats), mechanism.far(n, means, errors)
+        a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
+        return Side(people, means[:, None], a, far=(below, above))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)._replace(step=0.0)  # (as Newcombe, of score intervals)
@@ -469,9 +470,9 @@ def p_values_of(
     b = mechanism.rates.b if is_oracle else 0.0
     sampled = float(is_oracle and population is None)
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
-    one, two = (
-        Side(n[i : i + 1, None].astype(float), estimates[i : i + 1], of_one[i : i + 1], b, sampled) for i in (0, 1)
-    )
+    below, above = (0 * errors, 0 * errors) if is_oracle else mechanism.far(n[:, None], estimates, errors)
+    people, alike = n[:, None, None].astype(float), (b, sampled, 0.0)
+    one, two = (Side(people[i], estimates[i, None], of_one[i, None], *alike, (below[i], above[i])) for i in (0, 1))
     return np.asarray(Compare(anytime=anytime).p_values(one, two, pooled_of(one, two)[1])[0])
 
 

@@ -347,17 +347,21 @@ class Side(NamedTuple):
     sampled: Any = 0.0
     step: Any = 0.0
     """What one report adds to the sum of so many, if it adds much; see `ldp_core.estimates.tails`."""
+    far: tuple[Any, Any] = (0.0, 0.0)
+    """By how much that variance rises as f falls and rises from the estimate: of means, see `far_numbers`."""
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
-        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f), 0)
+        more = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f) + more, 0)
         return of_one / np.maximum(self.n, 1)
 
     def of_clusters(self, noise: Any, sample: Any = None) -> Side:
         """With so many times the variance of noise, and (default: as many) of the sample."""
         sample = noise if sample is None else sample
         step = self.step * np.maximum(noise, sample)
-        return self._replace(a=self.a * noise, b=self.b * noise, sampled=self.sampled * sample, step=step)
+        far = self.far[0] * sample, self.far[1] * sample
+        return self._replace(a=self.a * noise, b=self.b * noise, sampled=self.sampled * sample, step=step, far=far)
 
     def effects(self, sums: Persons) -> tuple[F64, F64]:
         """The design effects of noise and of the sample, of shares among many people; see `clusters` in this room."""
@@ -378,13 +382,16 @@ class Side(NamedTuple):
         Where few reports decide they reach farther.
         """
         square = z**2 / np.maximum(self.n, 1)
-        scale = 1 + self.sampled * square
-        middle = self.estimates + square * (self.b + self.sampled) / 2
-        half = np.sqrt(np.maximum(middle**2 - scale * (self.estimates**2 - square * self.a), 0))
-        n = np.maximum(self.n, 1)
+        f, scale, n = self.estimates, 1 + self.sampled * square, np.maximum(self.n, 1)
+        at_f = square * (self.a + (self.b + self.sampled * (1 - f)) * f)
+
+        def end(side: int) -> F64:
+            slope = square / 2 * (self.b + self.sampled * (1 - 2 * f) + side * self.far[side > 0])
+            made: F64 = f + (slope + side * np.sqrt(np.maximum(slope**2 + scale * at_f, 0))) / scale
+            return made
+
         of_one = self.a / n, (self.b + self.sampled) / n, -self.sampled / n
-        ends = (middle - half) / scale, (middle + half) / scale
-        return reach_of_few(ends, self.estimates, self.n, z, self.step / n, of_one, 1)
+        return reach_of_few((end(-1), end(1)), f, self.n, z, self.step / n, of_one, 1)
 
     def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
         """`ends`, with the tails that n / times reports of an oracle have, see `ldp_core.estimates.tails`."""

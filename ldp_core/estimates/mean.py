@@ -60,6 +60,9 @@ class Averaging(Protocol):
     def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies."""
 
+    def far(self, n: Any, means: F64, errors: F64) -> tuple[F64, F64]:
+        """`far_numbers` of estimated means and their standard errors, in the numbers' own unit."""
+
 
 @dataclass(frozen=True)
 class MeanEstimate(Question[Mean]):
@@ -154,6 +157,33 @@ class MeanEstimate(Question[Mean]):
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = alone.low - more, alone.high + more
         return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
+
+
+def far_numbers(n: Any, mean: F64, error: F64, low: Any = 0.0, high: Any = 1.0) -> tuple[F64, F64]:
+    """How far below and above a mean there may be numbers of which so many reports tell too little.
+
+    If the mean is t higher than the estimate because of numbers in [low, high] of which too few came, these are at most
+    d = high - mean above it, and add at most t d to the variance of a number. So the end of a score interval is where
+    t^2 = z^2 (error^2 + t d / n); of numbers of two values that is E. B. Wilson's interval. Where the squared
+    differences of the reports from the mean add up to those of `_TOLD` such numbers, the sample tells its variance: the
+    distance goes down to 0 there. The same below.
+    """
+    with np.errstate(over="ignore"):
+        below, above = (
+            distance * np.clip(1 - (n * error / distance) ** 2 / _TOLD, 0, 1)
+            for distance in (np.maximum(np.minimum(end, high - low), 1e-200) for end in (mean - low, high - mean))
+        )
+    return below, above
+
+
+def score_interval(n: Any, mean: F64, error: F64, z: Any, low: Any = 0.0, high: Any = 1.0) -> tuple[F64, F64]:
+    """The ends of means of numbers in [low, high]: mean -+ z errors, or farther out if there are `far_numbers`."""
+    below, above = (z**2 * far / (2 * np.maximum(n, 1)) for far in far_numbers(n, mean, error, low, high))
+    return mean - below - np.hypot(below, z * error), mean + above + np.hypot(above, z * error)
+
+
+_TOLD = 40
+"""So intervals of 20 to 1,000 numbers of two values hold in 93.5 % or more, without noise; with 20, in 92.9."""
 
 
 def finite_times(mechanism: Any, population: Population, n: I64, error: F64, repeats: int | None = None) -> F64:

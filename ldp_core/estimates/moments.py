@@ -13,10 +13,16 @@ and h^2 / 6 on average over numbers that are spread: that is taken off.
 
 Each of these is a smooth function of means, so that its error is that of a mean of linearized terms, (u - mean(u)) (v -
 mean(v)) of the covariance, s - 2 mean(u) u of the variance; and the slope's interval is Fieller's (`ratio`).
+
+Squares are skewed, so that few records carry these sums: of terms t as many as (sum |t|)^2 / sum t^2 equal ones would
+be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
+interval is unbounded. Variances and covariances have `score_interval`, as there may be numbers far away of which nobody
+came: as far as a private one can be, or a public one was. That of the correlation is symmetric in R. A. Fisher's atanh.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,6 +33,8 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
+from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
+from ldp_core.estimates.mean import score_interval
 from ldp_core.estimates.weights import columns_of, ratio, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
@@ -42,9 +50,9 @@ class LinearFit(Result):
     Attributes:
         names: what the k estimates are: ``"variance x"``, ``"covariance"``, ``"slope"`` and ``"intercept"`` of y =
             intercept + slope x, and where the squares of y are known ``"variance y"`` and ``"correlation"``.
-        estimates, standard_errors, low, high: float64[k]; the intervals of slope and intercept are -inf to inf where
-            the variance of x is not clearly different from 0. Where a variance is not clearly above 0 the correlation's
-            is -1 to 1; its estimate may be nan, or beyond these.
+        estimates, standard_errors, low, high: float64[k]; intervals are -inf to inf where fewer than about ten records
+            carry a sum, and those of slope and intercept where the variance of x is not clearly different from 0. Where
+            a variance is not clearly above 0 the correlation's is -1 to 1; its estimate may be nan, or beyond these.
 
     >>> linear_fit(np.arange(100.0), np.arange(100.0) + 1).names
     ('variance x', 'covariance', 'slope', 'intercept', 'variance y', 'correlation')
@@ -103,7 +111,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
     2.0
     """
-    (u, s, of_u), (v, t, of_v) = _moments(x), _moments(y)
+    (u, s, of_u, far_u), (v, t, of_v, far_v) = _moments(x), _moments(y)
     if s is None:
         x[0].moments(x[1])  # says why
     u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
@@ -115,7 +123,9 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     du, dv = u - u.mean(), v - v.mean()
     # Terms whose means are the estimates; less those means they are the linearized errors.
     of_x, both = s - 2 * u.mean() * u + u.mean() ** 2, du * dv
-    slope = ratio(both, of_x, confidence=confidence, repeats=repeats)
+    of_both = min(carried := [_effective(terms) / repeats for terms in (of_x, both)])
+    reach = float(student(z, max(of_both, LEAST_EFFECTIVE) - 1))
+    slope = ratio(both, of_x, confidence=min(math.erf(reach / math.sqrt(2)), 1 - 1e-12), repeats=repeats)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_slope = (both - slope.ratio * of_x) / of_x.mean()
         found = {
@@ -127,39 +137,58 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
                 dv - slope.ratio * du - (of_u + u.mean()) * of_slope,
             ),
         }
+        carried += [of_both, of_both]
         for of_square in of_y:
             terms = of_square - 2 * v.mean() * v + v.mean() ** 2
             correlation = both.mean() / np.sqrt(of_x.mean() * terms.mean())
             relative = both / both.mean() - of_x / (2 * of_x.mean()) - terms / (2 * terms.mean())
             found |= {"variance y": (terms.mean(), terms), "correlation": (correlation, correlation * relative)}
-    estimates = np.array([estimate for estimate, _ in found.values()])
+            of_terms, of_all = (_effective(one) / repeats for one in (terms, relative))
+            carried += [of_terms, min(of_both, of_terms, of_all)]
+    estimates, effective = np.array([estimate for estimate, _ in found.values()]), np.array(carried)
     errors = times_of(repeats) * np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
-    low, high = estimates - z * errors, estimates + z * errors
+    reaches = student(z, np.maximum(effective, LEAST_EFFECTIVE) - 1)
+    low, high = estimates - reaches * errors, estimates + reaches * errors
+    far_u, far_v = (far + min(abs(float(w.mean())), far) for far, w in ((far_u, u), (far_v, v)))
+    far_both = far_u * far_v if isinstance(x, tuple) or isinstance(y, tuple) else float(np.abs(both).max())
+    for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
+        low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
     low[2], high[2] = slope.low, slope.high
-    if np.isinf(low[2]):  # the intercept is as little known
-        low[3], high[3] = -np.inf, np.inf
+    effective[2:4] *= math.isfinite(slope.low)  # the intercept is as little known
+    few = effective < LEAST_EFFECTIVE
+    low[few], high[few] = -np.inf, np.inf
     if "correlation" in found:  # after both variances, of which one is the first, and the other the last but one
-        clear = low[0] > 0 and low[-2] > 0
+        r, clear = estimates[-1], low[0] > 0 and low[-2] > 0 and not few[-1]
+        if clear and abs(r) < 1:
+            low[-1], high[-1] = np.tanh(np.arctanh(r) + np.array([-1, 1]) * reaches[-1] * errors[-1] / (1 - r**2))
         low[-1], high[-1] = (max(low[-1], -1), min(high[-1], 1)) if clear else (-1, 1)
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
 
 
-def _moments(numbers: Any) -> tuple[Any, Any, float]:
+def _effective(terms: F64) -> float:
+    """As many equal terms would tell as much of their sum."""
+    squares = float(terms @ terms)
+    return float(np.abs(terms).sum()) ** 2 / squares if squares else 0.0
+
+
+def _moments(numbers: Any) -> tuple[Any, Any, float, float]:
     """Unbiased weights of numbers and of their squares, about a number in their middle, which is the third.
 
-    (Sums of squares about a number far away would cancel.) None for squares that reports do not tell.
+    (Sums of squares about a number far away would cancel.) None for squares that reports do not tell. The last one says
+    how far from the middle numbers can be; public ones, how far they are.
     """
     if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
         mechanism: Any = numbers[0]
         if not hasattr(mechanism, "tells_squares"):
             raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")
         middle = float(mechanism.domain.decode(0.5))
+        far = (mechanism.domain.high - mechanism.domain.low) / 2
         if not mechanism.tells_squares:
-            return mechanism.weights(numbers[1]) - middle, None, middle
-        return *mechanism.moments(numbers[1], about=middle), middle
+            return mechanism.weights(numbers[1]) - middle, None, middle, far
+        return *mechanism.moments(numbers[1], about=middle), middle, far
     [made] = columns_of(numbers=numbers)
     middle = float(made.mean()) if len(made) else 0.0
     about = made - middle
     if len(made) and np.ptp(made) <= _SAME * abs(middle):
         about = np.zeros(len(made))
-    return about, about * about, middle
+    return about, about * about, middle, float(np.abs(about).max(initial=0))

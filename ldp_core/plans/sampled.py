@@ -276,6 +276,12 @@ class SampledNumber(Sampled, Numeric):
         return self.inner.share_means(counters[..., 0], counters[..., 1:], confidence)
 
     @override
+    def far(self, n: Any, means: F64, errors: F64) -> tuple[F64, F64]:
+        """One record in D answers, and moves the mean D times as far."""
+        below, above = self.inner.far(n / self.columns, means, errors)
+        return self.columns * below, self.columns * above
+
+    @override
     def value_bounds(self) -> tuple[float, float]:
         """Of the mean and D times the difference from it of an answer, whatever the mean is."""
         low, high = self.inner.value_bounds()

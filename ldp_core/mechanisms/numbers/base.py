@@ -10,6 +10,8 @@ channel is a mixture of those of two points, which no ratio of probabilities gai
 value(report) has the expectation k / (K - 1) for every point k, it has x / 2^24 for every code x, exactly. Then
 
     mean = average of the values                  standard error^2 = their sample variance / n
+
+The interval is a score interval where few reports carry that variance (`ldp_core.estimates.mean.far_numbers`).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, z_score
-from ldp_core.estimates.mean import Mean, MeanEstimate
+from ldp_core.estimates.mean import Mean, MeanEstimate, far_numbers, score_interval
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.interval import STEPS, Interval
@@ -124,6 +126,10 @@ class Numeric(Mechanism):
         mean, error, low, high = self.share_means(n, counters, check_open("confidence", confidence))
         decode = self.domain.decode
         return decode(mean), error * (self.domain.high - self.domain.low), decode(low), decode(high)
+
+    def far(self, n: Any, means: F64, errors: F64) -> tuple[F64, F64]:
+        """`far_numbers` of estimated means and their standard errors, in the numbers' own unit."""
+        return far_numbers(n, means, errors, self.domain.low, self.domain.high)
 
     @override
     def code_of(self, value: None) -> int:
@@ -305,7 +311,7 @@ class Symbols(NumberedCounters, Numeric):
         mean: F64 = (counters @ value) / known
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
-        return mean, error, *normal_interval(mean, error, confidence)
+        return mean, error, *score_interval(n, mean, error, z_score(confidence))
 
 
 _ONE = np.array(1)  # report
@@ -328,12 +334,6 @@ def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F
     least = np.where(np.less(n, _FEW), most + inside * (1 - inside), least)
     variance: F64 = np.maximum(squares / np.maximum(n - 1, 1), least)
     return variance
-
-
-def normal_interval(mean: F64, error: F64, confidence: float) -> tuple[F64, F64]:
-    """The mean -+ z standard errors, z the normal quantile."""
-    half = z_score(confidence) * error
-    return mean - half, mean + half
 
 
 def round_to_points(codes: Codes, points: int, noise: Noise) -> Codes:

@@ -160,7 +160,8 @@ class OneBitMean(Symbols):
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """The interval is Wilson's for the share of ones (JASA 22(158), 1927), moved to the scale of x.
 
-        Given different numbers the ones are not binomial but vary less, so that it is on the safe side.
+        Given different numbers the ones are not binomial but vary less, so that it is on the safe side. Of one to
+        four of a symbol its end for small shares is too near: it is the normal interval's, which is farther out.
         """
         mean, error, _, _ = super().share_means(n, counters, confidence)
         zero, one = self.values
@@ -169,7 +170,10 @@ class OneBitMean(Symbols):
         share = counters[..., 1] / known
         middle = (share + z2 / (2 * known)) / (1 + z2 / known)
         half = np.sqrt(z2 * (share * (1 - share) / known + z2 / (4 * known**2))) / (1 + z2 / known)
-        return mean, error, zero + (one - zero) * (middle - half), zero + (one - zero) * (middle + half)
+        low, high, normal = middle - half, middle + half, np.sqrt(z2 * share * (1 - share) / known)
+        low = np.where(counters[..., 1] < 5, np.minimum(low, share - normal), low)
+        high = np.where(counters[..., 0] < 5, np.maximum(high, share + normal), high)
+        return mean, error, zero + (one - zero) * low, zero + (one - zero) * high
 
 
 class Window(Symbols):

@@ -22,10 +22,11 @@ from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
+from ldp_core.estimates.mean import score_interval
 from ldp_core.estimates.plausibility import Sums, watch
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
-from ldp_core.mechanisms.numbers.base import Numeric, normal_interval, round_to_points, sample_variance, simulate_points
+from ldp_core.mechanisms.numbers.base import Numeric, round_to_points, sample_variance, simulate_points
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_epsilon, check_integer, check_open, converted, derived, parameter
@@ -137,7 +138,7 @@ class StochasticRounding(Wrapping, Numeric):
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))
-        return mean, error, *normal_interval(mean, error, confidence)
+        return mean, error, *score_interval(n, mean, error, z_score(confidence))
 
     def distribution(self, tally: Tally, *, confidence: float = 0.95) -> Distribution:
         """The oracle's histogram of the points, as a distribution over k buckets with the points in their middles.

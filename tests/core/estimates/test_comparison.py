@@ -26,6 +26,7 @@ from ldp_core import (
     ProjectiveGeometryResponse,
     RandomizedResponse,
     ReportError,
+    StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
     Tally,
@@ -300,6 +301,21 @@ def test_means_differ_as_two_normal_variables():
     together = compare(m, *tallies, same_people=True)
     assert together.standard_errors[0] == pytest.approx(one.standard_error + two.standard_error)
     assert found.to_arrow()["value"].to_pylist() == [None]
+
+
+@each("sizes", [(50, 2000), (100, 1000)])
+def test_a_side_without_the_rare_large_numbers_is_not_certain(sizes):
+    """One in 50 has 100, all others 0, on both sides: exactly, by all counts. 14 and 36 % were called different."""
+    m, law = (
+        StochasticRounding((0, 100), epsilon=50.0, buckets=2, oracle="randomized_response"),
+        stats.binom(sizes, 0.02),
+    )
+    few = np.array(list(product(*map(range, law.isf(1e-6).astype(int)))))
+    rows, _ = Compare().rows(m, np.tile(sizes, (len(few), 1)), np.stack([np.array(sizes) - few, few], axis=2))
+    chances = law.pmf(few).prod(axis=1)
+    low, high, p = (rows[name].to_numpy() for name in ("low", "high", "p_value"))
+    assert chances @ (p < 0.05) <= 0.05
+    assert chances @ ((low <= 0) & (high >= 0)) >= 0.93
 
 
 def test_intervals_without_noise_are_newcombes():

@@ -65,6 +65,33 @@ def test_intervals_hold(y_public):
             assert 0.85 < errors[name] < 1.15
 
 
+def test_a_few_records_leave_it_unbounded_or_hold():
+    """Of 3 normal numbers correlations held in 39 %, of 30 variances in 87 %; of 50, 5 % far, covariances in 74 %.
+
+    In 100 runs below 90 % with a probability of 0.03 for each, and in 40 of 0.14, if 95 % hold. Keys are fixed.
+    """
+    rng, m, unbounded = np.random.default_rng(3), Piecewise((0, 1), epsilon=4.0), (-np.inf, np.inf)
+    x, y = rng.normal(size=(2, 9))
+    found, rare = linear_fit(x, x + y), linear_fit((m, m.perturb((x > 1) * 1.0)), y)
+    assert found["variance x"][1:] == found["covariance"][1:] == found["slope"][1:] == unbounded
+    assert (found["correlation"][1:], rare["covariance"][1:]) == ((-1, 1), unbounded)
+
+    def held(runs, of_one, true):
+        found = [of_one() for _ in range(runs)]
+        return [np.mean([one[name][1] <= value <= one[name][2] for one in found]) for name, value in true.items()]
+
+    def normal():
+        x, y = rng.normal(size=(2, 30))
+        return linear_fit(x, x + y)
+
+    def of_few():
+        far, also = rng.random((2, 50)) < ((0.05,), (0.5,))
+        return linear_fit((m, m.perturb(far * 1.0)), (m, m.perturb(far * also * 1.0)))
+
+    assert min(held(100, normal, {"variance x": 1, "covariance": 1, "slope": 1, "correlation": 0.5**0.5})) >= 0.9
+    assert min(held(40, of_few, {"covariance": 0.025 * 0.95, "variance y": 0.025 * 0.975})) >= 0.9
+
+
 def test_without_the_correction_they_do_not():
     """Values of reports taken for numbers: their noise is taken for variance, and the slope is too flat."""
     held, _ = coverage(Piecewise((0, 1), epsilon=4.0), 5000, 20, squared=False)

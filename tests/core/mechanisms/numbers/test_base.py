@@ -144,7 +144,32 @@ def test_means_are_unbiased(name, population):
 @each("n", [50, 1000])
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
-        assert 0.93 <= coverage(SYMBOLS[name], numbers, 2000, n) <= 0.985
+        # (Of 50 equal numbers there might be others, of which nobody came.)
+        assert 0.93 <= coverage(SYMBOLS[name], numbers, 2000, n) <= (0.985 if n > 50 else 0.995)
+
+
+def test_intervals_of_a_few_large_numbers_cover():
+    """Without noise, by all counts of them, exactly: it was 33 % or more. With some noise, in 500 runs: it was 65 %.
+
+    (If 95 % hold, fewer than 92 % do in one set of 600.)
+    """
+    m = StochasticRounding(SIDE, epsilon=50.0, buckets=2, oracle="randomized_response")
+    for n in (20, 100, 300):
+        k = np.arange(n + 1)
+        _, _, low, high = m.means(np.full(n + 1, n), np.stack([n - k, k], axis=1))
+        for share in np.arange(0.4, 9, 0.2) / n:
+            held = (low <= 2 * share - 1) & (2 * share - 1 <= high)
+            assert stats.binom.pmf(k, n, share) @ held >= 0.93
+    assert coverage(NOutput(SIDE, epsilon=8.0), np.append(np.full(19, -1.0), 1.0), 500, 20) >= 0.92
+
+
+@each("epsilon", [1.0, 4.0, 8.0])
+def test_intervals_of_many_are_normal(epsilon):
+    m, rng = NOutput(SIDE, epsilon=epsilon), np.random.default_rng(1)
+    mean, error, low, high = m.means(
+        np.array(20_000), m.simulate_values(np.linspace(-1, 1, 100), np.full(100, 200), rng).counters
+    )
+    assert [low, high] == pytest.approx([mean - 1.959964 * error, mean + 1.959964 * error])
 
 
 # ---- value objects and errors
@@ -203,9 +228,9 @@ def test_one_bit_mean_is_ding_s_and_duchi_s():
         ding = 1 / (e + 1) + share * (e - 1) / (e + 1)
         duchi = 0.5 + (2 * share - 1) * (e - 1) / (2 * (e + 1))
         assert float(m.probabilities(code)[1]) == pytest.approx(ding, rel=1e-12) == pytest.approx(duchi, rel=1e-12)
-    tally = Tally(10, np.array([3, 7]), m.fingerprint)
+    tally = Tally(100, np.array([30, 70]), m.fingerprint)
     assert m.mean(tally).mean == pytest.approx(8 / 10 * (7 * (e + 1 - 1) / (e - 1) - 3 / (e - 1)))
-    wilson = stats.binomtest(7, 10).proportion_ci(0.95, method="wilson")
+    wilson = stats.binomtest(70, 100).proportion_ci(0.95, method="wilson")
     ends = [8 * (p * (e + 1) - 1) / (e - 1) for p in (wilson.low, wilson.high)]
     assert [m.mean(tally).low, m.mean(tally).high] == pytest.approx(ends)
 
