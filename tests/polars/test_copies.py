@@ -48,6 +48,7 @@ def test_a_part_of_a_frame_is_not_counted_beside_the_frame():
                 found()
 
 
+@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_reports_that_were_drawn_are_no_copies():
     """Also of the same values in the same order, and of one value, on a side: false alarms have exp(-30) or less."""
     one, still = people(3000), people(1000, os=pl.lit(7), crashed=pl.lit(True))

@@ -126,7 +126,6 @@ TABLE = (Path(__file__).parents[3] / "docs" / "several_reports.md").read_text(en
     [
         ("binary randomized response", lambda e: RandomizedResponse(epsilon=e).shuffled(N, DELTA)),
         ("any mechanism", lambda e: amplified(e, N, DELTA)),
-        ("any mechanism, closed form", lambda e: closed_form(e, N, DELTA)),
         slow(
             "randomized response over 16 values", lambda e: RandomizedResponse(range(16), epsilon=e).shuffled(N, DELTA)
         ),

@@ -150,6 +150,7 @@ def test_means_of_skewed_numbers_are_not_drawn_to_groups_of_small_ones(of_epsilo
     assert abs(mean - 1) < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_groups_of_one_mechanism_are_what_they_are_together():
     """And are compared with each other even so."""
     for m, x in (
