@@ -100,10 +100,12 @@ def estimate(
         of_column.setdefault(panel.column, []).append(panel)
     charts = []
     for found in of_column.values():
-        labels = len(found[0].view.labels)
-        if labels:
+        view = found[0].view
+        if view.labels:
             wide = engine.CHART_WIDTH if len(found) == 1 else engine.HALF_CHART_WIDTH
-            charts.append(engine.charts_side_by_side([draw_one(panel, wide) for panel in found], heights=labels > 1))
+            # (A map is as large as its values are many, which axes that are shared do not allow.)
+            axes = () if view.rate else ("x", "y") if len(view.labels) > 1 else ("x",)
+            charts.append(engine.charts_side_by_side([draw_one(panel, wide) for panel in found], *axes))
         else:
             charts.append(draw_numbers(found))
     return stacked(charts, "", theme)
@@ -250,11 +252,11 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
         named = sorted({str(record.get("column_name")) for record in records})
         raise ParameterError(f"there is no column {column!r} among the estimates, there are {named}")
     known = data.view if isinstance(data, Result) else None
-    return [Panel(name, group, rows, known or _view(rows[0], name)) for (name, group), rows in made.items()]
+    return [Panel(name, group, rows, known or _view(rows[0], name, keys)) for (name, group), rows in made.items()]
 
 
-def _view(record: Mapping[str, Any], name: str) -> engine.View:
-    found = engine.view_of(record, name)
+def _view(record: Mapping[str, Any], name: str, keys: Sequence[str] = ()) -> engine.View:
+    found = engine.view_of([field for field in record if field not in keys], name) or engine.view_of(record, name)
     if found is None:
         kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
         raise ParameterError(

@@ -434,12 +434,11 @@ def is_far(numbers: Iterable[float | None]) -> bool:
     return bool(known) and min(known) > max(known) / 3
 
 
-def side_by_side(charts: Sequence[Chart], *, heights: bool) -> Chart:
-    """Charts of groups without colors, two in a row, on one axis; ``heights``: on one vertical axis too."""
+def side_by_side(charts: Sequence[Chart], *axes: str) -> Chart:
+    """Charts of groups without colors, two in a row; those of ``axes``, "x" and "y", are the same in all of them."""
     if len(charts) == 1:
         return charts[0]
-    axes = {"x": "shared", **({"y": "shared"} if heights else {})}
-    return altair().concat(*charts, columns=2, spacing=24).resolve_scale(**axes)
+    return altair().concat(*charts, columns=2, spacing=24).resolve_scale(**dict.fromkeys(axes, "shared"))
 
 
 def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:

@@ -418,3 +418,18 @@ def test_themes():
     assert light == dark
     with pytest.raises(ParameterError, match="theme must be one of"):
         ldp_plots.themed(chart, "grey")
+
+
+def test_a_map_of_rates_for_each_value_of_a_column(tmp_path):
+    """Maps on shared axes could not be drawn: "Duplicate signal name". And `by` took the first column alone."""
+    values = {"version": ["17", "18", "19"], "os": ["ios", "web"], "crashed": [False, True]}
+    plan = PrivacyPlan({name: RandomizedResponse(labels, epsilon=3.0) for name, labels in values.items()}, seed=1)
+    cells = product(*values.values())
+    table = pl.DataFrame(list(cells) * 9, schema=list(values), orient="row").ldp.perturb(plan).ldp.table(*values)
+    for by, rest in (("os", ("version", "crashed")), ("version", ("os", "crashed"))):
+        chart = ldp_plots.estimate(table, by=by)
+        with case(by):
+            assert len(chart.to_dict()["concat"]) == len(values[by])
+            chart.save(tmp_path / "maps.svg")
+            drawn = (tmp_path / "maps.svg").read_text()
+            assert all(f">{text}<" in drawn for text in (*rest, *map(str, values[rest[0]])))
