@@ -7,7 +7,7 @@ triggers, late reports and merges are those of any other answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, Unpack
 
@@ -205,31 +205,18 @@ class _RowsOfSides(RowsOf):
     """(key, (tally before, tally after)) of a pane to rows; of persons there are their sums, too."""
 
     @override
-    def process(
-        self,
-        element: Any,
-        at: Any = beam.DoFn.TimestampParam,
-        window: Any = beam.DoFn.WindowParam,
-        pane: Any = beam.DoFn.PaneInfoParam,
-    ) -> Iterable[Any]:
-        key, sides, *sums = element
-        n = [tally.n for tally in sides]
+    def _counted(self, tally: _Sides, window: Any, pane: Any) -> Any:
+        n = [side.n for side in tally]
         if not all(n):
-            return ()
-        for tally in sides:
-            self._tallier.check_tally(tally)
+            return None
+        for side in tally:
+            self._tallier.check_tally(side)
         middle = window.start + Duration(micros=(window.end - window.start).micros // 2)
-        counts = np.array([n]), np.array([[tally.counters for tally in sides]]), *sums
-        place = (at, (window,), pane)
-        return self._wait(place, (middle, window.end), key, sum(n), *counts, **{_WITH: window.start})
+        counts = np.array([n]), np.array([[side.counters for side in tally]])
+        return (middle, window.end), sum(n), counts, {_WITH: window.start}
 
     @override
-    def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
-        if not sums:
-            return super()._rows(n, counters)
+    def _of_persons(self, n: Any, counters: Any, sums: Any) -> pa.Table:
         asked: Any = self._question
-        tables, fingerprint = [], self._tallier.fingerprint
-        for [people], [counted], found in zip(n, counters, sums, strict=True):
-            sides = [Tally(int(a), b, fingerprint) for a, b in zip(people, counted, strict=True)]
-            tables.append(_filled(asked.of_sums(self._mechanism, sides, found).to_arrow()))
-        return pa.concat_tables(tables), list(map(len, tables))
+        sides = [Tally(int(a), b, self._tallier.fingerprint) for a, b in zip(n, counters, strict=True)]
+        return _filled(asked.of_sums(self._mechanism, sides, sums).to_arrow())

@@ -240,8 +240,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
     def _rows_of(self, **how: Any) -> RowsOf:
-        kind = RowsOf if self._person is None else RowsOfPersons
-        return kind(self._column, self._by, self._mechanism, self._question, **how)
+        return RowsOf(self._column, self._by, self._mechanism, self._question, **how)
 
     def _partial_tallies(self) -> PartialTallies:
         options: dict[str, Any] = {"windows": self._windows, "event_time": self._time, "by": self._by}
@@ -348,7 +347,7 @@ _CELLS = 1 << 18  # counters of panes that wait for the end of a bundle, at most
 
 
 class RowsOf(beam.DoFn):
-    """(key, tally) of a pane to rows."""
+    """(key, tally) of a pane to rows; of persons there are their sums, too."""
 
     def __init__(
         self,
@@ -390,27 +389,12 @@ class RowsOf(beam.DoFn):
         window: Any = beam.DoFn.WindowParam,
         pane: Any = beam.DoFn.PaneInfoParam,
     ) -> Iterable[Any]:
+        """What comes in a bundle is answered together: one pane takes milliseconds, and a thousand take ten."""
         key, tally, *sums = element  # (sums only of persons)
-        if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
-            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
-            # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
+        counted = self._counted(tally, window, pane)
+        if counted is None:
             return ()
-        self._tallier.check_tally(tally)
-        whole = isinstance(window, GlobalWindow)
-        ends = (MIN_TIMESTAMP, MAX_TIMESTAMP) if whole else (window.start, window.end)
-        counts = np.array([tally.n]), tally.counters[np.newaxis], *sums
-        return self._wait((at, (window,), pane), ends, key, tally.n, *counts)
-
-    @override
-    def finish_bundle(self) -> Iterable[Any]:
-        return self._answered()
-
-    def _wait(self, place: Any, ends: tuple[Any, Any], key: Key, n: int, *counts: Any, **same: Any) -> Iterable[Any]:
-        """Take the counts of a pane, as `Question.rows` takes them, with ``same`` in each of its rows.
-
-        What comes in a bundle is answered together: one pane takes milliseconds, and a thousand take ten.
-        """
-        pane = place[2]
+        ends, n, counts, same = counted
         head = (
             *ends,
             pane.index,
@@ -420,9 +404,27 @@ class RowsOf(beam.DoFn):
             self._column,
             dict(zip(self._by, key, strict=True)),
         )
-        self._waiting.append((place, head, n, counts, same))
+        self._waiting.append(((at, (window,), pane), head, n, (*counts, *sums), same))
         self._cells += counts[1].size
         return self._answered() if self._cells >= _CELLS else ()
+
+    @override
+    def finish_bundle(self) -> Iterable[Any]:
+        return self._answered()
+
+    def _counted(self, tally: Any, window: Any, pane: Any) -> tuple[Any, int, tuple[Any, Any], dict[str, Any]] | None:
+        """Of a pane the ends of its window, n, the counts as `Question.rows` takes them, and what each row has alike.
+
+        None if it has no rows.
+        """
+        if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
+            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
+            # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
+            return None
+        self._tallier.check_tally(tally)
+        whole = isinstance(window, GlobalWindow)
+        ends = (MIN_TIMESTAMP, MAX_TIMESTAMP) if whole else (window.start, window.end)
+        return ends, tally.n, (np.array([tally.n]), tally.counters[np.newaxis]), {}
 
     def _answered(self) -> Iterable[Any]:
         """The rows of the panes that wait, each where its pane was."""
@@ -445,26 +447,25 @@ class RowsOf(beam.DoFn):
             first = end
         return out
 
-    def _rows(self, n: Any, counters: Any) -> tuple[pa.Table, Any]:
+    def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
         """The rows of several panes, and how many each has."""
-        return self._question.rows(self._mechanism, np.concatenate(n), np.concatenate(counters))
+        if not sums:
+            return self._question.rows(self._mechanism, np.concatenate(n), np.concatenate(counters))
+        tables = [
+            self._of_persons(*each) for each in zip(np.concatenate(n), np.concatenate(counters), sums, strict=True)
+        ]
+        return pa.concat_tables(tables), list(map(len, tables))
+
+    def _of_persons(self, n: Any, counters: Any, sums: Any) -> pa.Table:
+        """The rows of a pane whose persons are told apart."""
+        tally = core.Tally(int(n), counters, self._tallier.fingerprint)
+        found = self._question.of_sums(self._mechanism, tally, sums)
+        return found.to_arrow().cast(self._question.schema(self._mechanism))
 
     def _timing(self, pane: Any) -> Any:
         """The pane's; of bounded input the only pane, which Flink leaves UNKNOWN, comes when all is there: ON_TIME."""
         only = self._bounded and pane.is_first and pane.is_last
         return PaneInfoTiming.ON_TIME if only and pane.timing == PaneInfoTiming.UNKNOWN else pane.timing
-
-
-class RowsOfPersons(RowsOf):
-    """(key, tally, sums of persons) of a pane to rows."""
-
-    @override
-    def _rows(self, n: Any, counters: Any, sums: Any = ()) -> tuple[pa.Table, Any]:
-        schema, fingerprint, tables = self._question.schema(self._mechanism), self._tallier.fingerprint, []
-        for [people], [counted], found in zip(n, counters, sums, strict=True):
-            tally = core.Tally(int(people), counted, fingerprint)
-            tables.append(self._question.of_sums(self._mechanism, tally, found).to_arrow().cast(schema))
-        return pa.concat_tables(tables), list(map(len, tables))
 
 
 def _python(column: pa.ChunkedArray) -> list[Any]:
