@@ -103,8 +103,8 @@ def estimate(
         view = found[0].view
         if view.labels:
             wide = engine.CHART_WIDTH if len(found) == 1 else engine.HALF_CHART_WIDTH
-            # (A map is as large as its values are many, which axes that are shared do not allow.)
-            axes = () if view.rate else ("x", "y") if len(view.labels) > 1 else ("x",)
+            # Bars have one axis, and buckets both. A map is as large as its values are many: it shares none.
+            axes = ("x",) if len(view.labels) != 2 else () if view.rate else ("x", "y")
             charts.append(engine.charts_side_by_side([draw_one(panel, wide) for panel in found], *axes))
         else:
             charts.append(draw_numbers(found))
@@ -255,7 +255,7 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
     return [Panel(name, group, rows, known or _view(rows[0], name, keys)) for (name, group), rows in made.items()]
 
 
-def _view(record: Mapping[str, Any], name: str, keys: Sequence[str] = ()) -> engine.View:
+def _view(record: Mapping[str, Any], name: str, keys: Sequence[str]) -> engine.View:
     found = engine.view_of([field for field in record if field not in keys], name) or engine.view_of(record, name)
     if found is None:
         kinds = "value and count, mean, or bucket_start, bucket_end and frequency"
