@@ -103,7 +103,7 @@ def estimate(
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
-    files.refuse_same([source], made, repeats if person is None else 2)  # (as often as they like)
+    files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
     how = (confidence, population_of(whom), repeats)

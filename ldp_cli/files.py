@@ -44,7 +44,9 @@ def files_of(path: str) -> list[str]:
     return found
 
 
-def refuse_same(sources: Iterable[str], plan: PrivacyPlan | None = None, repeats: int | None = None) -> None:
+def refuse_same(
+    sources: Iterable[str], plan: PrivacyPlan | None = None, *, repeats: int | None = None, person: str | None = None
+) -> None:
     """Raise `ParameterError` if a file is there twice, by whatever name, or, unless people are, a copy of it.
 
     Of few reports two files may be the same by chance. ``plan`` is that of files that have none.
@@ -56,7 +58,7 @@ def refuse_same(sources: Iterable[str], plan: PrivacyPlan | None = None, repeats
             if file in alike:
                 raise ParameterError(f"files of {source!r} are there twice: give the reports of other people each")
             alike.add(file)
-    if (repeats or 1) > 1:  # (keyed reports of one day may be those of another)
+    if person is not None or (repeats or 1) > 1:  # (keyed reports of one day may be those of another)
         return
     found: dict[bytes, Path] = {}
     for file in sorted(file for alike in sized.values() if len(alike) > 1 for file in alike):

@@ -204,7 +204,7 @@ def compare(
     ldp_polars = files.our_polars()
     made = ldp_polars.read_plan(source)
     sources = [source, *([] if after is None else [after])]
-    files.refuse_same(sources, repeats=repeats if person is None else 2)  # (as often as they like)
+    files.refuse_same(sources, repeats=repeats, person=person)
     if after is not None and ldp_polars.read_plan(after) != made:
         raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     files.check_columns(column or (), made.columns)
