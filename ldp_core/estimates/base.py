@@ -452,3 +452,12 @@ def refuse_mechanism(what: str, needed: str, mechanism: object) -> ParameterErro
 def z_score(confidence: float, together: int = 1) -> float:
     """How many standard errors a normal interval reaches to either side, if so many hold together (Bonferroni)."""
     return -NormalDist().inv_cdf((1 - confidence) / (2 * together))
+
+
+def score_reach(z: Any, error: Any, slope: Any, curve: Any = 0.0) -> Any:
+    """How far a score interval reaches: the greatest x with x^2 <= z^2 (error^2 + slope x - curve x^2).
+
+    So the variance of an estimate is error^2 if it is true, and changes like that if the truth is x farther out.
+    """
+    half, scale = z**2 * slope / 2, 1 + z**2 * curve
+    return (half + np.hypot(half, z * error * np.sqrt(scale))) / scale

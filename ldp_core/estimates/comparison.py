@@ -391,12 +391,8 @@ class Compare(OfAll):
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
             sums, classes = enough(coins[some] * np.diagonal(covariances, axis1=1, axis2=2))
             delta, covariances = sums @ delta[:, :, None], sums @ covariances @ sums.transpose(0, 2, 1)
-            if oracle.exhaustive:
-                before, covariances = adding_up(covariances)
-                delta = before @ delta
-            white, ranks = whitening(covariances)
+            statistic[some], ranks = whitened(delta, covariances, add_up=oracle.exhaustive)
             degrees[some] = np.where(classes > oracle.exhaustive, ranks, 0)
-            statistic[some] = ((white @ delta) ** 2).sum(axis=(1, 2))
         return statistic, degrees
 
 
@@ -600,6 +596,15 @@ def enough(coins: F64) -> tuple[F64, I64]:
         full = (held >= FEW) & (left >= FEW)
         row, held = row + full, np.where(full, 0, held)
     return sums, row + (held >= FEW)
+
+
+def whitened(delta: F64, covariances: F64, *, add_up: bool) -> tuple[F64, I64]:
+    """delta^T S^+ delta of float64[k, d, 1] and [k, d, d], and the ranks of S; ``add_up``: delta adds up to 0."""
+    if add_up:
+        before, covariances = adding_up(covariances)
+        delta = before @ delta
+    white, ranks = whitening(covariances)
+    return ((white @ delta) ** 2).sum(axis=(1, 2)), ranks
 
 
 def adding_up(covariances: F64) -> tuple[F64, F64]:

@@ -48,13 +48,12 @@ from ldp_core.estimates.comparison import (
     Comparable,
     Compare,
     Comparison,
-    adding_up,
     chi_square_tail,
     holm,
     pooled_of,
     refuse_empty,
     side_of,
-    whitening,
+    whitened,
 )
 from ldp_core.estimates.histogram import HistogramEstimate
 from ldp_core.estimates.mean import MeanEstimate
@@ -214,13 +213,9 @@ def _of_all(exhaustive: bool, d: F64, f1: F64, f2: F64, sums: Pairs) -> tuple[F6
     """T and its degrees of freedom; 0 where there is no test."""
     if d.size > _MOST:
         return np.zeros(1), np.zeros(1, np.int64)
-    delta, covariances = d[:, :, None], sums.covariances(f1, f2)[None]
-    if exhaustive:
-        before, covariances = adding_up(covariances)
-        delta = before @ delta
-    white, degrees = whitening(covariances)
+    statistic, degrees = whitened(d[:, :, None], sums.covariances(f1, f2)[None], add_up=exhaustive)
     known = sums.effective >= LEAST_EFFECTIVE * degrees
-    return ((white @ delta) ** 2).sum(axis=(1, 2)), np.where(known, degrees, 0)
+    return statistic, np.where(known, degrees, 0)
 
 
 def _tail(statistic: F64, degrees: I64, sums: Pairs) -> F64:

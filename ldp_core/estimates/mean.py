@@ -18,6 +18,7 @@ from ldp_core.estimates.base import (
     check_population,
     refuse_mechanism,
     sampled_part,
+    score_reach,
     z_score,
 )
 from ldp_core.estimates.clusters import Persons, check_persons_population, codes_of, student
@@ -178,8 +179,8 @@ def far_numbers(n: Any, mean: F64, error: F64, low: Any = 0.0, high: Any = 1.0) 
 
 def score_interval(n: Any, mean: F64, error: F64, z: Any, low: Any = 0.0, high: Any = 1.0) -> tuple[F64, F64]:
     """The ends of means of numbers in [low, high]: mean -+ z errors, or farther out if there are `far_numbers`."""
-    below, above = (z**2 * far / (2 * np.maximum(n, 1)) for far in far_numbers(n, mean, error, low, high))
-    return mean - below - np.hypot(below, z * error), mean + above + np.hypot(above, z * error)
+    below, above = (score_reach(z, error, far / np.maximum(n, 1)) for far in far_numbers(n, mean, error, low, high))
+    return mean - below, mean + above
 
 
 _TOLD = 40

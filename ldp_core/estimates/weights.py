@@ -52,7 +52,7 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
-from ldp_core.estimates.base import Population, Result, SingleNumber, z_score
+from ldp_core.estimates.base import Population, Result, SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
@@ -485,8 +485,8 @@ def weighted_mean(
 
 def _reach(z: float, variance: F64, known: F64, jump: F64, curve: F64 | float) -> F64:
     """The greatest x with x^2 <= z^2 (known + jump x - curve x^2), and no less than z standard errors."""
-    half, scale = z**2 * jump / 2, 1 + z**2 * curve
-    reach: F64 = np.maximum((half + np.sqrt(half**2 + scale * z**2 * known)) / scale, z * np.sqrt(variance))
+    error = np.sqrt(np.maximum(known, 0))  # (rounding may leave less than 0, where all numbers of a group are one)
+    reach: F64 = np.maximum(score_reach(z, error, jump, curve), z * np.sqrt(variance))
     return reach
 
 
