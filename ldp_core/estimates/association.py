@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_core.arrays.types import F64, I64
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.comparison import adding_up, chi_square_tail, enough, whitening
@@ -39,7 +39,7 @@ RARE = 2.0
 """Standard errors that each share must be above: V divides by it."""
 MOST_VALUES = 64
 """Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
-_NOTHING, _COINS = 1e-12, 2.0
+_NOTHING, _COINS, _MORE = 1e-12, 2.0, 5.0
 
 
 class Association(NamedTuple):
@@ -92,7 +92,8 @@ def of_columns(
         scale[:, None] ** (-1 / k),
     )
     coins = [many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)]
-    for m, one, (sums, classes), error in zip(mechanisms, covariances, _classes(coins), errors, strict=True):
+    errors[0][_few(coins)] = np.inf  # (there is no V)
+    for m, one, (sums, classes) in zip(mechanisms, covariances, _classes(coins), strict=True):
         two, of_sums = _projected(m, sums @ one @ sums.transpose(0, 2, 1))
         whites, rank = whitening(of_sums)
         some = classes > m.exhaustive
@@ -100,7 +101,6 @@ def of_columns(
         cells = np.einsum("kab,k...b->k...a", some[:, None, None] * whites @ two @ sums, cells)
         white = np.concatenate([cells, every], axis=-1)
         ranks.append(np.where(some, rank, 0))
-        error[classes < one.shape[1]] = np.inf  # (there is no V)
     degrees = np.prod([rank + 1 for rank in ranks], axis=0) - np.sum(ranks, axis=0) - 1
     tested = _tested(white * np.sqrt(each) / times, np.where(n > 0, degrees, 0))
     before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
@@ -142,7 +142,8 @@ def of_cells(
     errors = [np.sqrt(np.einsum(word, by_axis) * scale[:, None]) for word in ("kabac->ka", "kabcb->kb")]
     coins = np.einsum("kabab->kab", by_axis) / (scale[:, None, None] * mechanism.step**2)
     root = np.sqrt(coins.sum(axis=(1, 2)))[:, None]
-    (one, rows), (two, columns) = _classes([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
+    of_axes = [coins.sum(axis=2) / root, coins.sum(axis=1) / root]
+    (one, rows), (two, columns) = _classes(of_axes)
     # (At the estimates as they are: of those moved inside, errors of f g^T would be missing where they are large.)
     change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
         raw[0][:, :, None, None, None] * np.eye(d2)[:, None, :]
@@ -154,7 +155,7 @@ def of_cells(
     white, rank = whitening(sums @ covariances @ sums.transpose(0, 2, 1))
     white = white @ sums @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
     tested = _tested(white, np.where((n > 0) & (rows > 1) & (columns > 1), rank, 0))
-    errors[0][(rows < d1) | (columns < d2)] = np.inf
+    errors[0][_few(of_axes)] = np.inf
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
     spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
@@ -172,6 +173,12 @@ def _classes(coins: Sequence[F64]) -> list[tuple[F64, I64]]:
         held = np.where(sums.any(axis=2), np.einsum("kab,kb->ka", sums, one), np.inf).min(axis=1)
         least[axis] = np.maximum(held, _COINS / others)
     return made
+
+
+def _few(coins: Sequence[F64]) -> Bools:
+    """Whether some cell has fewer than `_MORE`."""
+    few: Bools = np.prod([one.min(axis=1) for one in coins], axis=0) < _MORE
+    return few
 
 
 def _inside(f: F64) -> F64:

@@ -287,8 +287,8 @@ class Table(Counted):
             of which the people are a random sample; nan, 0 and nan where there are too few reports, or it is not known
             how the estimated shares of a mechanism hang together. Values with few reports are added together.
         cramers_v, cramers_v_low, cramers_v_high: how far two columns are from independence there, 0 to 1, without what
-            noise adds; and its interval. nan where a value's share is at most 2 standard errors or the test adds values
-            together (merge rare values), where a person may have several values or none, of more than 64 values, and of
+            noise adds; and its interval. nan where a value's share is at most 2 standard errors or cells have few
+            reports (merge rare values), where a person may have several values or none, of more than 64 values, and of
             three columns.
 
     >>> from ldp_core import RandomizedResponse
