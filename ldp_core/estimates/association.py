@@ -85,15 +85,10 @@ def of_columns(
         return unknown(len(n))
     scale = times**2 / people
     variances = [np.einsum("kaa->ka", one) for one in covariances]
-    white, ranks, errors, many = (
-        apart,
-        [],
-        [np.sqrt(one * scale[:, None]) for one in variances],
-        scale[:, None] ** (-1 / k),
-    )
-    coins = [many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)]
-    errors[0][_few(coins)] = np.inf  # (there is no V)
-    for m, one, (sums, classes) in zip(mechanisms, covariances, _classes(coins), strict=True):
+    errors, many = [np.sqrt(one * scale[:, None]) for one in variances], scale[:, None] ** (-1 / k)
+    made, few = _classes([many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)])
+    errors[0][few], white, ranks = np.inf, apart, []  # (there is no V)
+    for m, one, (sums, classes) in zip(mechanisms, covariances, made, strict=True):
         two, of_sums = _projected(m, sums @ one @ sums.transpose(0, 2, 1))
         whites, rank = whitening(of_sums)
         some = classes > m.exhaustive
@@ -142,8 +137,8 @@ def of_cells(
     errors = [np.sqrt(np.einsum(word, by_axis) * scale[:, None]) for word in ("kabac->ka", "kabcb->kb")]
     coins = np.einsum("kabab->kab", by_axis) / (scale[:, None, None] * mechanism.step**2)
     root = np.sqrt(coins.sum(axis=(1, 2)))[:, None]
-    of_axes = [coins.sum(axis=2) / root, coins.sum(axis=1) / root]
-    (one, rows), (two, columns) = _classes(of_axes)
+    ((one, rows), (two, columns)), few = _classes([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
+    errors[0][few] = np.inf
     # (At the estimates as they are: of those moved inside, errors of f g^T would be missing where they are large.)
     change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
         raw[0][:, :, None, None, None] * np.eye(d2)[:, None, :]
@@ -155,7 +150,6 @@ def of_cells(
     white, rank = whitening(sums @ covariances @ sums.transpose(0, 2, 1))
     white = white @ sums @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
     tested = _tested(white, np.where((n > 0) & (rows > 1) & (columns > 1), rank, 0))
-    errors[0][_few(of_axes)] = np.inf
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
     spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
@@ -163,8 +157,8 @@ def of_cells(
     return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
 
 
-def _classes(coins: Sequence[F64]) -> list[tuple[F64, I64]]:
-    """`enough` of the values of each column, of coins float64[k, d] whose products are those of cells."""
+def _classes(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
+    """`enough` of each column, of coins float64[k, d] whose products are those of cells; and whether a cell is rare."""
     least = [np.full(len(one), _COINS ** (1 / len(coins))) for one in coins]
     made: list[Any] = [None] * len(coins)
     for axis in 2 * [*range(len(coins))]:
@@ -172,13 +166,7 @@ def _classes(coins: Sequence[F64]) -> list[tuple[F64, I64]]:
         sums, _ = made[axis] = enough(one * (FEW / _COINS * others)[:, None])
         held = np.where(sums.any(axis=2), np.einsum("kab,kb->ka", sums, one), np.inf).min(axis=1)
         least[axis] = np.maximum(held, _COINS / others)
-    return made
-
-
-def _few(coins: Sequence[F64]) -> Bools:
-    """Whether some cell has fewer than `_MORE`."""
-    few: Bools = np.prod([one.min(axis=1) for one in coins], axis=0) < _MORE
-    return few
+    return made, np.prod([one.min(axis=1) for one in coins], axis=0) < _MORE
 
 
 def _inside(f: F64) -> F64:

@@ -298,7 +298,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         counted, z = top * scale, z_score(how.confidence)
         values = domain.decode(candidates[found.at[enough]])
         low, chosen = counted - z * errors, counted - threshold < _FAR * errors
-        chosen &= low > 0  # (there are no counts below 0 to reach)
+        chosen &= low > 0  # (no count is below 0)
         count, error = counted[chosen], errors[chosen]
         low[chosen] = np.maximum(count - error * reach_of_chosen(z, (count - threshold) / error), 0)
         ends = low, counted + z * errors
@@ -527,7 +527,7 @@ def reach_of_chosen(z: float, excess: F64) -> F64:
         inside = np.minimum(u, _FARTHEST)
         return np.where(u > _FARTHEST, math.inf, np.log(tail(inside - excess) / tail(inside)))
 
-    return least_beyond(-math.log(NormalDist().cdf(-z)), score, np.full(len(excess), z), 1e-9)
+    return least_beyond(-math.log(NormalDist().cdf(-z)), score, np.ones(len(excess)), 1e-9)
 
 
 _FAR, _FARTHEST = 9.0, 30.0
