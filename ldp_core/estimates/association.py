@@ -28,17 +28,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ldp_core.arrays.types import F64, I64
+from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
-from ldp_core.estimates.comparison import adding_up, chi_square_tail, whitening
+from ldp_core.estimates.comparison import adding_up, chi_square_tail, enough, whitening
 from ldp_core.estimates.margins import along, margin, turned
+from ldp_core.estimates.tails import FEW
 
 RARE = 2.0
 """Standard errors that each share must be above: V divides by it."""
 MOST_VALUES = 64
 """Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
-_NOTHING = 1e-12
+_NOTHING, _COINS, _MORE = 1e-12, 2.0, 5.0
 
 
 class Association(NamedTuple):
@@ -83,15 +84,21 @@ def of_columns(
     except ParameterError:  # it is not known
         return unknown(len(n))
     scale = times**2 / people
-    errors = [np.sqrt(np.einsum("kaa->ka", one) * scale[:, None]) for one in covariances]
-    before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
-    whites, ranks = zip(*map(whitening, covariances), strict=True)
-    white = apart
-    for one, two in zip(whites, before, strict=True):
+    variances = [np.einsum("kaa->ka", one) for one in covariances]
+    errors, many = [np.sqrt(one * scale[:, None]) for one in variances], scale[:, None] ** (-1 / k)
+    made, few = _classes([many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)])
+    errors[0][few], white, ranks = np.inf, apart, []  # (there is no V)
+    for m, one, (sums, classes) in zip(mechanisms, covariances, made, strict=True):
+        two, of_sums = _projected(m, sums @ one @ sums.transpose(0, 2, 1))
+        whites, rank = whitening(of_sums)
+        some = classes > m.exhaustive
         cells, every = turned(white, k)
-        white = np.concatenate([np.einsum("kab,k...b->k...a", one @ two, cells), every], axis=-1)
+        cells = np.einsum("kab,k...b->k...a", some[:, None, None] * whites @ two @ sums, cells)
+        white = np.concatenate([cells, every], axis=-1)
+        ranks.append(np.where(some, rank, 0))
     degrees = np.prod([rank + 1 for rank in ranks], axis=0) - np.sum(ranks, axis=0) - 1
     tested = _tested(white * np.sqrt(each) / times, np.where(n > 0, degrees, 0))
+    before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
     # (where not all are exhaustive some people are in no row, or in several)
     known = k == 2 and max(counts.shape[1:]) <= MOST_VALUES + 1
     if not known or not all(m.exhaustive for m in mechanisms):
@@ -116,9 +123,10 @@ def of_cells(
     mechanism: Any, n: I64, counts: F64, margins: Sequence[F64], times: float = 1.0, confidence: float = 0.95
 ) -> Association:
     """Of columns whose pairs of values are one column, in any order: ``mechanism`` treats all values alike."""
-    people = np.maximum(n, 1).astype(float)
-    found, shares = _apart(people, counts, margins)
-    (f, g), (k, d1, d2) = shares, counts.shape
+    people, (k, d1, d2) = np.maximum(n, 1).astype(float), counts.shape
+    raw = [margin / people[:, None] for margin in margins]
+    f, g = shares = [_inside(one) for one in raw]
+    found = counts / people[:, None, None] - raw[0][:, :, None] * raw[1][:, None, :]
     independent = (f[:, :, None] * g[:, None, :]).reshape(k, -1)
     try:
         covariances = mechanism.covariance(independent)
@@ -127,14 +135,21 @@ def of_cells(
     by_axis = covariances.reshape(k, d1, d2, d1, d2)
     scale = times**2 / people
     errors = [np.sqrt(np.einsum(word, by_axis) * scale[:, None]) for word in ("kabac->ka", "kabcb->kb")]
+    coins = np.einsum("kabab->kab", by_axis) / (scale[:, None, None] * mechanism.step**2)
+    root = np.sqrt(coins.sum(axis=(1, 2)))[:, None]
+    ((one, rows), (two, columns)), few = _classes([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
+    errors[0][few] = np.inf
+    # (At the estimates as they are: of those moved inside, errors of f g^T would be missing where they are large.)
     change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
-        f[:, :, None, None, None] * np.eye(d2)[:, None, :] + g[:, None, :, None, None] * np.eye(d1)[:, None, :, None]
+        raw[0][:, :, None, None, None] * np.eye(d2)[:, None, :]
+        + raw[1][:, None, :, None, None] * np.eye(d1)[:, None, :, None]
     )
     change = change.reshape(k, d1 * d2, d1 * d2)
     covariances = change @ covariances @ change.transpose(0, 2, 1)
-    white, rank = whitening(covariances)
-    white = white @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
-    tested = _tested(white, np.where(n > 0, rank, 0))
+    sums = np.einsum("kab,kcd->kacbd", one, two).reshape(k, d1 * d2, d1 * d2)
+    white, rank = whitening(sums @ covariances @ sums.transpose(0, 2, 1))
+    white = white @ sums @ found.reshape(k, -1, 1) / np.sqrt(scale)[:, None, None]
+    tested = _tested(white, np.where((n > 0) & (rows > 1) & (columns > 1), rank, 0))
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
     spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
@@ -142,10 +157,16 @@ def of_cells(
     return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
 
 
-def _apart(people: F64, counts: F64, margins: Sequence[F64]) -> tuple[F64, list[F64]]:
-    """R, float64[k, d1, d2]; and the shares of the columns, none of them below 0."""
-    f, g = (margin / people[:, None] for margin in margins)
-    return counts / people[:, None, None] - f[:, :, None] * g[:, None, :], [_inside(f), _inside(g)]
+def _classes(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
+    """`enough` of each column, of coins float64[k, d] whose products are those of cells; and whether a cell is rare."""
+    least = [np.full(len(one), _COINS ** (1 / len(coins))) for one in coins]
+    made: list[Any] = [None] * len(coins)
+    for axis in 2 * [*range(len(coins))]:
+        one, others = coins[axis], np.prod([*least[:axis], *least[axis + 1 :]], axis=0)
+        sums, _ = made[axis] = enough(one * (FEW / _COINS * others)[:, None])
+        held = np.where(sums.any(axis=2), np.einsum("kab,kb->ka", sums, one), np.inf).min(axis=1)
+        least[axis] = np.maximum(held, _COINS / others)
+    return made, np.prod([one.min(axis=1) for one in coins], axis=0) < _MORE
 
 
 def _inside(f: F64) -> F64:
@@ -203,6 +224,7 @@ def _cramers_v(
 
     known = np.logical_and.reduce([(one > RARE * error).all(axis=1) for one, error in zip(shares, errors, strict=True)])
     z = z_score(confidence)
-    ends = (np.clip(phi2 - t1, 0, most), end(z), end(-z))
+    # (If one column says all about the other, it has no error of the sample that would make the sum larger.)
+    ends = (np.clip(phi2 - t1, 0, most), end(z), np.maximum(end(-z), np.minimum(phi2 - t1 * (1 - phi2 / most), most)))
     v, low, high = (np.where(known, np.sqrt(one / most), np.nan) for one in ends)
     return v, low, high

@@ -309,7 +309,9 @@ class Result(ABC):
         return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
     def _key(self) -> tuple[Any, ...]:
-        return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in self._values())
+        """Hashable; what is not known is equal to itself."""
+        each = (math.nan if isinstance(value, float) and math.isnan(value) else value for value in self._values())
+        return tuple(value.tobytes() if isinstance(value, np.ndarray) else value for value in each)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and type(other) is type(self) and self._key() == other._key()

@@ -284,11 +284,12 @@ class Table(Counted):
             have the last one's, as `ldp_core.ratio`. Near 0 people it may be anything; the interval is unbounded then.
         with_margins: counts, and in the last place of each axis those of all values of its column; see `margin`.
         statistic, degrees_of_freedom, p_value: of the chi-square test that all columns are independent in a population
-            of which the people are a random sample; nan, 0 and nan where there are no reports, or it is not known how
-            the estimated shares of a mechanism hang together.
+            of which the people are a random sample; nan, 0 and nan where there are too few reports, or it is not known
+            how the estimated shares of a mechanism hang together. Values with few reports are added together.
         cramers_v, cramers_v_low, cramers_v_high: how far two columns are from independence there, 0 to 1, without what
-            noise adds; and its interval. nan where a value's share is at most 2 standard errors (V divides by it: merge
-            rare values), where a person may have several values or none, of more than 64 values, and of three columns.
+            noise adds; and its interval. nan where a value's share is at most 2 standard errors or cells have few
+            reports (merge rare values), where a person may have several values or none, of more than 64 values, and of
+            three columns.
 
     >>> from ldp_core import RandomizedResponse
     >>> joint = Joint({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise

@@ -115,7 +115,9 @@ def reach_of_few(
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= FEW * coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
-        found = [at(np.clip(end, 0, most), a, b, e) for end in ends]
+        one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
+        one = one * (at(one, a, b, e) - a > _NONE * coin)
+        found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one)]
         few = (np.minimum(*found) * share < FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0)
     if not few.any():

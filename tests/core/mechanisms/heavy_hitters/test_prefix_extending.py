@@ -310,6 +310,21 @@ def test_intervals_cover():
     check_binomial(covered, 120, 0.95)
 
 
+def test_intervals_of_what_only_chance_lifted_above_the_threshold_cover():
+    """200 values alike, of which those are found that noise makes large: 78 % held of estimate -+ z standard errors."""
+    m = HeavyHitters(Prefixes(None, 8), epsilon=4.0, rows=16, width=1024)
+    held = []
+    for seed in range(20):
+        found = m.find(m.simulate(dict.fromkeys(range(200), 100), seed=seed), 256)
+        held += [low <= 100 <= high for low, high in zip(found.low, found.high, strict=True)]
+        far = (found.counts - found.low) / found.standard_errors
+        excess = (found.counts - found.threshold) / found.standard_errors
+        inside = (found.low > 0) & (far < 30)
+        np.testing.assert_allclose((stats.norm.sf(far) / stats.norm.sf(far - excess))[inside], 0.025, rtol=1e-4)
+    assert len(held) > 200
+    assert np.mean(held) >= 0.95
+
+
 def test_without_taking_out_what_is_frequent_collisions_are_found(monkeypatch):
     m = small(4.0, levels=(4,), rows=16, width=256)
     tally = m.tally(m.perturb(words(bead=100_000)))
