@@ -314,7 +314,7 @@ class Symbols(NumberedCounters, Numeric):
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
         z, step = z_score(confidence), np.ptp(value)
         ends = score_interval(n, mean, error, z)
-        if 2 * self.most_noise > (step / 2) ** 2:  # nearly all reports have one of two values
+        if 8 * self.most_noise > step**2:  # nearly all reports have one of two values
             ends = reach_of_few(ends, mean, n, z, step / known, (error**2, 0.0, 0.0), 1)
         return mean, error, *ends
 
