@@ -157,7 +157,7 @@ def required_n(
     random sample of, within the margin with a probability of 95 %. Ask for all
     shares at once: simultaneous.
     >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
-    1295970
+    1296797
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
     mechanism            change  epsilon   people
     randomized_response    0.01        1  152,683
