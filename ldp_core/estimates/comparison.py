@@ -17,11 +17,11 @@ is a chi-square variable of d - 1 degrees of freedom, d where they do not add up
 statistic of M. Gaboardi, R. Rogers, "Local Private Hypothesis Testing: Chi-Square Tests", ICML 2018, of randomized
 response Pearson's of the reports.
 
-**Few reports.** n Cov(f)_vv / s^2 coins of n reports decide about a value, s being what one adds (`tails`). Values with
-fewer than six on the smaller side are added together until they have six, and delta and S are those of the sums
-(W. G. Cochran, "Some Methods for Strengthening the Common chi^2 Tests", Biometrics 10(4), 1954). Of one sum there is a
-test only where shares do not add up to 1. f is moved to shares that can be. One difference of fewer than twelve coins
-has their tails.
+**Few reports.** n Cov(f)_vv / s^2 coins, n at most, of n reports decide about a value, s being what one adds (`tails`).
+Values with fewer than six on the smaller side are added together until they have six, and delta and S are those of the
+sums (W. G. Cochran, "Some Methods for Strengthening the Common chi^2 Tests", Biometrics 10(4), 1954). Of one sum there
+is a test only where shares do not add up to 1. f is moved to shares that can be. One difference of fewer than twelve
+coins has their tails.
 
 **Looking again and again.** With ``anytime`` intervals and p-values hold at all looks at once, by the normal mixture of
 I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy, A. Ramdas, "Time-uniform Central Limit Theory and Asymptotic
@@ -294,7 +294,7 @@ class Compare(OfAll):
         squares = self._scores(one, two, at_pooled) ** 2
         oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
         step = 0.0 if oracle is None else (oracle.step or 1) * (self.repeats or 1)
-        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step))
+        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, oracle))
         test = self._test(oracle, one, two, pooled, step) if step else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
         each = np.ones(len(n))
@@ -331,14 +331,21 @@ class Compare(OfAll):
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
         return one, two
 
-    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64], step: float = 0.0) -> F64:
-        """float64[k, d], of each difference by itself; where few reports decide, with the tails of sums of ``step``."""
+    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64], step: float = 0.0, oracle: Any = None) -> F64:
+        """float64[k, d], of each difference by itself; where few reports decide, with the tails of sums of ``step``.
+
+        Noise of an oracle that has tails of its own has them, as of so many reports as the smaller side has.
+        """
         z, variance = self._scores(one, two, at_pooled), self._added(*at_pooled) ** 2
         coin = step / np.maximum(np.minimum(one.n, two.n), 1)
         few = (variance < 2 * FEW * coin**2) & (z != 0)
         n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
         far = coins_score(np.abs(two.estimates - one.estimates)[few], n, variance[few], coin)
         z[few] = np.minimum(np.abs(z[few]), far)
+        if oracle is not None and oracle.count_term.variance is not None:
+            least, most = (np.maximum(pick(one.n, two.n), 1) for pick in (np.minimum, np.maximum))
+            far = np.abs(two.estimates - one.estimates) * least
+            z = np.minimum(np.abs(z), oracle.error_score(far, least * (1 + least / most), variance * least**2))
         squares = z**2
         information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
         return self._p(squares, np.ones(squares.shape, np.int64), information)
@@ -375,7 +382,7 @@ class Compare(OfAll):
         """T and its degrees of freedom, 0 where the covariances are not known, or reports too few."""
         k, d = pooled.shape
         statistic, degrees = np.zeros(k), np.zeros(k, np.int64)
-        coins = np.minimum(one.n, two.n) * (self.repeats or 1) / step**2
+        fewest = np.minimum(one.n, two.n) * (self.repeats or 1)
         reports = [1 / np.maximum(side.n[:, 0], 1) for side in (one, two)]
         many = max(_ENTRIES // d**2, 1)
         for first in range(0, k, many):
@@ -389,7 +396,8 @@ class Compare(OfAll):
                 break
             errors = self._added(*each) * math.sqrt(self.repeats or 1)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            sums, classes = enough(coins[some] * np.diagonal(covariances, axis1=1, axis2=2))
+            coins = np.minimum(np.diagonal(covariances, axis1=1, axis2=2) / step**2, 1)  # (a report is one at most)
+            sums, classes = enough(fewest[some] * coins)
             delta, covariances = sums @ delta[:, :, None], sums @ covariances @ sums.transpose(0, 2, 1)
             statistic[some], ranks = whitened(delta, covariances, add_up=oracle.exhaustive)
             degrees[some] = np.where(classes > oracle.exhaustive, ranks, 0)
@@ -437,8 +445,10 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         return Side(people, means[:, None], a, far=(below, above))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
-    side = counted_side(oracle, answers, counters)._replace(step=0.0)  # (as Newcombe, of score intervals)
+    side = counted_side(oracle, answers, counters)
     side = side._replace(sampled=sampled_part(population, side.n, repeats))
+    if population is not None:
+        side = side._replace(step=0.0)  # (as Newcombe, of score intervals)
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side

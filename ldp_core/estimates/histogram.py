@@ -327,7 +327,10 @@ class HistogramEstimate(Question[Histogram]):
         tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
-        low, high = (of_noise[1 + i] + n * (wide[i] - narrow[i]) for i in (0, 1))
+        below, above = (n * (wide[i] - narrow[i]) for i in (0, 1))
+        if not math.isfinite(oracle.parts[1]):  # it knows more: where nobody can be, the sample takes nothing away
+            below, above = np.minimum(below, 0), np.maximum(above, 0)
+        low, high = of_noise[1] + below, of_noise[2] + above
         there = answers > 0
         unbounded = there & np.isinf(errors)
         return (

@@ -128,12 +128,15 @@ class Reader:
 
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
         """Cumulative shares of k tallies, with intervals of so many standard errors."""
-        size, z = len(self.ends[0]), z * self.times
-        places, count = np.arange(1, size + 1), self._counts
-        upto, v_upto = count(n, counters, np.zeros(size, np.int64), places)
-        whole, v_whole, v_above = upto[:, -1:], v_upto[:, -1:], v_upto
-        if v_whole.any():  # else it is the same, as the number of all is known
-            v_above = count(n, counters, places, np.full(size, size))[1]
+        size, count = len(self.ends[0]), self._counts
+        none, places = np.zeros(size, np.int64), np.arange(1, size + 1)
+        upto, v_upto = count(n, counters, none, places)
+        whole, v_whole = upto[:, -1:], v_upto[:, -1:]
+        if not v_whole.any():  # the number of all is known
+            terms = self.mechanism.range_terms(n, counters, none, places)
+            found = self.with_ends(n, counters, upto, v_upto, z, terms)
+            return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found))
+        v_above, z = count(n, counters, places, np.full(size, size))[1], z * self.times
         v_whole = v_whole - sampled_part(self.population, n[:, None], self.repeats) * np.maximum(whole, 0)
         a = whole**2 - z**2 * v_whole
         b = upto * whole + z**2 * (v_above - v_upto - v_whole) / 2

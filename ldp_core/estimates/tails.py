@@ -135,7 +135,7 @@ def reach_of_few(
         )
         for side in (-1, 1)
     )
-    low, high = low.copy(), high.copy()
+    low, high = np.array(low), np.array(high)
     low[few], high[few] = np.minimum(low[few], count - below), np.maximum(high[few], count + above)
     return low, high
 

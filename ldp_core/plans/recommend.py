@@ -506,6 +506,8 @@ class Error(NamedTuple):
     """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
     common: float = 0.0
     """The part of the noise that all reports of a person share."""
+    tails: FrequencyOracle | None = None
+    """Whose noise has tails of its own, which are taken to be those of the error."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
@@ -546,6 +548,8 @@ class Error(NamedTuple):
         sampled = part_of(population, n)
         f = self.worst(sampled) if f is None else f
         variance = self.variance(f, sampled)
+        if self.tails is not None:
+            return variance, partial(_noisy, self.tails, n, max(variance, 1e-300))
         if self.ends is None:
             return variance, lambda margin: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
         least, greatest = self.ends
@@ -563,7 +567,7 @@ class Error(NamedTuple):
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
         normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
-        if self.finds is None and self.ends is None and not isinstance(population, int):
+        if self.finds is None and self.ends is None and self.tails is None and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -578,6 +582,12 @@ class Error(NamedTuple):
         variance, score = self._score(f, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
         return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
+
+
+def _noisy(oracle: FrequencyOracle, n: float, variance: float, margin: Any) -> F64:
+    """How improbable such errors of shares are, if so many times their standard errors have the tails of the noise."""
+    of_noise = np.full(2, n * oracle.rates.a[0])
+    return oracle.error_score(margin * np.sqrt(n / variance * of_noise), np.full(2, n), of_noise)
 
 
 def _z(beta: float) -> float:
@@ -614,6 +624,7 @@ def error_of(m: Mechanism) -> Error:
             m.domain.size,
             ends if m.count_term.variance is None else None,
             common=m.common_noise(keyed=m.memoized),
+            tails=None if m.count_term.variance is None else m,
         )
     if isinstance(m, Numeric):
         return Error(lambda _: m.variance(1), 1, length=m.domain.high - m.domain.low)

@@ -157,7 +157,7 @@ def required_n(
     random sample of, within the margin with a probability of 95 %. Ask for all
     shares at once: simultaneous.
     >>> required_n("hierarchical_histogram", 1.0, ask="median", domain=120, epsilon=1.0).n  # to one year
-    1295970
+    1296797
     >>> required_n("randomized_response", change=0.01, base=0.05, domain=2, epsilon=1.0)
     mechanism            change  epsilon   people
     randomized_response    0.01        1  152,683
@@ -405,7 +405,7 @@ def _of_answers(
 def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:
     """How many people it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
     n, few, enough = _FIRST, 0.5, _MOST
-    while enough > 1.001 * few and enough > 1:
+    while enough > max(1.001 * few, few + 1):
         half = error_of_answer(question, m, n, f, repeats)[1]
         if 0.999 * margin <= half <= margin:
             return n
@@ -413,7 +413,8 @@ def _people(question: Question[Any], m: Mechanism, margin: float, f: float | Non
         n *= (half / margin) ** 2 * 1.0005
         if not few < n < enough:
             n = math.sqrt(few * enough)
-    return max(enough, 1.0)
+        n = math.ceil(n)  # (what is answered is what was tried)
+    return enough
 
 
 _FIRST, _MOST = 10_000.0, 1e14

@@ -32,6 +32,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, z_score
 from ldp_core.estimates.mean import Mean, MeanEstimate, far_numbers, score_interval
 from ldp_core.estimates.plausibility import Sums, Term
+from ldp_core.estimates.tails import reach_of_few
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.interval import STEPS, Interval
 from ldp_core.mechanism import ExpectedError, Mechanism
@@ -311,7 +312,11 @@ class Symbols(NumberedCounters, Numeric):
         mean: F64 = (counters @ value) / known
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
-        return mean, error, *score_interval(n, mean, error, z_score(confidence))
+        z, step = z_score(confidence), np.ptp(value)
+        ends = score_interval(n, mean, error, z)
+        if 8 * self.most_noise > step**2:  # nearly all reports have one of two values
+            ends = reach_of_few(ends, mean, n, z, step / known, (error**2, 0.0, 0.0), 1)
+        return mean, error, *ends
 
 
 _ONE = np.array(1)  # report

@@ -76,6 +76,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Bools, Codes, select
 from ldp_core.errors import no_warning_of_epsilon
 from ldp_core.estimates.base import z_score
+from ldp_core.estimates.histogram import Side
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.interval import STEPS
@@ -158,22 +159,14 @@ class OneBitMean(Symbols):
 
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """The interval is Wilson's for the share of ones (JASA 22(158), 1927), moved to the scale of x.
+        """The interval is that of the share of many people who have the rounded bit, by randomized response.
 
-        Given different numbers the ones are not binomial but vary less, so that it is on the safe side. Of one to
-        four of a symbol its end for small shares is too near: it is the normal interval's, which is farther out.
+        Given different numbers the ones are not binomial but vary less, so that it is on the safe side.
         """
         mean, error, _, _ = super().share_means(n, counters, confidence)
         zero, one = self.values
-        z2 = z_score(confidence) ** 2
-        known = np.where(np.equal(n, 0), np.nan, n)
-        share = counters[..., 1] / known
-        middle = (share + z2 / (2 * known)) / (1 + z2 / known)
-        half = np.sqrt(z2 * (share * (1 - share) / known + z2 / (4 * known**2))) / (1 + z2 / known)
-        low, high, normal = middle - half, middle + half, np.sqrt(z2 * share * (1 - share) / known)
-        low = np.where(counters[..., 1] < 5, np.minimum(low, share - normal), low)
-        high = np.where(counters[..., 0] < 5, np.maximum(high, share + normal), high)
-        return mean, error, zero + (one - zero) * low, zero + (one - zero) * high
+        bits = Side(np.asarray(n, float), mean, -zero * one, sampled=1.0, step=one - zero)
+        return mean, error, *bits.ends(z_score(confidence))
 
 
 class Window(Symbols):
@@ -432,6 +425,12 @@ class Hybrid(Symbols):
             return bits
         bits += dtype.type(self._cells)
         return select(coins(noise, self.coin, n, _COIN), cells, bits)
+
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        if self.piecewise is None:
+            return self.one_bit.share_means(n, counters, confidence)
+        return super().share_means(n, counters, confidence)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -182,18 +182,20 @@ class SummationHistogramEncoding(Uncorrelated):
     @property
     @override
     def step(self) -> float:
-        """Each report has noise, which is nearly normal in sums of few."""
-        return 0.0
+        """One entry: where the noise moves few of them."""
+        return 1 / self.rates.difference
 
     @override
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
         """Of n discrete Laplace variables: sqrt(2 n I), I the Legendre transform of ln E exp(y noise).
 
         exp(-n I) is Chernoff's bound. The root in place of it is the leading term of the tail (R. Lugannani, S. Rice,
-        Advances in Applied Probability 12(2), 1980), taken one entry nearer, as in `two_point_score`.
+        Advances in Applied Probability 12(2), 1980), taken one entry nearer, as in `two_point_score`. Of a greater
+        variance, as that of a sample is, the shape is taken to be the same.
         """
-        a = math.exp(-float(self._step))
-        t = np.maximum(np.abs(errors) * self.rates.difference - 1, 0) / n
+        a, noise = math.exp(-float(self._step)), n * self.rates.a[0]
+        entries = np.abs(errors) * self.rates.difference * np.sqrt(noise / np.maximum(variance, noise))
+        t = np.maximum(entries - 1, 0) / n
         # The root of a y / (1 - a y) - a / (y - a) = t in [1, 1 / a).
         y = (t * (1 + a**2) + np.hypot(t * (1 - a**2), 2 * a)) / (2 * a * (1 + t))
         exponent = t * np.log(y) + np.log1p(-a * (y - 1) / (1 - a)) + np.log1p(a * (y - 1) / (y * (1 - a)))

@@ -113,7 +113,7 @@ class HierarchicalHistogram(Mechanism):
 
     exhaustive: ClassVar[bool] = True
     parts: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    step: ClassVar[float] = 0.0
+    step: ClassVar[float] = 1.0
 
     def __init__(
         self,

@@ -11,18 +11,25 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
+    CdfEstimate,
     HadamardResponse,
     HierarchicalHistogram,
     HistogramEstimate,
+    Hybrid,
     LocalHashing,
+    NOutput,
+    OneBitMean,
     PrivacyPlan,
     PrivSet,
+    QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
     SubsetSelection,
+    SummationHistogramEncoding,
     UnaryEncoding,
 )
 from ldp_core.estimates import histogram, tails, weights
+from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.joint import TableEstimate
 from ldp_core.estimates.weights import ratio, ratio_of, ratio_sums
 from ldp_core.mechanisms.oracles import base
@@ -226,6 +233,100 @@ def test_errors_at_the_estimate_of_a_tree_hold_less(monkeypatch):
     none = np.zeros(1)
     monkeypatch.setattr(HierarchicalHistogram, "range_terms", lambda *_: (none, none, none))
     assert tree_covered(6.0, 50, 3) < 0.9
+
+
+def test_trees_about_a_population_hold():
+    """The interval of these people was moved by the difference of two others: of two people 13 % held together.
+
+    And a person was no step: of five at epsilon 8 48 % did.
+    """
+    people = np.random.default_rng(1)
+    for epsilon, n, simultaneous in ((1.0, 1, False), (1.0, 2, True), (8.0, 5, True)):
+        m = HierarchicalHistogram(range(16), epsilon=epsilon)
+        counters = counters_of_runs(m, people.integers(16, size=(1000, n)))
+        question = HistogramEstimate(simultaneous=simultaneous, population="many")
+        table, _ = question.rows(m, np.full(1000, n), counters)
+        low, high = (table[end].to_numpy().reshape(1000, -1) for end in ("frequency_low", "frequency_high"))
+        inside = held(low, high, 1 / 16, 1)
+        with case(epsilon, n, simultaneous):
+            assert (inside.all(axis=1).mean() if simultaneous else inside.mean(axis=0).min()) >= 0.93
+
+
+def test_curves_and_quantiles_hold():
+    """They were z standard errors at the estimates: of 50 at epsilon 8 85 % held, of two at epsilon 4 64 % of bands."""
+    rng = np.random.default_rng(1)
+    for epsilon, people in ((8.0, [50] + [0] * 15), (8.0, [150] + [0] * 14 + [150]), (4.0, [1] + [0] * 14 + [1])):
+        m, n = RandomizedResponse(range(16), epsilon=epsilon), sum(people)
+        chances = m.q + (m.p - m.q) * np.eye(16)
+        counters = sum(rng.multinomial(many, row, 2000) for many, row in zip(people, chances, strict=True))
+        shares, asked = np.cumsum(people) / n, ((CdfEstimate(), None), (CdfEstimate(simultaneous=False), None))
+        for question, truth in (*asked, (QuantilesEstimate([0.25, 0.75]), np.searchsorted(shares, [0.25, 0.75]))):
+            table, _ = question.rows(m, np.full(2000, n), counters)
+            low, high = (table[end].to_numpy().reshape(2000, -1) for end in ("low", "high"))
+            inside = held(low, high, shares if truth is None else truth, 1)
+            together = getattr(question, "simultaneous", False)
+            with case(epsilon, n, question.name, together):
+                assert (inside.all(axis=1).mean() if together else inside.mean(axis=0).min()) >= 0.93
+
+
+def test_means_of_one_bit_hold():
+    """Enumerated: one report at epsilon 2 held 80 %, 19 at epsilon 1 92 %, and 25 at epsilon 0.1 92.5 %."""
+    for make, epsilon in ((OneBitMean, 2.0), (OneBitMean, 1.0), (OneBitMean, 8.0), (OneBitMean, 0.1), (Hybrid, 0.1)):
+        m = make((0, 1), epsilon=epsilon)
+        zero, one = m.values
+        for n in (1, 2, 10, 19, 20, 25, 35, 1000):
+            ones = np.arange(n + 1)
+            _, _, low, high = m.means(np.full(n + 1, n), np.stack([n - ones, ones], axis=1))
+            for mean in (0.0, 0.01, 0.1, 0.25, 0.5, 1.0):
+                with case(m.name, epsilon, n, mean):
+                    chance = stats.binom.pmf(ones, n, (mean - zero) / (one - zero))
+                    assert chance @ held(low, high, mean, 1) >= 0.93
+
+
+def test_means_of_nearly_two_values_hold():
+    """Of 20 reports of `NOutput` at epsilon 0.1 92.9 % did."""
+    m = NOutput((0, 1), epsilon=0.1)
+    chances = np.array(m.probabilities(0), float)
+    counters = np.random.default_rng(1).multinomial(20, chances / chances.sum(), 10_000)
+    _, _, low, high = m.means(np.full(10_000, 20), counters)
+    assert held(low, high, 0.0, 1).mean() >= 0.94
+
+
+def noisy_sums(epsilon, people, runs=1000):
+    """`SummationHistogramEncoding` of 16 values, and tallies: of noise that is the difference of two waiting times."""
+    m, rng, n = SummationHistogramEncoding(range(16), epsilon=epsilon), np.random.default_rng(1), people.sum(axis=-1)
+    sizes, chance = np.broadcast_to(n[..., None], (runs, 16)), 1 - np.exp(-epsilon / 2)
+    return m, people + rng.negative_binomial(sizes, chance) - rng.negative_binomial(sizes, chance)
+
+
+def test_noisy_sums_hold():
+    """Those of 5 people at epsilon 8 held 82 %; of a population, together, 36 % of 20,000, and 69 % of 100."""
+    for n, population in ((5, None), (50, None), (100, "many"), (20_000, "many")):
+        people = np.full(16, 0)
+        people[:2] = n - n // 2, n // 2
+        if population:
+            people = np.random.default_rng(2).multinomial(n, [1 / 16] * 16, 1000)
+        m, counters = noisy_sums(8.0, people)
+        for simultaneous in (False, True):
+            question = HistogramEstimate(simultaneous=simultaneous, population=population)
+            table, _ = question.rows(m, np.full(1000, n), counters)
+            low, high = (table[end].to_numpy().reshape(1000, -1) for end in ("low", "high"))
+            inside = held(low, high, np.full(16, n / 16) if population else people, n)
+            with case(n, population, simultaneous):
+                assert (inside.all(axis=1).mean() if simultaneous else inside.mean()) >= 0.93
+
+
+def test_noisy_sums_seldom_differ_by_chance():
+    """Laplace noise has longer tails than a normal variable: Holm's test rejected in 9 to 42 % at level 5 %."""
+    for n in (1, 2, 10, 100):
+        people = np.resize([n, *[0] * 15], (4000, 16))
+        m, sums = noisy_sums(1.0, people, 4000)
+        table, _ = Compare().rows(m, np.full((2000, 2), n), sums.reshape(2000, 2, 16))
+        adjusted = table["p_adjusted"].to_numpy().reshape(2000, 16)
+        together = table["p_value_of_all"].to_numpy(zero_copy_only=False)[::16]
+        with case(n):
+            assert (adjusted <= 0.05).any(axis=1).mean() <= 0.065
+            assert (together <= 0.05).mean() <= 0.065
 
 
 def test_a_group_that_no_report_supports_has_no_ratio():
