@@ -129,7 +129,8 @@ def compare(
     tables: list[pl.LazyFrame] = []
     answer = _answered if person is None else _answered_by_person
     for name, mechanism in columns.items():
-        pairs = _pairs(mine, theirs, partial(_aggregated, name=name, mechanism=mechanism, person=person), baseline)
+        of_side = partial(_aggregated, name=name, mechanism=mechanism, person=person, repeats=repeats)
+        pairs = _pairs(mine, theirs, of_side, baseline)
         unchecked = None if tables else other  # one column checks for all
         pairs = _not_of_itself(pairs, reports, unchecked, plan)
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
@@ -183,10 +184,12 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _aggregated(side: Groups, *, name: str, mechanism: Mechanism, person: str | None) -> pl.LazyFrame:
+def _aggregated(
+    side: Groups, *, name: str, mechanism: Mechanism, person: str | None, repeats: int | None
+) -> pl.LazyFrame:
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
-        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism))
+        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats))
     dtypes: Mapping[str, Any] = side.reports.collect_schema()
     dtype = dtypes[name].ext_storage() if isinstance(dtypes[name], Report) else dtypes[name]
     whole = pl.List(pl.Struct({"report": dtype, "person": dtypes[person]}))
