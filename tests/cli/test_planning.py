@@ -147,7 +147,8 @@ def test_errors_of_ours_are_one_line(ldp, people):
 def test_a_column_that_is_there_twice(ldp, people):
     Path("twice.csv").write_text("os,os\nios,web\n")
     Path("twice.toml").write_text(PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
-    assert "['os'] twice" in ldp("plan check twice.toml twice.csv", code=1).err
+    for line in ("plan check twice.toml twice.csv", "perturb twice.csv out.parquet --plan twice.toml"):
+        assert "['os'] twice" in ldp(line, code=1).err
 
 
 def test_wrong_use_ends_with_2(ldp, people):
