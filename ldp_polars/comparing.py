@@ -163,7 +163,7 @@ def _check_people(
         raise of_one_seed("same_people=True (False if row_id=, or one frame, told all rows apart)")
     schemas = [side.collect_schema() for side in sides]
     if person is not None:
-        ids = [dtypes.get(person) for dtypes in schemas]
+        ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:
             raise PlanError(f"person={person!r} must be a column of one dtype on both sides, got {ids}")
         refuse_keys_in([person] if isinstance(ids[0], Report) else [], "their dtype")
