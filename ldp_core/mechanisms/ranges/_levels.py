@@ -24,6 +24,8 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import accumulate
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ import numpy.typing as npt
 
 from ldp_core.arrays.types import I64, Codes
 from ldp_core.exact.probability import agreement, exp_below, fraction
+from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.noise.base import Noise, coins
 from ldp_core.simulated_counts import Generator, multinomials, scatter
@@ -97,12 +100,11 @@ class Level:
         as of subset selection; if f is even, v sum a_x^2. (Which three nodes are together depends on the field:
         the variance of a population at one point is a few percent off.)
         """
-        (p, q), k, others = self.pair, self.support, self.nodes - 1
-        drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
-        of_all = drawn / others
-        of_own = p * (1 - p) * Fraction(others + 1, others) ** 2 - of_all * Fraction(others + 1, others)
-        a, f = of_all / (p - q) ** 2, of_own / (p - q) ** 2 + 1
-        return float(a), float(f), float(a + f / self.nodes)
+        p, k, d, few = self.agree, self.support, self.nodes, max(self.nodes - 2, 1)  # (integers are fast, and exact)
+        drawn = p * (k - 1) * (d - k) + (ONE - p) * k * (d - 1 - k)
+        below = few * (p * d - k * ONE) ** 2
+        a, f = drawn * (d - 1) * ONE, p * (ONE - p) * d * d * few - drawn * d * ONE + below
+        return a / below, f / below, (a * d + f) / (below * d)
 
     # ---- reports
 
@@ -293,15 +295,9 @@ def best_shares(levels: tuple[Level, ...], workload: str) -> tuple[int, ...]:
     gains = [(leaves >> level.bits) / level.variances[2] for level in levels]
     shares = [1 / h] * h
     for _ in range(_STEPS):
-        informations, total = [0.0] * h, 0.0
-        for j in reversed(range(h)):
-            total += shares[j] * gains[j]
-            informations[j] = total
-        slopes, total = [], 0.0
-        for j in range(h):
-            total += costs[j] / informations[j] ** 2
-            slopes.append(total * gains[j])
-        shares = [s * math.sqrt(slope) for s, slope in zip(shares, slopes, strict=True)]
+        informations = [*accumulate(map(mul, reversed(shares), reversed(gains)))]  # L_j, the last one first
+        slopes = accumulate(cost / i**2 for cost, i in zip(costs, reversed(informations), strict=True))
+        shares = [*map(mul, shares, map(math.sqrt, map(mul, slopes, gains)))]
         whole = math.fsum(shares)
         shares = [s / whole for s in shares]
     return _rounded(shares)
