@@ -45,7 +45,7 @@ from ldp_polars.columns import (
 from ldp_polars.estimating import aggregate, answers
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
-from ldp_polars.tallying import tally_dtype, tally_series
+from ldp_polars.tallying import tally_dtype, tally_series, warn_of_copies
 from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
 
 if TYPE_CHECKING:
@@ -318,17 +318,21 @@ class Groups:
         """The estimate of what is tallied from several columns, as `entries`."""
         tally = pl.map_batches(
             named(tallier.by_column("")),
-            partial(_tallied, tallier=tallier),
+            partial(_tallied, tallier=tallier, repeats=how.repeats),
             return_dtype=tally_dtype(tallier),
             returns_scalar=True,
         )
         return self.aggregated(answers(tally, tallier, how)).explode("entry", empty_as_null=False).unnest("entry")
 
 
-def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any) -> pl.Series:
+def _tallied(
+    inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any, repeats: int | None
+) -> pl.Series:
     """Polars calls it back: columns of reports -> one tally."""
-    both = zip(tallier.by_column("").items(), inputs, strict=True)
-    arrays = {name: to_arrow(untyped(reports, mechanism)) for (name, mechanism), reports in both}
+    arrays = {}
+    for (name, mechanism), reports in zip(tallier.by_column("").items(), inputs, strict=True):
+        arrays[name] = to_arrow(untyped(reports, mechanism))
+        warn_of_copies(reports, arrays[name], mechanism, repeats)
     return tally_series(inputs[0].name, tallier.tally(arrays))
 
 

@@ -87,12 +87,7 @@ def tally_dtype(tallier: Any) -> pl.Struct:
 
 
 def _tallied(
-    inputs: Sequence[pl.Series],
-    return_dtype: object = None,
-    *,
-    mechanism: Mechanism,
-    tallier: Any,
-    repeats: int | None,
+    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, tallier: Any, repeats: int | None
 ) -> pl.Series:
     """Polars calls it back: reports -> one tally."""
     [reports] = inputs
@@ -101,16 +96,18 @@ def _tallied(
     form = tallier.reports
     with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
         tallied = tallier.tally(arrow, column=reports.name)
-    once = repeats == 1 or (repeats is None and isinstance(reports.dtype, Report) and not reports.dtype.keyed)
-    if once and mechanism.copied(arrow, column=reports.name):
-        warnings.warn(f"column {reports.name!r}: {_COPIED}", LdpWarning, stacklevel=2)
+    warn_of_copies(reports, arrow, mechanism, repeats)
     return tally_series(reports.name, tallied)
 
 
-_COPIED = (
-    "reports are there twice, as a join, explode or concat after perturbing makes them: intervals are too narrow. "
-    "Estimate from one report of each record, or say repeats="
-)
+def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, repeats: int | None) -> None:
+    """Warn where reports that are said to be of other people each are there twice, see `Mechanism.copied`."""
+    once = repeats == 1 or (repeats is None and isinstance(reports.dtype, Report) and not reports.dtype.keyed)
+    if once and mechanism.copied(arrow, column=reports.name):
+        words = (
+            "reports are there twice, as after a join, explode or concat of what is perturbed: intervals are too narrow"
+        )
+        warnings.warn(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=", LdpWarning, 3)
 
 
 def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:

@@ -98,7 +98,7 @@ class Crafted(DeclaredMechanism):
         one at most, so that there are t more with a probability below exp(-2 t^2 / s) (C. McDiarmid, "On the Method of
         Bounded Differences", 1989, Lemma 1.2). Of the s that are looked at 1 in 16 is expected to be, or fewer.
         """
-        s = int(min(1 / (8 * self.alike), len(reports), _LOOKED_AT))
+        s = int(min(1 / (8 * self.alike + 1e-9), len(reports), _LOOKED_AT))
         excess = math.sqrt(s * math.log(1e9) / 2)
         if excess >= s:
             return False

@@ -529,3 +529,7 @@ def test_reports_that_are_there_twice_are_found():
     assert m.copied(np.concatenate([reports, reports]))
     assert not m.copied(np.concatenate([reports, reports[:100]]))  # 8 % may be chance: sqrt(s ln(10^9) / 2) of s
     assert not RandomizedResponse(epsilon=1.0).copied([True] * 1000)
+    for long in (UnaryEncoding(range(3000), epsilon=1.0), SubsetSelection(range(3000), epsilon=1.0)):  # (0 as a float)
+        rows = long.perturb(np.zeros(50, np.int64))
+        assert not long.copied(rows)
+        assert long.copied(np.concatenate([rows, rows]))

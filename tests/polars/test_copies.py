@@ -86,6 +86,9 @@ def test_reports_that_a_join_has_copied_are_told():
     ):
         with case(name), pytest.warns(LdpWarning, match="'os': reports are there twice"):
             copied.select(pl.col("os").ldp.histogram())
+    both = PrivacyPlan({**LONG.columns, **YES.columns}, keep=["n"])
+    with pytest.warns(LdpWarning, match="'os': reports are there twice"):
+        people(1000).with_columns(n=pl.lit([1, 2])).ldp.perturb(both).explode("n").ldp.table("os", "crashed", plan=both)
 
 
 @pytest.mark.filterwarnings("error::ldp_core.LdpWarning")
