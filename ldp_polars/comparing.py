@@ -184,9 +184,7 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _aggregated(
-    side: Groups, *, name: str, mechanism: Mechanism, person: str | None, repeats: int | None
-) -> pl.LazyFrame:
+def _aggregated(side: Groups, *, name: str, mechanism: Mechanism, person: str | None, repeats: Any) -> pl.LazyFrame:
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
         return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats))

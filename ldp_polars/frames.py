@@ -325,9 +325,7 @@ class Groups:
         return self.aggregated(answers(tally, tallier, how)).explode("entry", empty_as_null=False).unnest("entry")
 
 
-def _tallied(
-    inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any, repeats: int | None
-) -> pl.Series:
+def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any, repeats: Any) -> pl.Series:
     """Polars calls it back: columns of reports -> one tally."""
     arrays = {}
     for (name, mechanism), reports in zip(tallier.by_column("").items(), inputs, strict=True):

@@ -104,9 +104,7 @@ def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, re
     """Warn where reports that are said to be of other people each are there twice, see `Mechanism.copied`."""
     once = repeats == 1 or (repeats is None and isinstance(reports.dtype, Report) and not reports.dtype.keyed)
     if once and mechanism.copied(arrow, column=reports.name):
-        words = (
-            "reports are there twice, as after a join, explode or concat of what is perturbed: intervals are too narrow"
-        )
+        words = "reports are there twice, as after a join of what is perturbed, so that intervals are too narrow"
         warnings.warn(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=", LdpWarning, 3)
 
 

@@ -79,10 +79,7 @@ class DeclaredMechanism(Declared, Tallier):
 
     @property
     def alike(self) -> float:
-        """At most the probability that reports of two records are equal, whatever their values; 1 if it is not known.
-
-        The sum of P[report | v] P[report | w] is at most the larger one of those where v is w (A. Cauchy).
-        """
+        """At most the probability that reports of two records are equal, whatever their values; 1 if it is not known."""
         return 1.0
 
     @property
