@@ -79,7 +79,7 @@ class DeclaredMechanism(Declared, Tallier):
 
     @property
     def alike(self) -> float:
-        """At most the probability that reports of two records are equal, whatever their values; 1 if it is not known."""
+        """At most the probability that reports of two records are equal, whatever their values; 1 if not known."""
         return 1.0
 
     @property
