@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
@@ -33,6 +34,7 @@ from ldp_core.estimates.base import Population, Question, check_population, samp
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
+from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.dates import Dates
@@ -393,6 +395,7 @@ def _recommendation(
 ) -> Recommendation:
     d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
+    check_resolved(epsilon, lambda: map(Fraction, (p, q)), " * values")
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
