@@ -395,11 +395,11 @@ def _recommendation(
 ) -> Recommendation:
     d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
-    check_resolved(epsilon, lambda: map(Fraction, (p, q)), " * values")
+    error = errors(Error.of(p, q, d))
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
-    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors(Error.of(p, q, d)), *costs, lies)
+    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *error, *costs, lies)
 
 
 def _of_mechanism(
@@ -518,6 +518,7 @@ class Error(NamedTuple):
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
+        check_resolved(0, lambda: map(Fraction, (p, q)), " * values")
         ends = (-q / (p - q), (1 - q) / (p - q))
         return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
 

@@ -98,7 +98,7 @@ class Crafted(DeclaredMechanism):
         less alike (A. Cauchy). One report changes how many by one at most, so that there are t more with a probability
         below exp(-2 t^2 / s) (C. McDiarmid, "On the Method of Bounded Differences", 1989, Lemma 1.2).
         """
-        s = int(min(1 / (8 * self.alike + 1e-9), len(reports), _LOOKED_AT))
+        s = int(min(1 / (8 * self.alike + 1e-9), len(reports), 1 << 15))  # they take a few milliseconds
         excess = math.sqrt(s * math.log(1e9) / 2)
         if excess >= s:
             return False
@@ -111,6 +111,3 @@ class Crafted(DeclaredMechanism):
             f"nothing is known of reports of {self.name}, such as their number of ones, that tells crafted ones from "
             "honest ones; what every report must be is checked when they are read"
         )
-
-
-_LOOKED_AT = 1 << 15  # reports: a few milliseconds
