@@ -103,8 +103,8 @@ class Crafted(DeclaredMechanism):
         if excess >= s:
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
-        hashes = rows @ np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64)
-        return s - len(np.unique(hashes)) > self.alike * s * s / 2 + excess
+        hashes = np.sort(rows @ np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64))
+        return int(np.sum(hashes[1:] == hashes[:-1])) > self.alike * s * s / 2 + excess
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(
