@@ -131,8 +131,7 @@ def compare(
     for name, mechanism in columns.items():
         of_side = partial(_aggregated, name=name, mechanism=mechanism, person=person, repeats=repeats)
         pairs = _pairs(mine, theirs, of_side, baseline)
-        unchecked = None if tables else other  # one column checks for all
-        pairs = _not_of_itself(pairs, reports, unchecked, plan)
+        pairs = _not_of_itself(pairs, reports, None if tables else other, plan)  # one column checks for all
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(answer, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)

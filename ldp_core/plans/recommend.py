@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import partial
 from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
@@ -518,7 +517,7 @@ class Error(NamedTuple):
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
-        check_resolved(0, lambda: map(Fraction, (p, q)), " * values")
+        check_resolved(0, lambda: (p, q), " * values")
         ends = (-q / (p - q), (1 - q) / (p - q))
         return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
 
