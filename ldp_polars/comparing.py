@@ -129,8 +129,7 @@ def compare(
     tables: list[pl.LazyFrame] = []
     answer = _answered if person is None else _answered_by_person
     for name, mechanism in columns.items():
-        of_side = partial(_aggregated, name=name, mechanism=mechanism, person=person, repeats=repeats)
-        pairs = _pairs(mine, theirs, of_side, baseline)
+        pairs = _pairs(mine, theirs, partial(_aggregated, name, mechanism, person, repeats), baseline)
         pairs = _not_of_itself(pairs, reports, None if tables else other, plan)  # one column checks for all
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(answer, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
@@ -183,7 +182,7 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _aggregated(side: Groups, *, name: str, mechanism: Mechanism, person: str | None, repeats: Any) -> pl.LazyFrame:
+def _aggregated(name: str, mechanism: Mechanism, person: str | None, repeats: Any, side: Groups) -> pl.LazyFrame:
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
         return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from functools import partial
 from itertools import combinations, product
 from pathlib import Path
 from typing import Any
@@ -94,8 +93,8 @@ def pool(
     side, row, place = (own + name for name in ("side", "row", "place"))
     tables = []
     for name, made in mechanisms.items():
-        tally = partial(tally_for, cs.by_name(name), repeats=repeats)
-        found = [side.aggregated(tally(m, m)).collect() for side, m in zip(grouped, made, strict=True)]
+        column = cs.by_name(name)
+        found = [g.aggregated(tally_for(column, m, m, repeats)).collect() for g, m in zip(grouped, made, strict=True)]
         counted = [counts(table["entry"], m) for table, m in zip(found, made, strict=True)]
         entries = pl.concat(
             table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))

@@ -94,13 +94,11 @@ class Crafted(DeclaredMechanism):
     def copied(self, reports: Any, *, column: str = "reports") -> bool:
         """Whether more of the first reports are equal than of people who report once: 1 in 10^9 false alarms.
 
-        Of s reports ``alike`` s^2 / 2 are equal to an earlier one, on average, or fewer: as unequal values make them
-        less alike (A. Cauchy). One report changes how many by one at most, so that there are t more with a probability
-        below exp(-2 t^2 / s) (C. McDiarmid, "On the Method of Bounded Differences", 1989, Lemma 1.2).
+        Of s reports ``alike`` s^2 / 2 are equal to an earlier one, on average, or fewer. One report changes how many by
+        one at most: there are t more with a probability below exp(-2 t^2 / s) (C. McDiarmid, 1989, Lemma 1.2).
         """
         s = int(min(1 / (8 * self.alike + 1e-9), len(reports), 1 << 15))  # they take a few milliseconds
-        excess = math.sqrt(s * math.log(1e9) / 2)
-        if excess >= s:
+        if (excess := math.sqrt(s * math.log(1e9) / 2)) >= s:
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
         hashes = np.sort(rows @ np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64))

@@ -24,8 +24,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate
-from operator import mul
 from typing import Any
 
 import numpy as np
@@ -295,9 +293,15 @@ def best_shares(levels: tuple[Level, ...], workload: str) -> tuple[int, ...]:
     gains = [(leaves >> level.bits) / level.variances[2] for level in levels]
     shares = [1 / h] * h
     for _ in range(_STEPS):
-        informations = [*accumulate(map(mul, reversed(shares), reversed(gains)))]  # L_j, the last one first
-        slopes = accumulate(cost / i**2 for cost, i in zip(costs, reversed(informations), strict=True))
-        shares = [*map(mul, shares, map(math.sqrt, map(mul, slopes, gains)))]
+        informations, total = [0.0] * h, 0.0
+        for j in reversed(range(h)):
+            total += shares[j] * gains[j]
+            informations[j] = total
+        slopes, total = [], 0.0
+        for j in range(h):
+            total += costs[j] / informations[j] ** 2
+            slopes.append(total * gains[j])
+        shares = [s * math.sqrt(slope) for s, slope in zip(shares, slopes, strict=True)]
         whole = math.fsum(shares)
         shares = [s / whole for s in shares]
     return _rounded(shares)
