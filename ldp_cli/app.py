@@ -43,7 +43,7 @@ class _Group(TyperGroup):
     @override
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", LdpWarning)
+            warnings.simplefilter("default", LdpWarning)  # each text once: groups may be many
             warnings.showwarning = lambda message, *_: note(f"warning: {message}", style="yellow")
             try:
                 return super().invoke(ctx)

@@ -165,7 +165,7 @@ def _check(file: str, there: list[str], names: list[str], whose: str = " of the 
         # A file of text without a line of names begins with a record.
         has = f"; it has {sorted(there)}" if format_of(files_of(file)[0]) == "parquet" else ""
         raise InputError(f"{file!r} does not have the columns {missing}{whose}{has}")
-    if twice := [name for name in names if there.count(name) > 1]:
+    if twice := [name for name in names if there.count(name) > 1 or f"{name}_duplicated_0" in there]:  # (of Polars)
         raise InputError(f"{file!r} has the columns {twice} twice: which one is meant? Rename one of them")
 
 

@@ -129,9 +129,8 @@ def compare(
     tables: list[pl.LazyFrame] = []
     answer = _answered if person is None else _answered_by_person
     for name, mechanism in columns.items():
-        pairs = _pairs(mine, theirs, partial(_aggregated, name=name, mechanism=mechanism, person=person), baseline)
-        unchecked = None if tables else other  # one column checks for all
-        pairs = _not_of_itself(pairs, reports, unchecked, plan)
+        pairs = _pairs(mine, theirs, partial(_aggregated, name, mechanism, person, repeats), baseline)
+        pairs = _not_of_itself(pairs, reports, None if tables else other, plan)  # one column checks for all
         row = dtype_of(pa.struct(list(asked.schema(mechanism))))
         answered = partial(answer, mechanism=mechanism, asked=asked, required=theirs is None and window is None)
         entry = pl.map_batches(["before", "after"], answered, return_dtype=pl.List(row), is_elementwise=True)
@@ -162,7 +161,7 @@ def _check_people(
         raise of_one_seed("same_people=True (False if row_id=, or one frame, told all rows apart)")
     schemas = [side.collect_schema() for side in sides]
     if person is not None:
-        ids = [dtypes.get(person) for dtypes in schemas]
+        ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:
             raise PlanError(f"person={person!r} must be a column of one dtype on both sides, got {ids}")
         refuse_keys_in([person] if isinstance(ids[0], Report) else [], "their dtype")
@@ -183,10 +182,10 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
     )
 
 
-def _aggregated(side: Groups, *, name: str, mechanism: Mechanism, person: str | None) -> pl.LazyFrame:
+def _aggregated(name: str, mechanism: Mechanism, person: str | None, repeats: Any, side: Groups) -> pl.LazyFrame:
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
-        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism))
+        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats))
     dtypes: Mapping[str, Any] = side.reports.collect_schema()
     dtype = dtypes[name].ext_storage() if isinstance(dtypes[name], Report) else dtypes[name]
     whole = pl.List(pl.Struct({"report": dtype, "person": dtypes[person]}))

@@ -373,7 +373,7 @@ def aggregate(
         of_persons = partial(_of_persons, mechanism=mechanism, question=question)
         dtype = _dtype(mechanism, question)
         return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
-    return answers(tally_for(expr, mechanism, question.tallier(mechanism)), mechanism, question)
+    return answers(tally_for(expr, mechanism, question.tallier(mechanism), question.repeats), mechanism, question)
 
 
 def _estimated(

@@ -45,7 +45,7 @@ from ldp_polars.columns import (
 from ldp_polars.estimating import aggregate, answers
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
-from ldp_polars.tallying import tally_dtype, tally_series
+from ldp_polars.tallying import tally_dtype, tally_series, warn_of_copies
 from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def histograms(
     taken = {"column_name", "entry", *ENTRY}
     groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports, plan.oracles)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)
-    of: dict[str, Any] = {**plan.oracles, **_margins(plan, person)}
+    of: dict[str, Any] = {**plan.oracles, **_margins(plan, person, reports)}
     asked = engine.questions_and_margins(plan.oracles, dict.fromkeys(of, ask))
     value = pl.col("value") if len({m.domain.arrow_type for m in of.values()}) == 1 else pl.col("value").cast(pl.String)
     each = {name: groups.entries(name, of[name], how, person) for name, how in asked.items()}
@@ -253,7 +253,7 @@ def estimates(
     ([1, 2, 10], ['mean', 'standard_error', 'low', 'high', 'n'])
     """
     plan = plan_of(reports, plan)
-    of: dict[str, Any] = {**plan.columns, **_margins(plan, person)}
+    of: dict[str, Any] = {**plan.columns, **_margins(plan, person, reports)}
     asked = engine.questions_and_margins(plan.columns, ask, confidence, population=population, repeats=repeats)
     names: set[str] = {field for name, how in asked.items() for field in how.schema(of[name]).names}
     together = () if isinstance(reports, pl.LazyFrame) else asked
@@ -265,9 +265,11 @@ def estimates(
     return made
 
 
-def _margins(plan: PrivacyPlan, person: str | None) -> dict[str, Any]:
+def _margins(plan: PrivacyPlan, person: str | None, reports: pl.DataFrame | pl.LazyFrame) -> dict[str, Any]:
     """What the columns are tallied from that pairs of the plan hold; a `ParameterError` if persons are told apart."""
     found: dict[str, Any] = engine.margins(plan.columns)
+    if person is not None and not (isinstance(person, str) and person in reports.collect_schema()):
+        raise PlanError(f"person= is the name of a column that the plan keeps, and there is none; it keeps {plan.keep}")
     if found and person is not None:
         raise ParameterError(engine.NO_PERSONS)
     return found
@@ -316,17 +318,19 @@ class Groups:
         """The estimate of what is tallied from several columns, as `entries`."""
         tally = pl.map_batches(
             named(tallier.by_column("")),
-            partial(_tallied, tallier=tallier),
+            partial(_tallied, tallier=tallier, repeats=how.repeats),
             return_dtype=tally_dtype(tallier),
             returns_scalar=True,
         )
         return self.aggregated(answers(tally, tallier, how)).explode("entry", empty_as_null=False).unnest("entry")
 
 
-def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any) -> pl.Series:
+def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallier: Any, repeats: Any) -> pl.Series:
     """Polars calls it back: columns of reports -> one tally."""
-    both = zip(tallier.by_column("").items(), inputs, strict=True)
-    arrays = {name: to_arrow(untyped(reports, mechanism)) for (name, mechanism), reports in both}
+    arrays = {}
+    for (name, mechanism), reports in zip(tallier.by_column("").items(), inputs, strict=True):
+        arrays[name] = to_arrow(untyped(reports, mechanism))
+        warn_of_copies(reports, arrays[name], mechanism, repeats)
     return tally_series(inputs[0].name, tallier.tally(arrays))
 
 
@@ -365,9 +369,9 @@ def groups_of(
         )
     if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
         raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
-    both = sorted((taken | ({WINDOW_START, WINDOW_END} if window is not None else set())) & {*keys})
-    if both:
-        raise PlanError(f"the result has columns {both} of its own: rename those by which to estimate")
+    ours = {WINDOW_START, WINDOW_END} if window is not None else set()
+    if both := sorted((taken | ours) & {*keys} | ours & {WINDOW_START} & columns.keys()):
+        raise PlanError(f"the result has columns {both} of its own: rename those of the reports")
     engine.refuse_keys_in({*keys} & columns.keys(), "the plan")
     engine.refuse_private(columns, (*keys, event_time))
     engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")

@@ -93,7 +93,8 @@ def pool(
     side, row, place = (own + name for name in ("side", "row", "place"))
     tables = []
     for name, made in mechanisms.items():
-        found = [g.aggregated(tally_for(cs.by_name(name), m, m)).collect() for g, m in zip(grouped, made, strict=True)]
+        column = cs.by_name(name)
+        found = [g.aggregated(tally_for(column, m, m, repeats)).collect() for g, m in zip(grouped, made, strict=True)]
         counted = [counts(table["entry"], m) for table, m in zip(found, made, strict=True)]
         entries = pl.concat(
             table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))

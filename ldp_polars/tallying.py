@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import Mechanism, MechanismMismatchError, Tally
+from ldp_core import LdpWarning, Mechanism, MechanismMismatchError, Tally
 from ldp_core.engine import I64
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
@@ -42,9 +43,9 @@ def _tally(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, assume_
     return tally_for(reports, made_by, made_by)
 
 
-def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any) -> pl.Expr:
+def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any, repeats: int | None = None) -> pl.Expr:
     """`tally` of reports of a mechanism by what a question counts them with; see `Question.tallier`."""
-    return _aggregated(expr, partial(_tallied, mechanism=mechanism, tallier=tallier), tallier)
+    return _aggregated(expr, partial(_tallied, mechanism=mechanism, tallier=tallier, repeats=repeats), tallier)
 
 
 def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -86,7 +87,7 @@ def tally_dtype(tallier: Any) -> pl.Struct:
 
 
 def _tallied(
-    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, tallier: Any
+    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, tallier: Any, repeats: int | None
 ) -> pl.Series:
     """Polars calls it back: reports -> one tally."""
     [reports] = inputs
@@ -94,7 +95,17 @@ def _tallied(
     arrow = to_arrow(plain)
     form = tallier.reports
     with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
-        return tally_series(reports.name, tallier.tally(arrow, column=reports.name))
+        tallied = tallier.tally(arrow, column=reports.name)
+    warn_of_copies(reports, arrow, mechanism, repeats)
+    return tally_series(reports.name, tallied)
+
+
+def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, repeats: int | None) -> None:
+    """Warn where reports that are said to be of other people each are there twice, see `Mechanism.copied`."""
+    once = repeats == 1 or (repeats is None and isinstance(reports.dtype, Report) and not reports.dtype.keyed)
+    if once and mechanism.copied(arrow, column=reports.name):
+        words = "reports are there twice, as after a join of what is perturbed, so that intervals are too narrow"
+        warnings.warn(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=", LdpWarning, 3)
 
 
 def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:

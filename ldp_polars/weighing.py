@@ -288,6 +288,8 @@ def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int 
     for s in inputs:
         if isinstance(s.dtype, Report):
             check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)
+        elif s.null_count():
+            raise InputError(f"column {s.name!r} has nulls: leave these rows out of both columns")
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)
     return pl.Series(inputs[0].name, [core.linear_fit(x, y, **how).to_arrow().to_pylist()], dtype=_FIT)
 

@@ -31,7 +31,7 @@ SURE = 1e-6
 
 
 def check_resolved(
-    epsilon: float, rates: Callable[[], Iterable[Fraction | int]], scale: str = "", name: str = "epsilon"
+    epsilon: float, rates: Callable[[], Iterable[Fraction | float]], scale: str = "", name: str = "epsilon"
 ) -> None:
     """Raise `ParameterError` unless p > q: both are rounded towards privacy, and meet where epsilon is tiny.
 

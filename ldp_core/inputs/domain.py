@@ -79,6 +79,8 @@ class Domain(Declared, Inputs):
                 LdpWarning,
                 stacklevel=2,
             )
+        if isinstance(labels, range) and (labels.stop - labels.start) // labels.step >= 2**31:  # too many to list
+            raise DomainError("a domain may have at most 2**31 - 1 labels")
         column = column_of(labels)
         listed = column.to_pylist() if isinstance(column, pa.Array) else labels
         items = tuple(listed)

@@ -146,7 +146,7 @@ def _projective(d: int, epsilon: float) -> tuple[float, float]:
 
 
 def _subset(d: int, epsilon: float) -> int:
-    return max(round(d / (math.exp(epsilon) + 1)), 1)
+    return max(round(d / (math.exp(min(epsilon, 700)) + 1)), 1)
 
 
 # ---- the entries
@@ -165,7 +165,7 @@ _AGAIN = "the same people, again and again"
 
 def _rappor(epsilon: float) -> Rappor:
     """Of basic settings, with which one report spends about epsilon."""
-    p = 1 / (1 + math.exp(epsilon / 4))
+    p = 1 / (1 + math.exp(min(epsilon / 4, 700)))
     return Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p)
 
 

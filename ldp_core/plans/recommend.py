@@ -33,6 +33,7 @@ from ldp_core.estimates.base import Population, Question, check_population, samp
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
+from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.dates import Dates
@@ -393,10 +394,11 @@ def _recommendation(
 ) -> Recommendation:
     d = domain if isinstance(domain, int) else domain.size
     p, q = choice.probabilities(d, epsilon)
+    error = errors(Error.of(p, q, d))
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
-    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *errors(Error.of(p, q, d)), *costs, lies)
+    return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *error, *costs, lies)
 
 
 def _of_mechanism(
@@ -517,6 +519,7 @@ class Error(NamedTuple):
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
         """That of a pure protocol."""
+        check_resolved(0, lambda: (p, q), " * values")
         ends = (-q / (p - q), (1 - q) / (p - q))
         return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
 

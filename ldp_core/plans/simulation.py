@@ -179,7 +179,7 @@ def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Arr
 
 def apportioned(name: str, weights: Any, n: int) -> I64:
     """``n`` people in these proportions, as near as whole numbers can be (largest remainders)."""
-    check_integer("n", n, 0)
+    check_integer("n", n, 0, 1 << 62)
     shares = np.asarray(weights, float)
     if shares.ndim != 1 or not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or not shares.sum():
         raise ParameterError(f"column {name!r}: shares must be numbers, at least 0, and not all 0")

@@ -78,6 +78,11 @@ class DeclaredMechanism(Declared, Tallier):
         return None
 
     @property
+    def alike(self) -> float:
+        """At most the probability that reports of two records are equal, whatever their values; 1 if not known."""
+        return 1.0
+
+    @property
     def two_levels(self) -> Sequence[Levels]:
         """Of a mechanism of two levels, what there is between two values: of each kind of pairs one.
 

@@ -96,6 +96,12 @@ def test_a_plan_that_is_there_stays(ldp):
     assert PrivacyPlan.from_toml(Path("plan.toml")).epsilon == 2
 
 
+def test_an_epsilon_whose_exponential_is_no_float(ldp):
+    """Above 709 there was an OverflowError."""
+    for line in ("plan new -c os=a,b", "recommend 16 -n 100", "size 16 -m 1%"):
+        assert "randomized_response" in ldp(f"{line} -e 1e308").out
+
+
 def test_a_plan_is_printed_without_a_file(ldp):
     done = ldp("plan new -c os=ios,android -c crashed=false,true --epsilon 2 --way sampled")
     assert PrivacyPlan.from_toml(done.out) == PrivacyPlan.sampled(
@@ -122,6 +128,11 @@ WRONG_LINES = [
     ("size 0:60 -m 1% -e 1", "in the unit of the numbers"),
     ("size --plan plan.toml -m 1%", "in the unit of the numbers"),
     ("recommend 16,16 -e 1 -n 100", "distinct"),
+    ("recommend 1..999999999999 -e 1 -n 100", "at most 2**31 - 1 labels"),
+    ("recommend 16 -e 1e-300 -n 100", "epsilon is too small"),
+    ("recommend text:3 -e 1e-17 -n 100", "epsilon is too small"),
+    ("plan new -c os=a,b --epsilon 1e-18", "epsilon is too small"),
+    ("simulate plan.toml people.parquet -n 99999999999999999999", "n must be an integer in [0, "),
 ]
 FAILURES = [
     ("plan new -c os=@nowhere --epsilon 1", "cannot read 'nowhere'"),
@@ -147,7 +158,8 @@ def test_errors_of_ours_are_one_line(ldp, people):
 def test_a_column_that_is_there_twice(ldp, people):
     Path("twice.csv").write_text("os,os\nios,web\n")
     Path("twice.toml").write_text(PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
-    assert "['os'] twice" in ldp("plan check twice.toml twice.csv", code=1).err
+    for line in ("plan check twice.toml twice.csv", "perturb twice.csv out.parquet --plan twice.toml"):
+        assert "['os'] twice" in ldp(line, code=1).err
 
 
 def test_wrong_use_ends_with_2(ldp, people):

@@ -544,3 +544,12 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
         assert not [c for c in text if not c.isprintable() and c != "\n"]
     assert PrivacyPlan.from_toml("plan.toml") == plan
     assert not [c for c in repr(plan) if not c.isprintable() and c != "\n"]
+
+
+def test_reports_that_are_there_twice_are_told_once(ldp):
+    """By groups the same warning came once for each."""
+    plan = PrivacyPlan({"os": UnaryEncoding(range(40), epsilon=1.0)}, keep=["country"])
+    people = pl.DataFrame({"os": [k % 40 for k in range(1200)], "country": ["de", "fr", "it"] * 400})
+    reports = people.ldp.perturb(plan)
+    pl.concat([reports, reports]).ldp.sink_parquet("twice.parquet", plan)
+    assert ldp("estimate twice.parquet --by country").err.count("reports are there twice") == 1

@@ -492,3 +492,44 @@ def test_wrong_arguments():
                 ask([[True] * 4], false_alarm=wrong)
         with pytest.raises(ReportError, match="'seen'"):
             ask([1, 2], column="seen")
+
+
+@pytest.mark.parametrize(
+    "m",
+    [
+        UnaryEncoding(range(4), epsilon=1.0),
+        UnaryEncoding(Domain(range(4), unmatched="none"), epsilon=1.0),
+        UnaryEncoding.from_probabilities(range(3), p=0.9, q=0.3),
+        SubsetSelection(range(6), epsilon=2.0, k=2),
+    ],
+    ids=str,
+)
+def test_how_often_two_reports_are_equal(m):
+    """At most as often as said; by the probabilities of all reports under all values."""
+    d, ones = m.domain.size, getattr(m, "k", None)
+    chances = []
+    for value in range(d + (m.domain.unmatched == "none")):
+        own = [(m.p if v == value else m.q, v) for v in range(d)]
+        rows = np.array(list(itertools.product((0, 1), repeat=d)))
+        if ones is None:
+            chances.append(np.prod([np.where(rows[:, v], p, 1 - p) for p, v in own], axis=0))
+        else:
+            there = rows[:, value]
+            sets = np.where(there, m.p / math.comb(d - 1, ones - 1), (1 - m.p) / math.comb(d - 1, ones))
+            chances.append(np.where(rows.sum(axis=1) == ones, sets, 0))
+    equal = np.array(chances) @ np.array(chances).T
+    assert equal.max() <= m.alike * (1 + 1e-12)
+    assert m.alike <= 1.25 * equal.max()
+
+
+def test_reports_that_are_there_twice_are_found():
+    m = LocalHashing(range(100), epsilon=1.0)
+    reports = m.perturb(np.zeros(1000, np.int64))
+    assert not m.copied(reports)
+    assert m.copied(np.concatenate([reports, reports]))
+    assert not m.copied(np.concatenate([reports, reports[:100]]))  # 8 % may be chance: sqrt(s ln(10^9) / 2) of s
+    assert not RandomizedResponse(epsilon=1.0).copied([True] * 1000)
+    for long in (UnaryEncoding(range(3000), epsilon=1.0), SubsetSelection(range(3000), epsilon=1.0)):  # (0 as a float)
+        rows = long.perturb(np.zeros(50, np.int64))
+        assert not long.copied(rows)
+        assert long.copied(np.concatenate([rows, rows]))

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import ldp_polars
-from ldp_core import ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core import LdpWarning, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 from ..cases import case
 
@@ -70,3 +70,34 @@ def test_a_person_s_reports_of_one_value_are_no_copies():
     days = [people(n).ldp.perturb(LONG, key=key, id="id") for n in (3000, 1000)]
     for found in asked_together(LONG, *days, repeats=2, same_people=True):
         assert found().height
+
+
+def test_reports_that_a_join_has_copied_are_told():
+    """A one-to-many join after perturbing made every interval too narrow, without a word."""
+    reports = people(1000).with_columns(n=pl.lit([1, 2])).ldp.perturb(PrivacyPlan(LONG.columns, keep=["id", "n"]))
+    events = pl.DataFrame({"id": [k * 7 % 1000 for k in range(3000)]})
+    for name, copied in (
+        ("left join", reports.join(events, on="id", how="left")),
+        ("inner join", events.join(reports, on="id")),
+        ("explode", reports.explode("n")),
+        ("concat", pl.concat([reports, reports])),
+        ("one seed", pl.concat([people(1000).ldp.perturb(LONG, seed=1).select("os") for _ in "ab"])),
+        ("with replacement", reports.sample(1000, with_replacement=True, seed=1)),
+    ):
+        with case(name), pytest.warns(LdpWarning, match="'os': reports are there twice"):
+            copied.select(pl.col("os").ldp.histogram())
+    both = PrivacyPlan({**LONG.columns, **YES.columns}, keep=["n"])
+    with pytest.warns(LdpWarning, match="'os': reports are there twice"):
+        people(1000).with_columns(n=pl.lit([1, 2])).ldp.perturb(both).explode("n").ldp.table("os", "crashed", plan=both)
+
+
+@pytest.mark.filterwarnings("error::ldp_core.LdpWarning")
+def test_where_people_are_there_as_often_as_was_said_nothing_is_told():
+    reports = people(1000, os=pl.lit(7)).ldp.perturb(LONG)
+    keyed = people(1000).ldp.perturb(LONG, key=Secret(bytes(32)), id="id")
+    twice = pl.concat([keyed, keyed])
+    reports.select(pl.col("os").ldp.histogram())
+    pl.concat([reports, reports]).select(pl.col("os").ldp.histogram(repeats=2))
+    twice.select(pl.col("os").ldp.histogram(repeats=2), tally=pl.col("os").ldp.tally())
+    with pytest.raises(LdpWarning, match="reports are there twice"):
+        twice.select(pl.col("os").ldp.histogram(repeats=1))

@@ -402,6 +402,22 @@ def test_a_key_that_has_the_name_of_a_result_is_refused_in_our_own_words():
             reports.ldp.histograms(plan, by=name)
 
 
+def test_a_private_column_that_has_the_name_of_windows_is_refused_in_our_own_words():
+    plan = PrivacyPlan({"window_start": RandomizedResponse(epsilon=1.0)}, keep=["day"])
+    reports = pl.DataFrame({"window_start": [True], "day": [dt.date(2026, 1, 1)]}).ldp.perturb(plan)
+    with pytest.raises(PlanError, match=r"window_start.*rename"):
+        reports.ldp.histograms(plan, window="1d", event_time="day")
+
+
+def test_persons_of_no_column_are_refused_in_our_own_words():
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["user"])
+    made = pl.DataFrame({"x": [True], "user": [1]}).ldp.perturb(plan)
+    for person in ("nobody", pl.col("user"), 3):
+        for ask in (made.ldp.histograms, made.ldp.estimates, made.lazy().ldp.estimates, made.ldp.compare):
+            with case(person), pytest.raises(PlanError, match="person="):
+                ask(plan, person=person)
+
+
 def test_what_no_group_can_be_is_refused_in_our_own_words():
     plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["g", "o"])
     made = pl.DataFrame({"x": [True], "g": [1], "o": pl.Series([object()], dtype=pl.Object)}).ldp.perturb(plan)

@@ -139,3 +139,13 @@ def test_what_browsers_report():
         odd = pl.DataFrame({"value": [value], "randomizedTriggerRate": [rate]})
         with case(value, rate), pytest.raises(InputError, match='expected "high" or "low"'):
             odd.select(w)
+
+
+def test_a_line_of_columns_with_nulls_is_refused():
+    """Each column lost its own nulls: as many in other rows, and x was fitted to the y of the row beside it."""
+    x = [float(k * k % 17) for k in range(100)]
+    some = pl.DataFrame({"x": [None, *x[1:]], "y": [*x[:-1], None]})
+    with pytest.raises(InputError, match="column 'x' has nulls"):
+        some.select(ldp_polars.linear_fit("x", "y"))
+    slope = some.drop_nulls().select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2, named=True)
+    assert slope["estimate"] == pytest.approx(1)

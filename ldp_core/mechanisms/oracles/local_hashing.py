@@ -498,6 +498,11 @@ class LocalHashing(HashedReports):
         """``k``, how many hash functions there are."""
         return self.family.size
 
+    @property
+    @override
+    def alike(self) -> float:
+        return 1 / self.functions  # each is drawn as often, and the report says which
+
     @cached_property
     def _keep(self) -> int:
         """Integer threshold of keeping the bucket; otherwise it is drawn uniformly from all g, its own included."""

@@ -98,6 +98,12 @@ class SubsetSelection(BitReports):
         p = fraction(self._include)
         return [p] * d, [(self.k - p) / (d - 1)] * d
 
+    @property
+    @override
+    def alike(self) -> float:
+        p, others, k = fraction(self._include), self.domain.size - 1, self.k
+        return float(p * p / math.comb(others, k - 1) + (1 - p) ** 2 / math.comb(others, k))
+
     @override
     def worst_ratio(self) -> Fraction:
         """``p / C(d - 1, k - 1)`` for a set that holds the value, ``(1 - p) / C(d - 1, k)`` for another."""

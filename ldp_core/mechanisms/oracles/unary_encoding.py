@@ -104,6 +104,12 @@ class IndependentBits(BitVectors):
         p, q = (float(fraction(t)) for t in self.thresholds)
         return p, q
 
+    @property
+    @override
+    def alike(self) -> float:
+        own, other = (p * p + (1 - p) ** 2 for p in self.independent_bits)
+        return max(own, other) * other ** (self.domain.size - 1)
+
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         p, q = (fraction(t) for t in self.thresholds)

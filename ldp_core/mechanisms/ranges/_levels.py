@@ -31,6 +31,7 @@ import numpy.typing as npt
 
 from ldp_core.arrays.types import I64, Codes
 from ldp_core.exact.probability import agreement, exp_below, fraction
+from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.noise.base import Noise, coins
 from ldp_core.simulated_counts import Generator, multinomials, scatter
@@ -97,12 +98,11 @@ class Level:
         as of subset selection; if f is even, v sum a_x^2. (Which three nodes are together depends on the field:
         the variance of a population at one point is a few percent off.)
         """
-        (p, q), k, others = self.pair, self.support, self.nodes - 1
-        drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
-        of_all = drawn / others
-        of_own = p * (1 - p) * Fraction(others + 1, others) ** 2 - of_all * Fraction(others + 1, others)
-        a, f = of_all / (p - q) ** 2, of_own / (p - q) ** 2 + 1
-        return float(a), float(f), float(a + f / self.nodes)
+        p, k, d, few = self.agree, self.support, self.nodes, max(self.nodes - 2, 1)  # (integers are fast, and exact)
+        drawn = p * (k - 1) * (d - k) + (ONE - p) * k * (d - 1 - k)
+        below = few * (p * d - k * ONE) ** 2
+        a, f = drawn * (d - 1) * ONE, p * (ONE - p) * d * d * few - drawn * d * ONE + below
+        return a / below, f / below, (a * d + f) / (below * d)
 
     # ---- reports
 
