@@ -18,7 +18,7 @@ from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, find_lacking
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
-from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import (
@@ -26,6 +26,7 @@ from ldp_beam.graph.upstream import (
     EndsValues,
     check_plan,
     refuse_copies,
+    refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
 )
@@ -112,7 +113,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        refuse_sliding(pcoll)
+        refuse_overlapping(pcoll)
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:

@@ -23,7 +23,7 @@ from typing_extensions import override
 import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
-from ldp_beam.elements.records import RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -37,6 +37,7 @@ from ldp_beam.graph.upstream import (
     persons_before,
     refuse_copies,
     refuse_other_reports,
+    refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
 )
@@ -282,8 +283,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
+        refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
         if self.spends is not None:
-            refuse_sliding(pcoll)
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
         else:
@@ -313,7 +314,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill and self._fill.start)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
-        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
+        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row) | "Flushed" >> FlushedAtOnce()
         return rows if dead_letters is None else (rows, dead_letters)
 
     @override

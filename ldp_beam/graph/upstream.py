@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import SlidingWindows, WindowFn
+from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
@@ -231,6 +234,30 @@ class _Steps(PipelineVisitor):
         self.found.setdefault(transform_node)
 
     enter_composite_transform = visit_transform
+
+
+def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
+    """Raise if records are in several windows, or were before: Beam makes a record for each, which counts and spends.
+
+    With ``own`` they may be in several now, where each window is asked of its own records.
+    """
+    steps = steps_before([pcoll], until=EndsValues)
+    before = [out.windowing.windowfn for step in steps for out in step.outputs.values() if isinstance(out, PCollection)]
+    allowed = pcoll.windowing.windowfn if own else None
+    if any(_overlap(windows) for windows in (pcoll.windowing.windowfn, *before) if windows != allowed):
+        raise ParameterError(
+            "the input is, or was before this step, in windows that overlap, as sliding ones do: a record in k of them "
+            "is k records, which count k times and spend k times epsilon. Leave out beam.WindowInto, and pass the "
+            "windows as window= to what estimates"
+        )
+
+
+def _overlap(windows: WindowFn) -> bool:
+    if isinstance(windows, SlidingWindows):
+        return True
+    with suppress(Exception):  # (one of other people, which may look at the element)
+        return len([*windows.assign(WindowFn.AssignContext(Timestamp(0)))]) > 1
+    return False
 
 
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)

@@ -5,6 +5,7 @@ partial tallies that they start from are tested in `test_partials`.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
@@ -66,6 +67,32 @@ def check(rows, column, expected):
             assert {name: getattr(row, name) for name in core} == pytest.approx(core)
             assert (row.column_name, row.pane_index) == (column, 0)
             assert (row.confidence, row.epsilon, row.fingerprint) == (0.95, 1.0, mechanism.fingerprint)
+
+
+class InBatches(beam.DoFn):
+    """As WriteToCsv, WriteToJson and Beam's data frames begin."""
+
+    def process_batch(self, rows: list[ldp_beam.BooleanHistogramRow]) -> Iterator[list[int]]:
+        yield [row.n for row in rows]
+
+    def infer_output_type(self, _):
+        return int
+
+
+class InSuch(beam.PTransform):
+    def __init__(self, made):
+        super().__init__()
+        self.made = made
+
+    def expand(self, pcoll):
+        return pcoll | self.made | beam.ParDo(InBatches())
+
+
+def test_steps_that_take_batches_of_rows_have_all():
+    """Such a step in the same stage is flushed before ours ends its bundle, which is when it has rows."""
+    for kind in KINDS:
+        transform = InSuch(kind("v", SURE_BOOL, window=10, event_time="t"))
+        assert sorted(run(transform, [{"v": True, "t": t} for t in (1, 2, 11)])) == [1, 1, 2, 2]
 
 
 def test_fixed_windows_by_a_key():

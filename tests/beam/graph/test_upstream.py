@@ -5,8 +5,15 @@ from itertools import product
 import apache_beam as beam
 import pyarrow as pa
 import pytest
+from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindows,
+    IntervalWindow,
+    NonMergingWindowFn,
+    SlidingWindows,
+)
 
 import ldp_beam
 from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
@@ -99,6 +106,30 @@ def test_limits_come_before_what_perturbs(events):
         _ = events | f"Values {i}" >> limit()
         rows = events | f"Rows {i}" >> ldp_beam.PrivateHistogram("os", THREE)
         _ = rows | f"Of rows {i}" >> limit()
+
+
+class TwoLengths(NonMergingWindowFn):
+    """Each time in a window of 10 and in one of 20 seconds."""
+
+    def assign(self, context):
+        second = context.timestamp.micros // 10**6
+        return [IntervalWindow(second // n * n, second // n * n + n) for n in (10, 20)]
+
+    def get_window_coder(self):
+        return IntervalWindowCoder()
+
+
+def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted():
+    """Beam makes k records of one in k windows, and other windows behind these do not join them."""
+    perturb, private = ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("crashed", COIN)
+    count = ldp_beam.Histogram("crashed", COIN, window="1h", event_time="time")
+    ledger, own = ldp_beam.PrivacyLedger(1.0, id="user", budget=1), ldp_beam.Histogram("crashed", COIN)
+    for overlapping in (SlidingWindows(30, 10), TwoLengths()):
+        for last, then in [*product((perturb, count, private, ledger), (False, True)), (own, True)]:
+            steps = new([RECORD]) | beam.WindowInto(overlapping) | beam.Map(lambda record: record)
+            with pytest.raises(ParameterError, match="windows that overlap"):
+                _ = (steps | "Whole" >> beam.WindowInto(GlobalWindows()) if then else steps) | last
+        _ = new([RECORD]) | beam.WindowInto(overlapping) | own  # which asks each window of its own
 
 
 def test_what_is_perturbed_behind_a_ledger_is_added_up():
