@@ -284,6 +284,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
+        if self._windows is None:
+            refuse_counts(pcoll.windowing.triggerfn)
         if self.spends is not None:
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
@@ -297,13 +299,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             bounded._question = replace(self._question, repeats=repeats)
             return bounded.expand(pcoll)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
+        if self._fill is not None:
+            empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
+            partials = (partials, empty) | "Filled" >> beam.Flatten()
+        column = self._names[0] if self._windows is None else self._time.column or self._names[0]
+        dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
         if self._windows is not None:
-            if self._fill is not None:
-                empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
-                partials = (partials, empty) | "Filled" >> beam.Flatten()
-            dead_letters = with_late(
-                partials, self._windows, self._lateness, self._time.column or self._names[0], pcoll, dead_letters
-            )
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,

@@ -152,6 +152,9 @@ def test_counting_records_is_refused_with_the_reason():
                 ParameterError, match=r"AfterCount\(1000\) would not count records.*AfterTallies\(1000\)"
             ):
                 kind("v", SURE_BOOL, window=10, trigger=around(AfterCount(1000)))
+            windows = beam.WindowInto(FixedWindows(10), trigger=around(AfterCount(1000)), accumulation_mode=1)
+            with pytest.raises(ParameterError, match=r"AfterTallies\(1000\)"):
+                _ = beam.Pipeline("FnApiRunner") | beam.Create([{"v": True}]) | windows | kind("v", SURE_BOOL)
             for count in (AfterCount(1), AfterTallies(1000)):
                 kind("v", SURE_BOOL, window=10, trigger=around(count))
 
