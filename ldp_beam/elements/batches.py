@@ -24,6 +24,7 @@ from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
+_ROOM = 4000 * 366 * _DAY  # microseconds at both ends of Beam's time: of windows and lateness, a thousand years each
 
 
 class Batch:
@@ -356,25 +357,29 @@ def _micros(value: Any, per_second: int) -> int | None:
 
 def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp."""
-    if time.column is None:
-        return part.stamps()
-    times, missing = part.event_times(time.column, time.unit)
+    times, missing = _found(part, time)
     if missing is not None:
         raise InputError(
-            f"column {time.column!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
-            "(null, not a time, or out of range)"
+            f"{'timestamps of elements' if time.column is None else f'column {time.column!r}'}: "
+            f"{np.count_nonzero(missing)} of {len(missing)} records have no event time (null, not a time, or out of "
+            f"range){': name the column that has it with event_time=' if time.column is None else ''}"
         )
     return times
 
 
+def _found(part: AnyBatch, time: EventTime) -> tuple[I64, Bools | None]:
+    """Times in microseconds, and which records have none; see `event_times`."""
+    times, missing = (part.stamps(), None) if time.column is None else part.event_times(time.column, time.unit)
+    return _in_range(times, times, _FIRST + _ROOM, _LAST - _ROOM, missing) if time.windowed else (times, missing)
+
+
 def find_time_faults(part: AnyBatch, time: EventTime, faults: Faults) -> None:
     """Note the records that `times_of` refuses."""
-    name = time.column
-    if name is None:
-        return
+    name = time.column or ""
     with faults.of(name, "timestamp, date or number"):
-        _, missing = part.event_times(name, time.unit)
-        find_lacking(part, name, faults)
+        _, missing = _found(part, time)
+        if name:
+            find_lacking(part, name, faults)
         if missing is not None:
             faults.add(name, NO_TIME, missing)
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 
 import apache_beam as beam
 import numpy as np
@@ -21,7 +22,7 @@ from apache_beam.transforms.trigger import (
     TriggerFn,
 )
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, WindowFn
-from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 
 import ldp_beam
 from ldp_beam import AfterTallies
@@ -240,10 +241,23 @@ def test_single_records_without_the_column_to_group_by_are_refused():
         assert {row.key["c"] for row in rows} == (set() if lacking == 3 else {"null", "fr"})
 
 
-def test_a_window_without_times_is_said(caplog):
-    _, numbers = starts(ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h"), [{"v": True}])
-    assert numbers["odd_times"] == 1
-    assert any("event_time=" in message for message in caplog.messages)
+@pytest.mark.parametrize("window", ["1m", "1h", "1w", SlidingWindows(60, 30), Sessions(60)])
+def test_a_window_without_times_is_refused(window):
+    """Beam's elements without a time are at the beginning of time: before it no window can begin."""
+    histogram = ldp_beam.PrivateHistogram("v", SURE_BOOL, window=window)
+    with pytest.raises(Exception, match=r"1 of 1 records have no event time .*event_time="):
+        run(histogram, [{"v": True}])
+    assert run(histogram.with_exception_handling(), [{"v": True}]) == ([], [("", "no event time", 1)])
+
+
+def test_times_at_both_ends_of_beams_are_dead_letters():
+    times = [MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros, SECONDS * 10**6]
+    for batched, window in product((False, True), (60, "30d", SlidingWindows(60, 30), Sessions(60))):
+        records = [{"v": True, "t": time} for time in times]
+        histogram = ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t", time_unit="us")
+        elements = [pa.RecordBatch.from_pylist(records)] if batched else records
+        rows, dead = run(histogram.with_exception_handling(), elements)
+        assert ({row.n for row in rows}, dead) == ({1}, [("t", "no event time", 2)])
 
 
 def test_limits_know_units():
