@@ -36,7 +36,10 @@ def check_plan(plan: Any) -> None:
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
-    """The applied transforms that collections come from; of composite ones each that a step is a part of."""
+    """The applied transforms that collections come from; of composite ones each that a step is a part of.
+
+    With ``until`` they come from main inputs only, and from no step before one of that type.
+    """
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
     while ahead:
@@ -44,12 +47,23 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
         if step is None or id(step) in seen:
             continue
         seen.add(id(step))
-        before = [one.producer for one in step.inputs if isinstance(one, PCollection)]
+        inputs = step.inputs if until is not None else [*step.inputs, *_records_beside(step)]
+        before = [one.producer for one in inputs if isinstance(one, PCollection)]
         for whole in _wholes(step):
             if until is not None and isinstance(whole.transform, until):
                 before = []
             yield whole
         ahead += before
+
+
+def _records_beside(step: Any) -> list[Any]:
+    """The side inputs of a step that are records as they were, and no answers or reports."""
+    beside = [side.pvalue for side in step.side_inputs]
+    return [one for one in beside if not any(_ends(before) for before in steps_before([one], until=EndsValues))]
+
+
+def _ends(step: Any) -> bool:
+    return isinstance(step.transform, EndsValues)
 
 
 def _wholes(step: Any) -> Iterator[Any]:

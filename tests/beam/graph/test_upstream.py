@@ -158,6 +158,23 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
         _ = seeded | f"{i}" >> ldp_beam.Perturb(PrivacyPlan({"crashed": COIN}).seeded(1), id="user")
 
 
+def test_records_that_come_as_a_side_input_are_behind_their_ledger():
+    """What is perturbed twice spends twice, and answers that a step is told of spend nothing."""
+    key = Secret.generate()
+    for told, refused in ((False, "the 2 steps behind it that perturb spend 2"), (True, "charges for fresh noise")):
+        records = new([{**RECORD, "user": 1}]) | ldp_beam.PrivacyLedger(1.0, id="user", budget=1, drop_id=False)
+        beside = beam.FlatMap(lambda _, records: records, beam.pvalue.AsList(records))
+        again = records.pipeline | "One" >> beam.Create([0]) | beside
+        coin = PrivacyPlan({"crashed": COIN})
+        _ = told or records | "First" >> ldp_beam.Perturb(coin)
+        second = ldp_beam.Perturb(coin, key=key, id="user") if told else ldp_beam.PrivateHistogram("crashed", COIN)
+        with pytest.raises(ParameterError, match=refused):
+            _ = again | second
+    rows = records | "Rows" >> ldp_beam.PrivateHistogram("crashed", COIN)
+    others = records.pipeline | "Others" >> beam.Create([RECORD])
+    _ = others | beam.Filter(lambda _, rows: True, beam.pvalue.AsList(rows)) | "Second" >> ldp_beam.Perturb(coin)
+
+
 UNNAMED = PipelineOptions(["--auto_unique_labels"])
 USER = {**RECORD, "user": 1}
 
