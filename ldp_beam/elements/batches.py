@@ -242,7 +242,7 @@ def _without(element: Any, name: str | None) -> Any:
 def _texts_of(values: pa.Array) -> list[str | None]:
     """The `_text` of each value, or None."""
     kind = values.type
-    if pa.types.is_floating(kind) or pa.types.is_duration(kind):
+    if pa.types.is_floating(kind) or pa.types.is_duration(kind) or "binary" in str(kind):
         values = values.cast(pa.duration("us")) if pa.types.is_duration(kind) else values
         return [_text(value) for value in values.to_pylist()]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
