@@ -131,9 +131,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             sessions. Where that does not fit, the question has ``repeats=``.
 
     Records of one batch may be older than its timestamp: give batches that of their oldest record, or allow lateness.
-    What a stream drops from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
-    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
-    not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
+    What a stream drops from fixed and sliding windows, or the input's fixed ones, is counted, by the counter ``late``,
+    and reported as dead letters with the reason ``late`` (in sliding windows a record counts for each that it missed);
+    from sessions not, nor what comes more than a week, or 10,000 windows if less, after its window (but an hour).
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError` or `DtypeError` (not
     reports of this mechanism), `DomainError` or `DtypeError` (not values of its domain), `PlanError` (no such column),
@@ -143,8 +143,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
-            `BoundContributions` before; `beam.Flatten` joins the input with itself; or, with ``private``, the input is
-            in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+            `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
+            that overlap, and is not asked in these windows as they are: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 

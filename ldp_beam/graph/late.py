@@ -47,10 +47,7 @@ def with_late(
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
 ) -> PCollection[Any] | None:
-    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions none knows.
-
-    Without ``windows`` they are those of the input, if each record is in one of them.
-    """
+    """Count the parts' records that come too late, in a stream of fixed or sliding windows; or of the input's fixed."""
     if windows is None and type(like.windowing.windowfn) is FixedWindows:
         windows, lateness = like.windowing.windowfn, like.windowing.allowed_lateness.micros / 1e6
     if like.is_bounded or not isinstance(windows, (FixedWindows, SlidingWindows)):

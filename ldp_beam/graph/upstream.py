@@ -38,7 +38,7 @@ def check_plan(plan: Any) -> None:
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
     """The applied transforms that collections come from; of composite ones each that a step is a part of.
 
-    With ``until`` they come from main inputs only, and from no step before one of that type.
+    With ``until`` by main inputs only, and not beyond one of that type.
     """
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
@@ -58,12 +58,8 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
 
 def _records_beside(step: Any) -> list[Any]:
     """The side inputs of a step that are records as they were, and no answers or reports."""
-    beside = [side.pvalue for side in step.side_inputs]
-    return [one for one in beside if not any(_ends(before) for before in steps_before([one], until=EndsValues))]
-
-
-def _ends(step: Any) -> bool:
-    return isinstance(step.transform, EndsValues)
+    beside = {side.pvalue: steps_before([side.pvalue], until=EndsValues) for side in step.side_inputs}
+    return [one for one, steps in beside.items() if not any(isinstance(s.transform, EndsValues) for s in steps)]
 
 
 def _wholes(step: Any) -> Iterator[Any]:
@@ -251,18 +247,14 @@ class _Steps(PipelineVisitor):
 
 
 def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
-    """Raise if records are in several windows, or were before: Beam makes a record for each, which counts and spends.
-
-    With ``own`` they may be in several now, where each window is asked of its own records.
-    """
+    """Raise if records were in several windows, each of which has a record of its own; with ``own`` they may be now."""
     steps = steps_before([pcoll], until=EndsValues)
     before = [out.windowing.windowfn for step in steps for out in step.outputs.values() if isinstance(out, PCollection)]
     allowed = pcoll.windowing.windowfn if own else None
     if any(_overlap(windows) for windows in (pcoll.windowing.windowfn, *before) if windows != allowed):
         raise ParameterError(
-            "the input is, or was before this step, in windows that overlap, as sliding ones do: a record in k of them "
-            "is k records, which count k times and spend k times epsilon. Leave out beam.WindowInto, and pass the "
-            "windows as window= to what estimates"
+            "the input is, or was, in windows that overlap, as sliding ones do: a record in k of them is k records, "
+            "which count and spend k times. Leave out beam.WindowInto, and give window= to what estimates"
         )
 
 

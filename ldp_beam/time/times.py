@@ -24,15 +24,11 @@ PER_SECOND: dict[str, int] = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 @dataclass(frozen=True)
 class EventTime:
-    """Where a record's time is.
-
-    Attributes:
-        windowed: whether there is to be room for windows before and after it, in Beam's range of times.
-    """
+    """Where a record's time is."""
 
     column: str | None
     unit: TimeUnit = "s"
-    windowed: bool = False
+    windowed: bool = False  # whether there is to be room for windows around it, in Beam's range of times
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, str) or self.unit not in PER_SECOND:
