@@ -172,9 +172,10 @@ class RowBatch:
         return np.array(codes, np.int64), list(numbers)
 
     def lacks(self, name: str) -> Bools:
-        """bool[n]: the records that have nothing of this name."""
+        """bool[n]: the records that have nothing of this name, or a method."""
         elements = (record.element for record in self.records)
-        return np.array([name not in e if isinstance(e, Mapping) else not hasattr(e, name) for e in elements], bool)
+        absent = (name not in e if isinstance(e, Mapping) else callable(getattr(e, name, len)) for e in elements)
+        return np.array([*absent], bool)
 
     def required(self, name: str) -> list[Any]:
         """`column`, or a `PlanError` if no record has one of this name."""

@@ -113,14 +113,11 @@ def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     return [v if ok else None for v, ok in zip(values, right, strict=True)], ~np.array(right, bool)
 
 
-_LARGEST = {"int": 2**63 - 1, "float": 2**53}
-
-
 def _fits(value: Any, kind: str) -> bool:
     """Whether Arrow takes it: an integer of 64 bits, or that a float can be; text without half of a character."""
     if isinstance(value, str):
         return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
-    most = _LARGEST.get(kind)
+    most = {"int": 2**63 - 1, "float": 2**53}.get(kind)
     return most is None or not isinstance(value, (int, np.integer)) or -most - (kind == "int") <= int(value) <= most
 
 

@@ -58,8 +58,7 @@ class OddTimes:
         self._odd.inc(odd)
         if not self._warned:
             where = (
-                "timestamps of elements: a source that knows no times gives none that mean anything; name the column "
-                "with event_time="
+                "timestamps of elements: if they mean nothing, name the column with event_time="
                 if self._time.column is None
                 else f"times in column {self._time.column!r}: numbers are read with time_unit={self._time.unit!r}, say "
                 "so if they are in another unit"

@@ -29,7 +29,7 @@ from ldp_beam import AfterTallies
 from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_beam.time.windows import group, slots, window_fn
-from ldp_core import ParameterError, Secret
+from ldp_core import ParameterError, RandomizedResponse, Secret
 from ldp_core.windows import seconds
 
 from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
@@ -231,6 +231,9 @@ def test_windows_that_would_never_end_are_refused():
 
 
 def test_single_records_without_the_column_to_group_by_are_refused():
+    letters = [ldp_beam.DeadLetter("v", "null", 1)]  # a NamedTuple, whose method is no key
+    with pytest.raises(Exception, match="no column 'index' in 1 of 1 records"):
+        run(ldp_beam.Histogram("reason", RandomizedResponse(["null", "late"], epsilon=1.0), by="index"), letters)
     whole = [{"v": True, "c": None}, {"v": True, "c": "fr"}]
     for records, lacking in (([{"v": True}] * 3, 3), ([beam.Row(v=True)] * 3, 3), ([*whole, {"v": True}], 1)):
         histogram = ldp_beam.Histogram("v", SURE_BOOL, by="c")
