@@ -18,7 +18,7 @@ from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, find_lacking
 from ldp_beam.elements.coders import AnyReports
 from ldp_beam.elements.faults import NO_COLUMN, Faults, check_values
 from ldp_beam.elements.ids import KeyLike, NoiseKey, is_repeatable, noise_key
-from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform
 from ldp_beam.elements.rows import fields_of, python_type
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import (
@@ -26,6 +26,7 @@ from ldp_beam.graph.upstream import (
     EndsValues,
     check_plan,
     refuse_copies,
+    refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
 )
@@ -69,10 +70,10 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     Raises:
         PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record; or the schema of
             the input lacks a column of it.
-        ParameterError: the input is in sliding windows, or `beam.Flatten` joins it with itself, so that each record
-            would be perturbed several times; or it comes through a limit (`PrivacyLedger`, `BoundContributions`) by
-            several ways; or through a ledger that charges for fresh noise, and this is keyed, or the other way round;
-            or that charges less for the records of a person than all that is perturbed behind it spends.
+        ParameterError: the input is, or was, in windows that overlap, or `beam.Flatten` joins it with itself, so that
+            a record would be perturbed several times; or it comes through a limit (`PrivacyLedger`,
+            `BoundContributions`) by several ways; or through a ledger that charges for fresh noise, and this is keyed,
+            or the other way round; or that charges less for a person's records than all that is perturbed behind it.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
@@ -112,7 +113,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        refuse_sliding(pcoll)
+        refuse_overlapping(pcoll)
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:

@@ -24,6 +24,7 @@ from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
+_ROOM = 4000 * 366 * _DAY  # microseconds at both ends of Beam's time: of windows and lateness, a thousand years each
 
 
 class Batch:
@@ -171,9 +172,10 @@ class RowBatch:
         return np.array(codes, np.int64), list(numbers)
 
     def lacks(self, name: str) -> Bools:
-        """bool[n]: the records that have nothing of this name."""
+        """bool[n]: the records that have nothing of this name, or a method."""
         elements = (record.element for record in self.records)
-        return np.array([name not in e if isinstance(e, Mapping) else not hasattr(e, name) for e in elements], bool)
+        absent = (name not in e if isinstance(e, Mapping) else callable(getattr(e, name, len)) for e in elements)
+        return np.array([*absent], bool)
 
     def required(self, name: str) -> list[Any]:
         """`column`, or a `PlanError` if no record has one of this name."""
@@ -241,7 +243,7 @@ def _without(element: Any, name: str | None) -> Any:
 def _texts_of(values: pa.Array) -> list[str | None]:
     """The `_text` of each value, or None."""
     kind = values.type
-    if pa.types.is_floating(kind) or pa.types.is_duration(kind):
+    if pa.types.is_floating(kind) or pa.types.is_duration(kind) or "binary" in str(kind):
         values = values.cast(pa.duration("us")) if pa.types.is_duration(kind) else values
         return [_text(value) for value in values.to_pylist()]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
@@ -356,25 +358,29 @@ def _micros(value: Any, per_second: int) -> int | None:
 
 def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp."""
-    if time.column is None:
-        return part.stamps()
-    times, missing = part.event_times(time.column, time.unit)
+    times, missing = _found(part, time)
     if missing is not None:
         raise InputError(
-            f"column {time.column!r}: {np.count_nonzero(missing)} of {len(missing)} records have no event time "
-            "(null, not a time, or out of range)"
+            f"{'timestamps of elements' if time.column is None else f'column {time.column!r}'}: "
+            f"{np.count_nonzero(missing)} of {len(missing)} records have no event time (null, not a time, or out of "
+            f"range){': name the column that has it with event_time=' if time.column is None else ''}"
         )
     return times
 
 
+def _found(part: AnyBatch, time: EventTime) -> tuple[I64, Bools | None]:
+    """Times in microseconds, and which records have none; see `event_times`."""
+    times, missing = (part.stamps(), None) if time.column is None else part.event_times(time.column, time.unit)
+    return _in_range(times, times, _FIRST + _ROOM, _LAST - _ROOM, missing) if time.windowed else (times, missing)
+
+
 def find_time_faults(part: AnyBatch, time: EventTime, faults: Faults) -> None:
     """Note the records that `times_of` refuses."""
-    name = time.column
-    if name is None:
-        return
+    name = time.column or ""
     with faults.of(name, "timestamp, date or number"):
-        _, missing = part.event_times(name, time.unit)
-        find_lacking(part, name, faults)
+        _, missing = _found(part, time)
+        if name:
+            find_lacking(part, name, faults)
         if missing is not None:
             faults.add(name, NO_TIME, missing)
 

@@ -108,11 +108,17 @@ def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
     types = PYTHON_TYPES[kind] | ({Timestamp} if kind == "date" else set())
     if kind in LISTS:
         right = [v is None or (type(v) in types and not _of_right_type(list(v), LISTS[kind])[1].any()) for v in values]
-    elif kind == "int":
-        right = [v is None or (type(v) in types and -(2**63) <= v < 2**63) for v in values]
     else:
-        right = [v is None or type(v) in types for v in values]
+        right = [v is None or (type(v) in types and _fits(v, kind)) for v in values]
     return [v if ok else None for v, ok in zip(values, right, strict=True)], ~np.array(right, bool)
+
+
+def _fits(value: Any, kind: str) -> bool:
+    """Whether Arrow takes it: an integer of 64 bits, or that a float can be; text without half of a character."""
+    if isinstance(value, str):
+        return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
+    most = {"int": 2**63 - 1, "float": 2**53}.get(kind)
+    return most is None or not isinstance(value, (int, np.integer)) or -most - (kind == "int") <= int(value) <= most
 
 
 def check_reports(reports: pa.Array | None, form: ReportFormat, column: str, faults: Faults) -> None:

@@ -133,7 +133,7 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     faults.add(name, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
     types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
     usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
-    wrong = (type(i) is not usual or not _is_id(i) for i in ids)
+    wrong = (isinstance(i, (str, bytes)) is not issubclass(usual, (str, bytes)) or not _is_id(i) for i in ids)
     faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
 
 
@@ -144,7 +144,7 @@ def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
     """Raise if of the first records more than half have what an earlier one has: that is no redelivery."""
     some = records[:_LOOKED_AT]
     if isinstance(some, list):
-        distinct = len({one for one in some if one.__hash__ is not None})  # (others are no ids, which is said later)
+        distinct = len({one if isinstance(one, _ID_TYPES) else object() for one in some})  # (else said later)
     else:
         distinct = int(pc.count_distinct(some, mode="all").as_py())
     if len(some) >= _TOO_FEW and 2 * distinct < len(some):

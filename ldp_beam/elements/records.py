@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import GlobalWindow, SlidingWindows, TimestampedValue
+from apache_beam.transforms.window import GlobalWindow, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
@@ -157,15 +157,6 @@ def _end_of_hour(timestamp: Any) -> Timestamp:
     return max(time, min(Timestamp(micros=(time.micros // _HOUR + 1) * _HOUR - 1), GlobalWindow().max_timestamp()))
 
 
-def refuse_sliding(pcoll: PCollection[Any]) -> None:
-    """Raise if records are in several windows: Beam hands them on once per window, each copy a report of its own."""
-    if isinstance(pcoll.windowing.windowfn, SlidingWindows):
-        raise core.ParameterError(
-            "the input is in sliding windows: a record in k windows would be perturbed k times and spend k times "
-            "epsilon; perturb before beam.WindowInto, or pass the windows as window="
-        )
-
-
 class FlushedAtOnce(beam.PTransform[Any, Any]):
     """The same elements. Put after what emits when a bundle ends, in front of steps that are not known.
 
@@ -176,7 +167,9 @@ class FlushedAtOnce(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        return pcoll | beam.Map(_same)
+        same: PCollection[Any] = pcoll | beam.Map(_same)
+        same.element_type = pcoll.element_type
+        return same
 
 
 def _same(element: Any) -> Any:

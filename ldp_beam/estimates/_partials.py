@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,8 +56,9 @@ class PartialTallies(RecordsDoFn):
         self._tallier = mechanism if tallier is None else tallier
         self._fingerprint = self._tallier.fingerprint
         self._windows = windows
-        self._time = event_time if windows is not None else EventTime(None)
-        self._odd = None if windows is None or isinstance(windows, GlobalWindows) else OddTimes(event_time)
+        windowed = not (windows is None or isinstance(windows, GlobalWindows))
+        self._time = EventTime(None) if windows is None else replace(event_time, windowed=windowed)
+        self._odd = OddTimes(event_time) if windowed else None
         self._by = by
         self._person = person
 

@@ -23,7 +23,7 @@ from typing_extensions import override
 import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
-from ldp_beam.elements.records import RecordsTransform, refuse_sliding
+from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
@@ -37,6 +37,7 @@ from ldp_beam.graph.upstream import (
     persons_before,
     refuse_copies,
     refuse_other_reports,
+    refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
 )
@@ -130,9 +131,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             sessions. Where that does not fit, the question has ``repeats=``.
 
     Records of one batch may be older than its timestamp: give batches that of their oldest record, or allow lateness.
-    What a stream drops from fixed and sliding windows is counted, by the counter ``late``, and reported as dead letters
-    with the reason ``late`` (in sliding windows a record counts for each window that it missed); from sessions not, and
-    not what comes more than a week, or 10,000 windows if that is less, after its window (but an hour at least).
+    What a stream drops from fixed and sliding windows, or the input's fixed ones, is counted, by the counter ``late``,
+    and reported as dead letters with the reason ``late`` (in sliding windows a record counts for each that it missed);
+    from sessions not, nor what comes more than a week, or 10,000 windows if less, after its window (but an hour).
 
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError` or `DtypeError` (not
     reports of this mechanism), `DomainError` or `DtypeError` (not values of its domain), `PlanError` (no such column),
@@ -142,8 +143,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
-            `BoundContributions` before; `beam.Flatten` joins the input with itself; or, with ``private``, the input is
-            in sliding windows, where each record would be perturbed several times: pass them as ``window``.
+            `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
+            that overlap, and is not asked in these windows as they are: pass them as ``window``.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
             ``private``, it has perturbed the column already.
 
@@ -282,8 +283,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
+        refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
+        if self._windows is None:
+            refuse_counts(pcoll.windowing.triggerfn)
         if self.spends is not None:
-            refuse_sliding(pcoll)
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
         else:
@@ -296,13 +299,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             bounded._question = replace(self._question, repeats=repeats)
             return bounded.expand(pcoll)
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
+        if self._fill is not None:
+            empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
+            partials = (partials, empty) | "Filled" >> beam.Flatten()
+        column = self._names[0] if self._windows is None else self._time.column or self._names[0]
+        dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
         if self._windows is not None:
-            if self._fill is not None:
-                empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
-                partials = (partials, empty) | "Filled" >> beam.Flatten()
-            dead_letters = with_late(
-                partials, self._windows, self._lateness, self._time.column or self._names[0], pcoll, dead_letters
-            )
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
                 trigger=self._trigger,
@@ -313,7 +315,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill and self._fill.start)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
-        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row)
+        rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row) | "Flushed" >> FlushedAtOnce()
         return rows if dead_letters is None else (rows, dead_letters)
 
     @override

@@ -47,13 +47,15 @@ def with_late(
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
 ) -> PCollection[Any] | None:
-    """Count the parts' records that come too late, in a stream of fixed or sliding windows; of sessions none knows."""
+    """Count the parts' records that come too late, in a stream of fixed or sliding windows; or of the input's fixed."""
+    if windows is None and type(like.windowing.windowfn) is FixedWindows:
+        windows, lateness = like.windowing.windowfn, like.windowing.allowed_lateness.micros / 1e6
     if like.is_bounded or not isinstance(windows, (FixedWindows, SlidingWindows)):
         return dead_letters
     late = parts | "Late" >> LateRecords(windows, lateness, column)
     if dead_letters is None:
         return None
-    late |= "As the input" >> beam.WindowInto(like.windowing)
+    late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
     both: PCollection[Any] = (dead_letters, late) | "Dead letters" >> beam.Flatten()
     return both
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from fractions import Fraction
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import SlidingWindows, WindowFn
+from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
@@ -33,7 +36,10 @@ def check_plan(plan: Any) -> None:
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
-    """The applied transforms that collections come from; of composite ones each that a step is a part of."""
+    """The applied transforms that collections come from; of composite ones each that a step is a part of.
+
+    With ``until`` by main inputs only, and up to one of that type.
+    """
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]
     while ahead:
@@ -41,12 +47,19 @@ def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterato
         if step is None or id(step) in seen:
             continue
         seen.add(id(step))
-        before = [one.producer for one in step.inputs if isinstance(one, PCollection)]
+        inputs = step.inputs if until is not None else [*step.inputs, *_records_beside(step)]
+        before = [one.producer for one in inputs if isinstance(one, PCollection)]
         for whole in _wholes(step):
             if until is not None and isinstance(whole.transform, until):
                 before = []
             yield whole
         ahead += before
+
+
+def _records_beside(step: Any) -> list[Any]:
+    """The side inputs of a step that are records as they were, and no answers or reports."""
+    beside = {side.pvalue: steps_before([side.pvalue], until=EndsValues) for side in step.side_inputs}
+    return [one for one, steps in beside.items() if not any(isinstance(s.transform, EndsValues) for s in steps)]
 
 
 def _wholes(step: Any) -> Iterator[Any]:
@@ -231,6 +244,26 @@ class _Steps(PipelineVisitor):
         self.found.setdefault(transform_node)
 
     enter_composite_transform = visit_transform
+
+
+def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
+    """Raise if records were in several windows, each of which has a record of its own; with ``own`` they may be now."""
+    steps = steps_before([pcoll], until=EndsValues)
+    before = [out.windowing.windowfn for step in steps for out in step.outputs.values() if isinstance(out, PCollection)]
+    allowed = pcoll.windowing.windowfn if own else None
+    if any(_overlap(windows) for windows in (pcoll.windowing.windowfn, *before) if windows != allowed):
+        raise ParameterError(
+            "the input is, or was, in windows that overlap, as sliding ones do: a record in k of them is k records, "
+            "which count and spend k times. Leave out beam.WindowInto, and give window= to what estimates"
+        )
+
+
+def _overlap(windows: WindowFn) -> bool:
+    if isinstance(windows, SlidingWindows):
+        return True
+    with suppress(Exception):  # (one of other people, which may look at the element)
+        return len([*windows.assign(WindowFn.AssignContext(Timestamp(0)))]) > 1
+    return False
 
 
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)

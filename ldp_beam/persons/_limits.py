@@ -35,9 +35,10 @@ from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_ti
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, RecordsDoFn, RecordsTransform, letters, refuse_sliding
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
+from ldp_beam.graph.upstream import refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -331,7 +332,7 @@ class LimitTransform(RecordsTransform):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        refuse_sliding(pcoll)
+        refuse_overlapping(pcoll)
         limit = self._limit
         if limit.windows is None and pcoll.windowing.windowfn.is_merging():
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
@@ -344,7 +345,7 @@ class LimitTransform(RecordsTransform):
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
-        good |= "Join" >> beam.ParDo(JoinPieces())
+        good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()
         fields = fields_of(pcoll.element_type)
         good.element_type = pcoll.element_type
         if pcoll.element_type in (pa.RecordBatch, pa.Table):

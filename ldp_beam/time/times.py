@@ -28,6 +28,7 @@ class EventTime:
 
     column: str | None
     unit: TimeUnit = "s"
+    windowed: bool = False  # whether there is to be room for windows around it, in Beam's range of times
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, str) or self.unit not in PER_SECOND:
@@ -57,8 +58,7 @@ class OddTimes:
         self._odd.inc(odd)
         if not self._warned:
             where = (
-                "timestamps of elements: a source that knows no times gives none that mean anything; name the column "
-                "with event_time="
+                "timestamps of elements: if they mean nothing, name the column with event_time="
                 if self._time.column is None
                 else f"times in column {self._time.column!r}: numbers are read with time_unit={self._time.unit!r}, say "
                 "so if they are in another unit"

@@ -12,10 +12,10 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark, TriggerFn
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows
-from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan, Secret
-from ldp_core.engine import seconds
+from ldp_core.engine import Window, seconds
 
 
 def _plan(plan: Any) -> PrivacyPlan:
@@ -64,10 +64,13 @@ def _window(window: Any) -> Any:
     make, needed = _WINDOWS[kind]
     if (given := window.keys() - {"type"}) != needed:
         raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(map(str, given))}")
+    if kind == "fixed":
+        return window["size"]
     lengths = {name: Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed}
     if not all(length.micros for length in lengths.values()):
         raise ParameterError(f"{sorted(needed)} of a window must be longer than 0 seconds")
-    return make(**{"gap_size" if name == "gap" else name: length for name, length in lengths.items()})
+    begin = {"offset": Timestamp(micros=Window.of(window["period"]).offset)} if kind == "sliding" else {}
+    return make(**{"gap_size" if name == "gap" else name: length for name, length in lengths.items()}, **begin)
 
 
 def _trigger(trigger: Any) -> TriggerFn:
@@ -75,10 +78,18 @@ def _trigger(trigger: Any) -> TriggerFn:
     if not isinstance(trigger, Mapping) or not trigger or trigger.keys() - {"early", "late"}:
         raise ParameterError("trigger is {early: ..., late: ...} or one of both, each a length as 1m, or the word each")
     found = {
-        name: AfterCount(1) if after == "each" else AfterProcessingTime(round(seconds(after, name=name)))
+        name: AfterCount(1) if after == "each" else AfterProcessingTime(_whole_seconds(after, name))
         for name, after in trigger.items()
     }
     return AfterWatermark(**{"late": AfterCount(1), **found})
+
+
+def _whole_seconds(length: Any, name: str) -> int:
+    """All that Beam's trigger can wait."""
+    found = seconds(length, name=name)
+    if found < 1 or found % 1:
+        raise ParameterError(f"{name} of a trigger is a whole number of seconds, or the word each, got {length!r}")
+    return int(found)
 
 
 def _output(error_handling: Any) -> str:

@@ -69,6 +69,13 @@ def test_integers_of_too_many_digits_are_faults():
         faults = Faults(len(part))
         finder.find_faults(part, faults)
         assert faults.good.tolist() == [True, False, False, True]
+    mixed = RowBatch([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in (1, np.int64(2), "3", 4)])
+    faults = Faults(len(mixed))
+    NoiseKey(Secret(bytes(16)), "user").find_faults(mixed, faults)
+    assert faults.good.tolist() == [True, True, False, True]  # integers of any type are ids of one kind
+    lists = RowBatch([Record({"user": (n, [n])}, Timestamp(0), GlobalWindow()) for n in range(40)])
+    with pytest.raises(DtypeError, match="ids must be"):
+        NoiseKey(Secret(bytes(16)), None, "user").randomness(lists, "x")
     with pytest.raises(DtypeError, match="38 digits"):
         IdHash("user").of(part)
     with pytest.raises(DtypeError, match="ids must be"):

@@ -22,6 +22,7 @@ from ldp_core import (
     InputError,
     LdpError,
     MechanismMismatchError,
+    OneBitMean,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
@@ -144,7 +145,8 @@ def test_a_key_has_one_text():
         ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
         ("0", [-0.0], [pa.float64(), pa.int64()]),
         ("nan", [float("nan")], [pa.float32()]),
-        ("x", [b"x"], [pa.binary(), pa.string()]),
+        ("x", [b"x"], [pa.binary(), pa.large_binary(), pa.binary(1), pa.string()]),
+        ("\\xff", [b"\xff"], [pa.binary(), pa.large_binary(), pa.binary(1)]),  # as one broken message of many has it
         ("1.50", ["1.50"], [pa.string()]),
     ]
     for text, values, types in cases:
@@ -370,6 +372,14 @@ def test_dead_letters(kind, single):
     ns = {place: tally.n for place, tally in found.items()}
     assert ns == {(0.0, 10.0, "x"): 1, (0.0, 10.0, "y"): 1, (10.0, 20.0, "x"): 1}
     assert sorted(letters) == [("t", "no event time", 1), ("v", ODD[kind], 1), ("v", "null", 2)]
+
+
+def test_a_value_that_arrow_cannot_take_leaves_the_others_their_counts():
+    for kind, mechanism, odd in (("float", OneBitMean((0, 1), epsilon=1.0), 2**53 + 1), ("str", SURE, "\ud800")):
+        estimate = ldp_beam.Estimate("v", mechanism, private=True).with_exception_handling()
+        good = 1 if kind == "float" else "a"
+        found, letters = tallied(estimate, [{"v": value} for value in (good, odd, good)])
+        assert ([tally.n for tally in found.values()], letters) == ([2], [("v", f"not of type {kind}", 1)])
 
 
 def test_dead_letters_of_bit_vectors():

@@ -5,6 +5,7 @@ partial tallies that they start from are tested in `test_partials`.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 
 import apache_beam as beam
@@ -43,8 +44,8 @@ from ldp_core import (
 
 from ...cases import each
 from ..helpers import SURE, SURE_BITS, SURE_BOOL, counters, run, run_with_result, stamped, table
-from ..runners.stream_cases import BOTH, DISC, panes, window_options
-from ..streams import LATE_AND_LATER, LOCAL, All, stream, true_panes
+from ..runners.stream_cases import ACC, BOTH, DISC, LATE, panes, window_options
+from ..streams import LATE_AND_LATER, LOCAL, All, late_of, stream, true_panes
 from .driven import EVERYTHING, KEY, MECHANISMS, RR, SUPPORTS, TIME, VALUES, N, places, tallied
 from .test_partials import NOISY, ODD
 
@@ -66,6 +67,32 @@ def check(rows, column, expected):
             assert {name: getattr(row, name) for name in core} == pytest.approx(core)
             assert (row.column_name, row.pane_index) == (column, 0)
             assert (row.confidence, row.epsilon, row.fingerprint) == (0.95, 1.0, mechanism.fingerprint)
+
+
+class InBatches(beam.DoFn):
+    """As WriteToCsv, WriteToJson and Beam's data frames begin."""
+
+    def process_batch(self, rows: list[ldp_beam.BooleanHistogramRow]) -> Iterator[list[int]]:
+        yield [row.n for row in rows]
+
+    def infer_output_type(self, _):
+        return int
+
+
+class InSuch(beam.PTransform):
+    def __init__(self, made):
+        super().__init__()
+        self.made = made
+
+    def expand(self, pcoll):
+        return pcoll | self.made | beam.ParDo(InBatches())
+
+
+def test_steps_that_take_batches_of_rows_have_all():
+    """Such a step in the same stage is flushed before ours ends its bundle, which is when it has rows."""
+    for kind in KINDS:
+        transform = InSuch(kind("v", SURE_BOOL, window=10, event_time="t"))
+        assert sorted(run(transform, [{"v": True, "t": t} for t in (1, 2, 11)])) == [1, 1, 2, 2]
 
 
 def test_fixed_windows_by_a_key():
@@ -135,6 +162,15 @@ def test_the_last_lot_of_a_bundle_is_not_held_back():
     histogram = beam.WindowInto(FixedWindows(10)) | ldp_beam.Histogram("v", SURE_BOOL)
     rows = run(histogram, stream([0, [1], 50, [51]], "single records"), **LOCAL)
     assert [(r.window_start.micros // 10**6, r.n) for r in true_panes(rows)] == [(0, 1), (50, 1)]
+
+
+def test_late_records_of_windows_of_the_input_are_counted():
+    for lateness, n in ((0, 2), (40, 1)):
+        windows = beam.WindowInto(FixedWindows(10), allowed_lateness=lateness, trigger=LATE, accumulation_mode=ACC)
+        for kind in KINDS:
+            estimate = windows | kind("v", SURE_BOOL).with_exception_handling()
+            rows, letters = run(estimate, stream(LATE_AND_LATER), **LOCAL)
+            assert (max(row.n for row in rows) + n, late_of(letters)) == (5, n)
 
 
 def rows_of(tally, *, bounded, timing, filled=None):

@@ -5,8 +5,15 @@ from itertools import product
 import apache_beam as beam
 import pyarrow as pa
 import pytest
+from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindows,
+    IntervalWindow,
+    NonMergingWindowFn,
+    SlidingWindows,
+)
 
 import ldp_beam
 from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
@@ -101,6 +108,30 @@ def test_limits_come_before_what_perturbs(events):
         _ = rows | f"Of rows {i}" >> limit()
 
 
+class TwoLengths(NonMergingWindowFn):
+    """Each time in a window of 10 and in one of 20 seconds."""
+
+    def assign(self, context):
+        second = context.timestamp.micros // 10**6
+        return [IntervalWindow(second // n * n, second // n * n + n) for n in (10, 20)]
+
+    def get_window_coder(self):
+        return IntervalWindowCoder()
+
+
+def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted():
+    """Beam makes k records of one in k windows, and other windows behind these do not join them."""
+    perturb, private = ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("crashed", COIN)
+    count = ldp_beam.Histogram("crashed", COIN, window="1h", event_time="time")
+    ledger, own = ldp_beam.PrivacyLedger(1.0, id="user", budget=1), ldp_beam.Histogram("crashed", COIN)
+    for overlapping in (SlidingWindows(30, 10), TwoLengths()):
+        for last, then in [*product((perturb, count, private, ledger), (False, True)), (own, True)]:
+            steps = new([RECORD]) | beam.WindowInto(overlapping) | beam.Map(lambda record: record)
+            with pytest.raises(ParameterError, match="windows that overlap"):
+                _ = (steps | "Whole" >> beam.WindowInto(GlobalWindows()) if then else steps) | last
+        _ = new([RECORD]) | beam.WindowInto(overlapping) | own  # which asks each window of its own
+
+
 def test_what_is_perturbed_behind_a_ledger_is_added_up():
     def ledger(charged, **options):
         return new([{**RECORD, "user": 1}]) | ldp_beam.PrivacyLedger(charged, id="user", budget=99, **options)
@@ -125,6 +156,23 @@ def test_what_is_perturbed_behind_a_ledger_is_added_up():
     seeded = ledger(COIN.epsilon, drop_id=False)  # not private anyway
     for i in range(2):
         _ = seeded | f"{i}" >> ldp_beam.Perturb(PrivacyPlan({"crashed": COIN}).seeded(1), id="user")
+
+
+def test_records_that_come_as_a_side_input_are_behind_their_ledger():
+    """What is perturbed twice spends twice, and answers that a step is told of spend nothing."""
+    key = Secret.generate()
+    for told, refused in ((False, "the 2 steps behind it that perturb spend 2"), (True, "charges for fresh noise")):
+        records = new([{**RECORD, "user": 1}]) | ldp_beam.PrivacyLedger(1.0, id="user", budget=1, drop_id=False)
+        beside = beam.FlatMap(lambda _, records: records, beam.pvalue.AsList(records))
+        again = records.pipeline | "One" >> beam.Create([0]) | beside
+        coin = PrivacyPlan({"crashed": COIN})
+        _ = told or records | "First" >> ldp_beam.Perturb(coin)
+        second = ldp_beam.Perturb(coin, key=key, id="user") if told else ldp_beam.PrivateHistogram("crashed", COIN)
+        with pytest.raises(ParameterError, match=refused):
+            _ = again | second
+    rows = records | "Rows" >> ldp_beam.PrivateHistogram("crashed", COIN)
+    others = records.pipeline | "Others" >> beam.Create([RECORD])
+    _ = others | beam.Filter(lambda _, rows: True, beam.pvalue.AsList(rows)) | "Second" >> ldp_beam.Perturb(coin)
 
 
 UNNAMED = PipelineOptions(["--auto_unique_labels"])

@@ -3,6 +3,7 @@
 from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
 
 import apache_beam as beam
 import numpy as np
@@ -21,14 +22,14 @@ from apache_beam.transforms.trigger import (
     TriggerFn,
 )
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, WindowFn
-from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 
 import ldp_beam
 from ldp_beam import AfterTallies
 from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_beam.time.windows import group, slots, window_fn
-from ldp_core import ParameterError, Secret
+from ldp_core import ParameterError, RandomizedResponse, Secret
 from ldp_core.windows import seconds
 
 from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
@@ -152,6 +153,9 @@ def test_counting_records_is_refused_with_the_reason():
                 ParameterError, match=r"AfterCount\(1000\) would not count records.*AfterTallies\(1000\)"
             ):
                 kind("v", SURE_BOOL, window=10, trigger=around(AfterCount(1000)))
+            windows = beam.WindowInto(FixedWindows(10), trigger=around(AfterCount(1000)), accumulation_mode=1)
+            with pytest.raises(ParameterError, match=r"AfterTallies\(1000\)"):
+                _ = beam.Pipeline("FnApiRunner") | beam.Create([{"v": True}]) | windows | kind("v", SURE_BOOL)
             for count in (AfterCount(1), AfterTallies(1000)):
                 kind("v", SURE_BOOL, window=10, trigger=around(count))
 
@@ -227,6 +231,9 @@ def test_windows_that_would_never_end_are_refused():
 
 
 def test_single_records_without_the_column_to_group_by_are_refused():
+    letters = [ldp_beam.DeadLetter("v", "null", 1)]  # a NamedTuple, whose method is no key
+    with pytest.raises(Exception, match="no column 'index' in 1 of 1 records"):
+        run(ldp_beam.Histogram("reason", RandomizedResponse(["null", "late"], epsilon=1.0), by="index"), letters)
     whole = [{"v": True, "c": None}, {"v": True, "c": "fr"}]
     for records, lacking in (([{"v": True}] * 3, 3), ([beam.Row(v=True)] * 3, 3), ([*whole, {"v": True}], 1)):
         histogram = ldp_beam.Histogram("v", SURE_BOOL, by="c")
@@ -237,10 +244,23 @@ def test_single_records_without_the_column_to_group_by_are_refused():
         assert {row.key["c"] for row in rows} == (set() if lacking == 3 else {"null", "fr"})
 
 
-def test_a_window_without_times_is_said(caplog):
-    _, numbers = starts(ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h"), [{"v": True}])
-    assert numbers["odd_times"] == 1
-    assert any("event_time=" in message for message in caplog.messages)
+@pytest.mark.parametrize("window", ["1m", "1h", "1w", SlidingWindows(60, 30), Sessions(60)])
+def test_a_window_without_times_is_refused(window):
+    """Beam's elements without a time are at the beginning of time: before it no window can begin."""
+    histogram = ldp_beam.PrivateHistogram("v", SURE_BOOL, window=window)
+    with pytest.raises(Exception, match=r"1 of 1 records have no event time .*event_time="):
+        run(histogram, [{"v": True}])
+    assert run(histogram.with_exception_handling(), [{"v": True}]) == ([], [("", "no event time", 1)])
+
+
+def test_times_at_both_ends_of_beams_are_dead_letters():
+    times = [MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros, SECONDS * 10**6]
+    for batched, window in product((False, True), (60, "30d", SlidingWindows(60, 30), Sessions(60))):
+        records = [{"v": True, "t": time} for time in times]
+        histogram = ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t", time_unit="us")
+        elements = [pa.RecordBatch.from_pylist(records)] if batched else records
+        rows, dead = run(histogram.with_exception_handling(), elements)
+        assert ({row.n for row in rows}, dead) == ({1}, [("t", "no event time", 2)])
 
 
 def test_limits_know_units():

@@ -16,6 +16,7 @@ from ldp_beam.yaml import (
 )
 from ldp_core import DtypeError, LdpError, ParameterError, PlanError
 
+from ..helpers import run
 from .spec import COIN, NUMBER, OS, SKETCH, TWICE, WORD, create, expand
 
 PLAN = {"columns": {"os": OS}}
@@ -74,12 +75,23 @@ OF_ESTIMATES = [
     (ParameterError, {"window": "1h", "trigger": {"early": "soon"}}),
     (ParameterError, {"window": "1h", "trigger": {"early": "1m", "on_time": "1m"}}),
     (ParameterError, {"trigger": {"early": "1m"}}),
+    *((ParameterError, {"window": "1h", "trigger": {"early": wait}}) for wait in ("500ms", "0s", 1.5)),
 ]
 
 
 def test_a_trigger_is_beams():
     made = LdpHistogram(column="os", mechanism=OS, window="1h", trigger={"early": "2m", "late": "each"})
     assert str(made.read["trigger"]) == str(AfterWatermark(early=AfterProcessingTime(120), late=AfterCount(1)))
+
+
+def test_weeks_begin_on_mondays_however_they_are_written():
+    monday = 4 * 86400  # of 1970, which began on a Thursday
+    for window in ("2w", {"type": "fixed", "size": "2w"}, {"type": "sliding", "size": "2w", "period": "1w"}):
+        made = LdpHistogram(column="os", mechanism=OS, window=window, event_time="t")
+        starts = {
+            row.window_start.micros // 10**6 for row in run(made, [beam.Row(os=[True, False, False], t=float(monday))])
+        }
+        assert starts == ({monday, monday - 7 * 86400} if "sliding" in str(window) else {monday})
 
 
 def test_bad_arguments_of_estimates():
