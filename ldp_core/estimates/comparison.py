@@ -287,7 +287,7 @@ class Compare(OfAll):
         pooled, at_pooled = pooled_of(one, two)
         alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
-        (low1, high1), (low2, high2) = one.ends(z), two.ends(z)
+        (low1, high1), (low2, high2) = (x.ends(z) for x in of_few(one, two, self._added(*at_estimates)))
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
 
@@ -336,16 +336,12 @@ class Compare(OfAll):
 
         Noise of an oracle that has tails of its own has them, as of so many reports as the smaller side has.
         """
-        z, variance = self._scores(one, two, at_pooled), self._added(*at_pooled) ** 2
-        coin = step / np.maximum(np.minimum(one.n, two.n), 1)
-        few = (variance < 2 * FEW * coin**2) & (z != 0)
-        n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
-        far = coins_score(np.abs(two.estimates - one.estimates)[few], n, variance[few], coin)
-        z[few] = np.minimum(np.abs(z[few]), far)
+        errors = self._added(*at_pooled)
+        z = of_coins(self._scores(one, two, at_pooled), one, two, errors, step)
         if oracle is not None and oracle.count_term.variance is not None:
             least, most = (np.maximum(pick(one.n, two.n), 1) for pick in (np.minimum, np.maximum))
             far = np.abs(two.estimates - one.estimates) * least
-            z = np.minimum(np.abs(z), oracle.error_score(far, least * (1 + least / most), variance * least**2))
+            z = np.minimum(np.abs(z), oracle.error_score(far, least * (1 + least / most), (errors * least) ** 2))
         squares = z**2
         information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
         return self._p(squares, np.ones(squares.shape, np.int64), information)
@@ -427,6 +423,27 @@ def pooled_of(one: Side, two: Side) -> tuple[F64, list[F64]]:
     """The estimates of both sides together, and the variances of each if these are true."""
     pooled = (one.n * one.estimates + two.n * two.estimates) / np.maximum(one.n + two.n, 1)
     return pooled, [side.variance(pooled) for side in (one, two)]
+
+
+def few_coins(one: Side, two: Side, error: F64, step: Any) -> F64:
+    """Whether few coins decide about a difference with this error, each worth ``step`` on the smaller side."""
+    return np.asarray(error**2 * np.minimum(one.n, two.n) ** 2 < 2 * FEW * np.square(step))
+
+
+def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
+    """Scores of differences; where few coins decide, of their tails, and N - 1 of N (G. Upton, JRSS A 145(1), 1982)."""
+    few = few_coins(one, two, error, step) & (z != 0)
+    coin = step / np.maximum(np.minimum(one.n, two.n), 1)
+    n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
+    far = coins_score(np.abs(two.estimates - one.estimates)[few], n, error[few] ** 2, coin) * np.sqrt(1 - 1 / n)
+    z[few] = np.minimum(np.abs(z[few]), far)
+    return z
+
+
+def of_few(one: Side, two: Side, error: F64) -> list[Side]:
+    """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
+    few = few_coins(one, two, error, np.maximum(one.step, two.step))
+    return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
 
 
 def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:

@@ -24,9 +24,10 @@ positive rho sqrt(V_1 V_2) is less by (step / E)^2, with the step between the tw
 
 **All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. A
 statistic T of E - 1 = v degrees has k degrees of freedom as a Hotelling's T^2, whose quantile is, of the chi-square
-quantile x, about x + (x^2 + k x) / (2 v) (K. Ito, Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. With
-fewer than ten effective persons for each degree there is no test. As no covariances of the mechanism are needed, there
-is one for sketches and sets, too: of one report a person, with the number of the row for an id.
+quantile x, about x + (x^2 + k x) / (2 v) (K. Ito, Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare
+values are added together as there. With fewer than ten effective persons for each value there is no test. As no
+covariances of the mechanism are needed, there is one for sketches and sets, too: of one report a person, with the
+number of the row for an id.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ from ldp_core.estimates.comparison import (
     Compare,
     Comparison,
     chi_square_tail,
+    enough,
     holm,
+    of_coins,
+    of_few,
     pooled_of,
     refuse_empty,
     side_of,
@@ -175,6 +179,9 @@ class ComparePersons(Compare):
         else:
             times = [(of.effect_of_mean(f),) * 2 for f, of in zip((f1, f2), who, strict=True)]
         unknown = bool(np.isinf(times).any())  # (of too few persons)
+        coins = (
+            sums.effective * np.min([side.n * side.variance(pooled_of(one, two)[0]) for side in sides], axis=0) / step
+        )
         one, two = sides = [side.of_clusters(*np.where(unknown, 1, of)) for side, of in zip(sides, times, strict=True)]
         rho = sums.correlation(f1, f2)
 
@@ -186,15 +193,17 @@ class ComparePersons(Compare):
             return made
 
         d, z = two.estimates - one.estimates, z_score(self.confidence, len(f1) if self.simultaneous else 1)
-        ends = [side.ends(student(z, of.degrees)) for side, of in zip(sides, who, strict=True)]
+        errors = added(*(side.variance(side.inside) for side in sides))
+        ends = [x.ends(student(z, of.degrees)) for x, of in zip(of_few(one, two, errors), who, strict=True)]
         (low1, high1), (low2, high2) = ends
         low = d - added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2, times=z)
         high = d + added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2, times=z)
-        errors, at_pooled = added(*(side.variance(side.inside) for side in sides)), added(*pooled_of(one, two)[1])
-        squares = np.divide(d, at_pooled, out=np.zeros_like(d), where=at_pooled > 0) ** 2
+        at_pooled = added(*pooled_of(one, two)[1])
+        z_values = np.divide(d, at_pooled, out=np.zeros_like(d), where=at_pooled > 0)
+        squares = of_coins(z_values, one, two, at_pooled, np.maximum(one.step, two.step)) ** 2
         statistic, degrees = squares[:, 0], np.ones(1, np.int64)
         if isinstance(mechanism, Comparable):
-            statistic, degrees = _of_all(oracle.exhaustive, d, f1, f2, sums)
+            statistic, degrees = _of_all(oracle.exhaustive, d, f1, f2, sums, coins)
         p_values, p_value = _tail(squares, np.ones(d.shape, np.int64), sums), _tail(statistic, degrees, sums)
         if unknown:
             errors, low, high, p_values, p_value = (
@@ -209,13 +218,15 @@ class ComparePersons(Compare):
 _UNKNOWN = (np.inf, -np.inf, np.inf, 1.0, 1.0)
 
 
-def _of_all(exhaustive: bool, d: F64, f1: F64, f2: F64, sums: Pairs) -> tuple[F64, I64]:
-    """T and its degrees of freedom; 0 where there is no test."""
+def _of_all(exhaustive: bool, d: F64, f1: F64, f2: F64, sums: Pairs, coins: F64) -> tuple[F64, I64]:
+    """T and its degrees of freedom, of sums of values as in `comparison`; 0 where there is no test."""
     if d.size > _MOST:
         return np.zeros(1), np.zeros(1, np.int64)
-    statistic, degrees = whitened(d[:, :, None], sums.covariances(f1, f2)[None], add_up=exhaustive)
-    known = sums.effective >= LEAST_EFFECTIVE * degrees
-    return statistic, np.where(known, degrees, 0)
+    added, classes = enough(coins)
+    covariances = added @ sums.covariances(f1, f2) @ added.transpose(0, 2, 1)
+    statistic, ranks = whitened(added @ d[:, :, None], covariances, add_up=exhaustive)
+    known = (sums.effective >= LEAST_EFFECTIVE * (d.size - exhaustive)) & (classes > exhaustive)
+    return statistic, np.where(known, ranks, 0)
 
 
 def _tail(statistic: F64, degrees: I64, sums: Pairs) -> F64:

@@ -30,9 +30,12 @@ it is not shorter than Fieller's, and unbounded where that one is.
 more of some numbers that are rare, and J higher than most, V is J x higher. So the interval reaches to the greatest x
 with x^2 <= z^2 (V + J x), and not less far than z standard errors. Of two numbers, a < b, J is (a + b - 2 f) / n and
 V + J x - x^2 / n the exact variance: it is Wilson's interval. Of more, J is sum r^3 / sum r^2, r the part of a record
-in the error, where V < 50 J^2. Where V is 0 the other number must be known. A ratio to public numbers, as a share over
-several mechanisms, has it where it has weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a
-is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized response more than the weight.
+in the error, where V < 50 J^2. Where V is 0 the other number must be known. Of few products perhaps none of a large y
+is supported. So a total has the V and J of coins of y, too, p of them heads, the share of products above 0, with y on
+the scale on which these and the others have the same geometric mean. Of less than half a coin it is unbounded. A ratio
+to public numbers, as a share over several mechanisms, has it where it has weights between -1 and 0, or 1 and 2. Where
+no weight is above 0, one of 2 - a is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized
+response more than the weight.
 
 **Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
 is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
@@ -352,7 +355,30 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     error, low, high = (max(len(u), 1) * x for x in (mean.standard_error, mean.low, mean.high))
     if len(u) and u.min() > 0:
         low -= 2 * repeats * z_score(confidence) ** 2 * mean.mean
-    return Total(float(u.sum()), error, low, high, len(u), confidence)
+    found, (below, above) = float(u.sum()), _reach_of_products(u, error, z_score(confidence), repeats)
+    return Total(found, error, min(low, found - below), max(high, found + above), len(u), confidence)
+
+
+def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[float, float]:
+    """How far a total of y w reaches if few carry it, as if w were of two values that y tells nothing of; else 0."""
+    below, above = (np.log(np.abs(u[side])) for side in (u < 0, u > 0))
+    if not (len(below) and len(above)):
+        return 0.0, 0.0
+    scale = math.exp(min(above.mean() - below.mean(), _MOST_LOG))
+    coins, p = np.where(u > 0, u / scale, -u), len(above) / (len(above) + len(below))
+    size = float(coins.max())
+    coins /= size
+    squares, size, v = float(coins @ coins), size * (1 + scale), p * (1 - p)
+    many, known = squares**2 / float(coins**2 @ coins**2) * v / repeats, math.sqrt(squares * v * repeats) * size
+    if many > _MANY or known < _CARRIED * error or coins.min() > 1 - _SAME:
+        return 0.0, 0.0
+    if many < _LEAST_COINS:
+        return math.inf, math.inf
+    t, jump = student(z, max(many, 3)), (1 - 2 * p) * float(coins**2 @ coins) / squares * repeats * size
+    return float(score_reach(t, known, -jump)), float(score_reach(t, known, jump))
+
+
+_MOST_LOG, _CARRIED, _LEAST_COINS = 300, 0.84, 0.5
 
 
 # ---- means of a population that the people do not stand for alike

@@ -147,6 +147,14 @@ def test_few_persons_and_many_values():
     assert one.statistic == pytest.approx(two.statistic)
 
 
+def test_rare_values_are_added_together_as_without_ids():
+    """Of 100 nobody has a value that 20 of 2,000 have: without a difference 76 % of such runs were called different."""
+    m = RandomizedResponse(range(4), epsilon=8.0)
+    few, many = np.zeros(100, np.int64), np.repeat(range(4), [1940, 20, 20, 20])
+    found = compare_persons(m, (few, range(100)), (many, range(100, 2100)))
+    assert (found.degrees_of_freedom, compare(m, m.tally(few), m.tally(many)).degrees_of_freedom) == (0, 0)
+
+
 def test_what_is_refused():
     m = RandomizedResponse(epsilon=1.0)
     side = ([True] * 20, range(20))

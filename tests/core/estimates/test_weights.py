@@ -221,6 +221,22 @@ def test_totals_of_public_numbers_hold_where_nobody_is_in_the_group():
                 assert held(found, has * y.sum(), np.outer(each_one, each_one).ravel())[0] >= 0.95
 
 
+def test_totals_of_very_uneven_public_numbers_hold():
+    """400 runs: 30 to 70 % held where reports of those who have the large numbers did not support the value."""
+    generator, runs = np.random.default_rng(5), 400
+    one_half, few = np.append(np.ones(49), 49.0), np.repeat([1.0, 20.0], [190, 10])
+    m = RandomizedResponse(range(16), epsilon=2.0)
+    for y, has in ((one_half, True), (few, False), (generator.lognormal(0, 2, 60), False)):
+        with case(len(y), has):
+            weights = (generator.random((runs, len(y))) < (m.p if has else m.q)) - m.q
+            found = [total(w * y) for w in weights / (m.p - m.q)]
+            assert held(found, has * y.sum(), np.full(runs, 1 / runs))[0] >= 0.935
+    y, supports = generator.exponential(size=20_000), generator.random(20_000) < m.q
+    numbers = (supports - m.q) / (m.p - m.q) * y
+    many, error = total(numbers), 20_000**0.5 * numbers.std(ddof=1)
+    assert many.high - many.low == pytest.approx(2 * 1.959964 * error, rel=0.01)
+
+
 def test_known_shares_of_small_groups_hold():
     """Of groups a and b of 3 to 1,000 people: 79 to 91 % held, as the answers of few people are often all alike."""
     for m, na, nb, share, in_a, in_b in (
