@@ -464,8 +464,6 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)
     side = side._replace(sampled=sampled_part(population, side.n, repeats))
-    if population is not None:
-        side = side._replace(step=0.0)  # (as Newcombe, of score intervals)
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side

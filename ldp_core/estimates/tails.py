@@ -38,6 +38,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -117,9 +118,9 @@ def reach_of_few(
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
         one = one * (at(one, a, b, e) - a > _NONE * coin)
-        found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one)]
-        few = (np.minimum(*found) * share < FEW * coin) & (np.maximum(*found) > _NONE * coin) & np.greater(n, 0)
-    few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0)
+        found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
+        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > _NONE * coin)
+    few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
     if not few.any():
         return ends
     count, people, far, size, *poly = (
