@@ -29,6 +29,7 @@ from ldp_beam.graph.upstream import (
     refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
+    refuse_windows_of_elements,
 )
 from ldp_core import Domain, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
@@ -71,7 +72,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         PlanError: ``plan`` is not a plan, or a seeded one without ``id``, or with a key or a record; or the schema of
             the input lacks a column of it.
         ParameterError: the input is, or was, in windows that overlap, or `beam.Flatten` joins it with itself, so that
-            a record would be perturbed several times; or it comes through a limit (`PrivacyLedger`,
+            a record would be perturbed several times; or in windows that are not by time alone; or it comes through a limit (`PrivacyLedger`,
             `BoundContributions`) by several ways; or through a ledger that charges for fresh noise, and this is keyed,
             or the other way round; or that charges less for a person's records than all that is perturbed behind it.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
@@ -114,6 +115,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_overlapping(pcoll)
+        if self._stabilize:
+            refuse_windows_of_elements(pcoll)
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:

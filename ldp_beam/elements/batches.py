@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
+from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -120,7 +121,9 @@ class Batch:
 
     def without(self, name: str | None) -> Batch:
         """The records without this column, as one record batch."""
-        return Batch(self.select(n for n in self.schema.names if n != name), self.timestamp, self.window)
+        rest = [index for index, n in enumerate(self.schema.names) if n != name]
+        part = Batch(self.table.select(rest), self.timestamp, self.window)
+        return part._with(part._whole(index) for index in range(len(rest)))
 
     def elements(self) -> list[WindowedValue]:
         """The batch as an element, at its time and in its window."""
@@ -144,7 +147,7 @@ class RowBatch:
         self.records = records
         self.window: Any = records[-1].window if records else None
         for cls in {type(record.element) for record in records}:
-            if not (issubclass(cls, (Mapping, Row)) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)):
+            if not is_record(cls):
                 raise DtypeError(
                     "elements must be pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple, "
                     f"got {cls.__name__}"
@@ -228,6 +231,13 @@ class RowBatch:
 
 
 AnyBatch: TypeAlias = Batch | RowBatch
+
+
+@cache
+def is_record(cls: type) -> bool:
+    """Whether elements of this type are single records. (The Struct of protobuf says that it is a mapping.)"""
+    mapping = issubclass(cls, Mapping) and hasattr(cls, "get")
+    return mapping or issubclass(cls, Row) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
 
 
 def _without(element: Any, name: str | None) -> Any:
