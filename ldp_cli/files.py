@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
@@ -75,6 +78,25 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if something is there that must not be written over."""
     if path.exists() and not overwrite:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
+    target = target.resolve()
+    if target.exists() and not target.is_file():  # a pipe, a terminal
+        yield target
+        return
+    # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
+    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        folder.mkdir()
+        yield folder / target.name
+        os.replace(folder / target.name, target)
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 _TEXTS = ("str", "date")  # kinds of values that are read as text from CSV
