@@ -234,7 +234,7 @@ AnyBatch: TypeAlias = Batch | RowBatch
 
 
 @cache
-def is_record(cls: type) -> bool:
+def is_record(cls: Any) -> bool:
     """Whether elements of this type are single records; protobuf's Struct, which says it is a mapping, is none."""
     mapping = issubclass(cls, Mapping) and hasattr(cls, "get")
     return mapping or issubclass(cls, Row) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)

@@ -278,7 +278,7 @@ class _Looked:
 
 def refuse_windows_of_elements(pcoll: PCollection[Any]) -> None:
     """Raise if windows depend on the element: behind what stabilizes, which is another one, they would be others."""
-    looked = _Looked()
+    looked: Any = _Looked()
     with suppress(Exception):
         pcoll.windowing.windowfn.assign(looked)
     if looked.asked:

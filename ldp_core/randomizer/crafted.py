@@ -104,7 +104,7 @@ class Crafted(DeclaredMechanism):
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
         hashes = np.sort(rows @ _multipliers(rows.shape[1]))
-        return np.count_nonzero(hashes[1:] == hashes[:-1]) > alike * s * s / 2 + excess
+        return int(np.count_nonzero(hashes[1:] == hashes[:-1])) > alike * s * s / 2 + excess
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(
