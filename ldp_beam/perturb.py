@@ -29,7 +29,6 @@ from ldp_beam.graph.upstream import (
     refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
-    refuse_windows_of_elements,
 )
 from ldp_core import Domain, PlanError, PrivacyPlan, Secret
 from ldp_core.engine import Label, Unmatched, refuse_reports
@@ -116,8 +115,6 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_overlapping(pcoll)
-        if self._stabilize:
-            refuse_windows_of_elements(pcoll)
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:

@@ -104,13 +104,8 @@ class _TwiceError(ValueError):
     pass
 
 
-def _no_json(constant: str) -> None:
-    """NaN and Infinity, which Python takes, are no JSON: of a kept text they were ``nan``."""
-    raise ValueError(constant)
-
-
-# (json.loads makes one for each text, which takes longer)
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_json)
+# (json.loads makes one for each text, which takes longer.) NaN and Infinity, which are no JSON, are no integers.
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
 
 
 def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:

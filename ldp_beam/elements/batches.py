@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -233,11 +232,10 @@ class RowBatch:
 AnyBatch: TypeAlias = Batch | RowBatch
 
 
-@cache
-def is_record(cls: Any) -> bool:
-    """Whether elements of this type are single records; protobuf's Struct, which says it is a mapping, is none."""
-    mapping = issubclass(cls, Mapping) and hasattr(cls, "get")
-    return mapping or issubclass(cls, Row) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)
+def is_record(cls: type) -> bool:
+    """Whether elements of this type are single records; protobuf's Struct, a mapping without ``get``, is none."""
+    named = hasattr(cls, "get") if issubclass(cls, Mapping) else issubclass(cls, Row) or hasattr(cls, "_fields")
+    return named or dataclasses.is_dataclass(cls)
 
 
 def _without(element: Any, name: str | None) -> Any:

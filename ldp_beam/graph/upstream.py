@@ -266,28 +266,6 @@ def _overlap(windows: WindowFn) -> bool:
     return False
 
 
-class _Looked:
-    """What a WindowFn is asked with, at the epoch; the element is not there, and whether it was asked for is kept."""
-
-    timestamp, window, asked = Timestamp(0), None, False
-
-    @property
-    def element(self) -> None:
-        self.asked = True
-
-
-def refuse_windows_of_elements(pcoll: PCollection[Any]) -> None:
-    """Raise if windows depend on the element: behind what stabilizes, which is another one, they would be others."""
-    looked: Any = _Looked()
-    with suppress(Exception):
-        pcoll.windowing.windowfn.assign(looked)
-    if looked.asked:
-        raise ParameterError(
-            f"the input is in windows by the element ({type(pcoll.windowing.windowfn).__name__}), which reports do not "
-            "keep: take windows by time, or stabilize=False where an aggregation follows at once"
-        )
-
-
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ldp_core.arrays.types import U64, Bools
+from ldp_core.arrays.types import Bools
 from ldp_core.errors import ParameterError
 from ldp_core.parameters import check_open
 from ldp_core.poisoning import Influence
@@ -98,22 +97,15 @@ class Crafted(DeclaredMechanism):
         Of s reports ``alike`` s^2 / 2 are equal to an earlier one, on average, or fewer. One report changes how many by
         one at most: there are t more with a probability below exp(-2 t^2 / s) (C. McDiarmid, 1989, Lemma 1.2).
         """
-        alike = self.alike
-        s = int(min(1 / (8 * alike + 1e-9), len(reports), 1 << 15))  # they take a few milliseconds
+        s = int(min(1 / (8 * self.alike + 1e-9), len(reports), 1 << 15))  # they take a few milliseconds
         if (excess := math.sqrt(s * math.log(1e9) / 2)) >= s:
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
-        hashes = np.sort(rows @ _multipliers(rows.shape[1]))
-        return int(np.count_nonzero(hashes[1:] == hashes[:-1])) > alike * s * s / 2 + excess
+        hashes = np.sort(rows @ np.cumprod(np.full(rows.shape[1], 0x9E3779B97F4A7C15, np.uint64)))
+        return int(np.count_nonzero(hashes[1:] == hashes[:-1])) > self.alike * s * s / 2 + excess
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(
             f"nothing is known of reports of {self.name}, such as their number of ones, that tells crafted ones from "
             "honest ones; what every report must be is checked when they are read"
         )
-
-
-@cache
-def _multipliers(width: int) -> U64:
-    """Of a hash of so many words: any odd-looking numbers, always the same."""
-    return np.random.default_rng(0).integers(1 << 64, size=width, dtype=np.uint64)
