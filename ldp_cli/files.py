@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import shutil
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -87,16 +85,12 @@ def replacing(target: Path) -> Iterator[Path]:
     if target.exists() and not target.is_file():  # a pipe, a terminal
         yield target
         return
-    # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
-        folder.mkdir()
-        yield folder / target.name
-        os.replace(folder / target.name, target)
+    try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
+        with TemporaryDirectory("", f".{target.name}.", target.parent, ignore_cleanup_errors=True) as folder:
+            yield (beside := Path(folder) / target.name)
+            beside.replace(target)
     except OSError as error:
         raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 _TEXTS = ("str", "date")  # kinds of values that are read as text from CSV

@@ -104,8 +104,7 @@ class _TwiceError(ValueError):
     pass
 
 
-# (json.loads makes one for each text, which takes longer.) NaN and Infinity, which are no JSON, are no integers.
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)  # (NaN is no JSON; json.loads is slower)
 
 
 def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:

@@ -47,10 +47,8 @@ class ReplaySafe(beam.PTransform[Any, Any]):
             windowing.windowfn.assign(asked)
         except Exception as error:
             if getattr(error, "obj", None) is asked:
-                raise ParameterError(
-                    f"the input is in windows by the element ({type(windowing.windowfn).__name__}), which reports "
-                    "do not keep: take windows by time, or stabilize=False where an aggregation follows at once"
-                ) from None
+                by = f"the input is in windows by the element ({type(windowing.windowfn).__name__}), which reports lack"
+                raise ParameterError(f"{by}: take windows by time, or stabilize=False before an aggregation") from None
         return out | "Own windows" >> beam.WindowInto(windowing, allowed_lateness=windowing.allowed_lateness)
 
     def _fixed(self, pcoll: PCollection[Any]) -> PCollection[Any]:

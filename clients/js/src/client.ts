@@ -35,7 +35,6 @@ export class Client {
   async report(record: Row): Promise<Row> {
     const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name) => {
-      // Of a bigint or a symbol no line is made, and with undefined no server takes the others that go with it.
       if (!/^[bnos][^iy]/.test(typeof record[name])) throw new ValueError(`column ${name}: no value of JSON`);
       return [name, record[name]];
     });
