@@ -147,10 +147,8 @@ class RowBatch:
         self.window: Any = records[-1].window if records else None
         for cls in {type(record.element) for record in records}:
             if not is_record(cls):
-                raise DtypeError(
-                    "elements must be pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple, "
-                    f"got {cls.__name__}"
-                )
+                kinds = "pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple"
+                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}")
 
     def __len__(self) -> int:
         return len(self.records)
