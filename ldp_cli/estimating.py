@@ -322,17 +322,19 @@ class _Answers:
             folder.mkdir(parents=True, exist_ok=True)
             for name, frame in self.frames.items():
                 table = self._with_partial(frame)
-                if csv:
-                    table.write_csv(paths[name])
-                else:
-                    asked = {name: (self.questions[name], self.mechanisms[name])}
-                    table.write_parquet(paths[name], metadata=core.estimates_metadata(asked))
+                with files.replacing(paths[name]) as whole:
+                    if csv:
+                        table.write_csv(whole)
+                    else:
+                        asked = {name: (self.questions[name], self.mechanisms[name])}
+                        table.write_parquet(whole, metadata=core.estimates_metadata(asked))
                 row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
                 if self.covered is not None:
                     cut = len(self._about(name)["partial_windows"])
                     row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
                 written.append(row)
-            beside.write_text(said, encoding="utf-8")
+            with files.replacing(beside) as whole:
+                whole.write_text(said, encoding="utf-8")
         return written
 
     def chosen(self, values: list[str], at: str | None) -> _Answers:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import glob, has_magic
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -75,6 +76,21 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if something is there that must not be written over."""
     if path.exists() and not overwrite:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
+    target = target.resolve()
+    if target.exists() and not target.is_file():  # a pipe, a terminal
+        yield target
+        return
+    try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
+        with TemporaryDirectory("", f".{target.name}.", target.parent, ignore_cleanup_errors=True) as folder:
+            yield (beside := Path(folder) / target.name)
+            beside.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
 _TEXTS = ("str", "date")  # kinds of values that are read as text from CSV

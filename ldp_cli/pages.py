@@ -154,7 +154,8 @@ def _check(output: Path, *, overwrite: bool) -> None:
 
 
 def _write(output: Path, page: str, show: bool) -> None:
-    output.write_text(page, encoding="utf-8")
+    with files.replacing(output) as beside:
+        beside.write_text(page, encoding="utf-8")
     say(str(output))
     if show and not webbrowser.open(output.resolve().as_uri()):
         note(f"there is no browser to open {output} in", style="yellow")

@@ -81,10 +81,8 @@ def new(
         printing.say(made.to_toml())
         return
     files.refuse_existing(file, overwrite=overwrite)
-    try:
-        file.write_text(made.to_toml(), encoding="utf-8")
-    except OSError as error:
-        raise core.InputError(f"cannot write {str(file)!r}: {error.strerror}") from None
+    with files.replacing(file) as beside:
+        beside.write_text(made.to_toml(), encoding="utf-8")
     printing.show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
 
 

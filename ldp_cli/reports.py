@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -73,25 +70,15 @@ def perturb(
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
-    # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
-    folder = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    beside = folder / target.name  # complete, or not there
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise core.InputError(f"cannot write {str(target)!r}: {error.strerror}") from None
     read = [0]
-    try:
-        with files.polars_work("perturb"), printing.working("perturbing", total=files.size_of(source)) as done:
-            going = files.counted(scanned, read, done)
-            if records is not None:
-                each = [files.in_periods(name, length) for name, length in periods.items()]
-                going = ldp_polars.bound(going, id=id, records=records, per=each, key=noise.get("key"))
-            reports = ldp_polars.perturb_frame(going, made, packed=packed, **noise)
-            ldp_polars.sink_parquet(reports, beside, made)
-            os.replace(beside, target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    working = printing.working("perturbing", total=files.size_of(source))
+    with files.replacing(target) as beside, files.polars_work("perturb"), working as done:
+        going = files.counted(scanned, read, done)
+        if records is not None:
+            each = [files.in_periods(name, length) for name, length in periods.items()]
+            going = ldp_polars.bound(going, id=id, records=records, per=each, key=noise.get("key"))
+        reports = ldp_polars.perturb_frame(going, made, packed=packed, **noise)
+        ldp_polars.sink_parquet(reports, beside, made)
     n = int(pq.read_metadata(target).num_rows)
     dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
     printing.out().print(f"{n:,} reports in {target}{dropped}", markup=False)

@@ -104,7 +104,7 @@ class _TwiceError(ValueError):
     pass
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once)  # (json.loads makes one for each text, which takes longer)
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)  # (NaN is no JSON; json.loads is slower)
 
 
 def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -102,7 +103,9 @@ def _tallied(
 
 def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, repeats: int | None) -> None:
     """Warn where reports that are said to be of other people each are there twice, see `Mechanism.copied`."""
-    once = repeats == 1 or (repeats is None and isinstance(reports.dtype, Report) and not reports.dtype.keyed)
+    if secrets.randbelow(1 << 18) >= len(arrow) ** 2:  # of many small groups some tell, and all took long
+        return
+    once = repeats == 1 or (repeats is None and isinstance(dtype := reports.dtype, Report) and not dtype.keyed)
     if once and mechanism.copied(arrow, column=reports.name):
         words = "reports are there twice, as after a join of what is perturbed, so that intervals are too narrow"
         warnings.warn(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=", LdpWarning, 3)

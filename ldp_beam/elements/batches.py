@@ -120,7 +120,9 @@ class Batch:
 
     def without(self, name: str | None) -> Batch:
         """The records without this column, as one record batch."""
-        return Batch(self.select(n for n in self.schema.names if n != name), self.timestamp, self.window)
+        rest = [index for index, n in enumerate(self.schema.names) if n != name]
+        part = Batch(self.table.select(rest), self.timestamp, self.window)
+        return part._with(part._whole(index) for index in range(len(rest)))
 
     def elements(self) -> list[WindowedValue]:
         """The batch as an element, at its time and in its window."""
@@ -144,11 +146,9 @@ class RowBatch:
         self.records = records
         self.window: Any = records[-1].window if records else None
         for cls in {type(record.element) for record in records}:
-            if not (issubclass(cls, (Mapping, Row)) or hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)):
-                raise DtypeError(
-                    "elements must be pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple, "
-                    f"got {cls.__name__}"
-                )
+            if not is_record(cls):
+                kinds = "pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple"
+                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}")
 
     def __len__(self) -> int:
         return len(self.records)
@@ -228,6 +228,12 @@ class RowBatch:
 
 
 AnyBatch: TypeAlias = Batch | RowBatch
+
+
+def is_record(cls: type) -> bool:
+    """Whether elements of this type are single records; protobuf's Struct, a mapping without ``get``, is none."""
+    named = hasattr(cls, "get") if issubclass(cls, Mapping) else issubclass(cls, Row) or hasattr(cls, "_fields")
+    return named or dataclasses.is_dataclass(cls)
 
 
 def _without(element: Any, name: str | None) -> Any:

@@ -18,8 +18,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch
-from ldp_beam.elements.faults import OTHER_PLAN, Faults
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record
+from ldp_beam.elements.faults import OTHER_PLAN, Faults, not_of
 from ldp_beam.elements.rows import DeadLetter
 
 NAMESPACE = "ldp"  # namespace of all metrics
@@ -62,6 +62,11 @@ class RecordsDoFn(beam.DoFn):
     ) -> Iterable[Any]:
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return self._handle(Batch(element, timestamp, window))
+        if self._dead_letter_tag is not None and not is_record(type(element)):
+            self._read.inc()
+            self._dead.inc()
+            letter = WindowedValue(DeadLetter("", not_of("record"), 1), timestamp, (window,))
+            return [beam.pvalue.TaggedOutput(self._dead_letter_tag, letter)]
         self._waiting.append(Record(element, timestamp, window))
         return self.finish_bundle() if len(self._waiting) >= ROW_BATCH else ()
 

@@ -200,7 +200,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         if trigger is not None:
             refuse_counts(trigger)
         modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
-        if accumulation_mode not in (None, *modes, *modes.values()):
+        if isinstance(accumulation_mode, bool) or accumulation_mode not in (None, *modes, *modes.values()):
             raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:

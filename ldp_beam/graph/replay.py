@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
 from apache_beam.transforms.window import GlobalWindows, Sessions
+from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
 from ldp_beam._compat import StableInputParDo, knows_stable_input
+from ldp_core import ParameterError
 
 
 class ReplaySafe(beam.PTransform[Any, Any]):
@@ -39,6 +42,13 @@ class ReplaySafe(beam.PTransform[Any, Any]):
         out = self._fixed(pcoll | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
         if not self._keep_windows:
             return out
+        asked: Any = SimpleNamespace(timestamp=Timestamp(0), window=None)  # without an element
+        try:
+            windowing.windowfn.assign(asked)
+        except Exception as error:
+            if getattr(error, "obj", None) is asked:
+                by = f"the input is in windows by the element ({type(windowing.windowfn).__name__}), which reports lack"
+                raise ParameterError(f"{by}: take windows by time, or stabilize=False before an aggregation") from None
         return out | "Own windows" >> beam.WindowInto(windowing, allowed_lateness=windowing.allowed_lateness)
 
     def _fixed(self, pcoll: PCollection[Any]) -> PCollection[Any]:

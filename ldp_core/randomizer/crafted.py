@@ -101,8 +101,8 @@ class Crafted(DeclaredMechanism):
         if (excess := math.sqrt(s * math.log(1e9) / 2)) >= s:
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
-        hashes = np.sort(rows @ np.random.default_rng(0).integers(1 << 64, size=rows.shape[1], dtype=np.uint64))
-        return int(np.sum(hashes[1:] == hashes[:-1])) > self.alike * s * s / 2 + excess
+        hashes = np.sort(rows @ np.cumprod(np.full(rows.shape[1], 0x9E3779B97F4A7C15, np.uint64)))
+        return int(np.count_nonzero(hashes[1:] == hashes[:-1])) > self.alike * s * s / 2 + excess
 
     def _no_sums(self) -> ParameterError:
         return ParameterError(

@@ -23,6 +23,8 @@ from apache_beam.transforms.window import FixedWindows, SlidingWindows
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
+from google.protobuf.json_format import ParseDict
+from google.protobuf.struct_pb2 import Struct
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
@@ -299,6 +301,15 @@ def test_dead_letters_of_single_records():
         ]
         assert all(window.start <= time < window.end for _, time, window in letters.stamped)
         assert counters(result) == {"records_read": 7, "perturbed": 2, "dead_lettered": 5}
+
+
+def test_elements_that_are_no_records_are_dead_letters():
+    """They ended the job; the Struct of protobuf, which says that it is a mapping, with an AttributeError."""
+    plan, odd = PrivacyPlan({"os": SURE}), ParseDict({"os": "a"}, Struct())
+    good, bad = perturbed(ldp_beam.Perturb(plan).with_exception_handling(), [{"os": "a"}, None, "text", odd])
+    assert (good, bad) == ([{"os": "a"}], [("", "not of type record", 1)] * 3)
+    with pytest.raises(DtypeError, match="got Struct"):
+        perturbed(ldp_beam.Perturb(plan), [odd])
 
 
 def test_a_wholly_unusable_batch():

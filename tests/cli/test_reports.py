@@ -40,6 +40,29 @@ def test_reports_are_those_of_the_plan_and_nothing_else(reports):
     assert len(reports) == N
 
 
+def test_on_a_full_disk_a_file_is_whole_or_as_it_was(ldp, reports, monkeypatch):
+    """Plans and estimates were left empty."""
+    ldp("estimate reports.parquet --output out")
+    there = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+
+    def full(path, text, **_):
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.write("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(pl.DataFrame, "write_parquet", lambda _, path, **how: full(path, "half", **how))
+    for line in (
+        "plan new plan.toml -c os=ios,web -e 1 --overwrite",
+        "plan new other.toml -c os=ios,web -e 1",
+        "estimate reports.parquet --output out --overwrite",
+        "estimate reports.parquet --output elsewhere --csv",
+    ):
+        assert "No space left on device" in ldp(line, code=1).err, line
+    assert {path: path.read_bytes() for path in there} == there
+    assert {path.suffix for path in Path().rglob("*") if path.is_file() and path not in there} == {".csv"}  # (complete)
+
+
 def test_a_table_of_two_columns(ldp, reports):
     expected = reports.ldp.table("os", "crashed").to_dicts()
     [(name, found)] = ldp("estimate reports.parquet --table os,crashed --json").data["columns"].items()

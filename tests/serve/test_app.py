@@ -433,6 +433,8 @@ def test_kept_columns():
         ("integer", "0x10"),
         ("integer", True),
         ("number", "nan"),
+        ("text", float("nan")),  # which Python writes as NaN, and JSON does not have
+        ("number", float("inf")),
     ):
         with pytest.raises(ReportError) as caught:
             Reader(plan, {"x": kind}, LIMITS).ndjson(lines({"level": "low", "x": given}))

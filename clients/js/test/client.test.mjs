@@ -49,6 +49,10 @@ test("kept columns pass, and a record that lacks one is refused", async () => {
   assert.equal((await client.report({ ...value(), day: "2026-11-24", name: "Ann" })).day, "2026-11-24");
   assert.equal("name" in (await client.report({ ...value(), day: 1, name: "Ann" })), false);
   await assert.rejects(client.report(value()), ldp.ValueError);
+  for (const day of [null, true, 0.5]) assert.equal((await client.report({ ...value(), day })).day, day);
+  for (const day of [1n, undefined, Symbol.iterator, value]) { // they were queued, and are not JSON
+    await assert.rejects(client.report({ ...value(), day }), ldp.ValueError);
+  }
 });
 
 test("secrets and ids", async () => {

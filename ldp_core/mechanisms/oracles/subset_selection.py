@@ -98,7 +98,7 @@ class SubsetSelection(BitReports):
         p = fraction(self._include)
         return [p] * d, [(self.k - p) / (d - 1)] * d
 
-    @property
+    @cached_property
     @override
     def alike(self) -> float:
         p, others, k = fraction(self._include), self.domain.size - 1, self.k

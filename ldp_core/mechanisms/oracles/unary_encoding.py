@@ -104,7 +104,7 @@ class IndependentBits(BitVectors):
         p, q = (float(fraction(t)) for t in self.thresholds)
         return p, q
 
-    @property
+    @cached_property
     @override
     def alike(self) -> float:
         own, other = (p * p + (1 - p) ** 2 for p in self.independent_bits)

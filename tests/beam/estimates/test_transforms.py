@@ -328,6 +328,7 @@ BAD_OPTIONS = [
     {"allowed_lateness": 5},
     {"accumulation_mode": DISC},
     {"accumulation_mode": "x", "window": 5},
+    {"accumulation_mode": True, "window": 5},  # Beam's DISCARDING is 1
     {"trigger": "x", "window": 5},
 ]
 

@@ -132,6 +132,20 @@ def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted(
         _ = new([RECORD]) | beam.WindowInto(overlapping) | own  # which asks each window of its own
 
 
+class ByDay(TwoLengths):
+    def assign(self, context):
+        start = {"a": 0, "b": 60}[context.element["day"]]
+        return [IntervalWindow(start, start + 60)]
+
+
+def test_windows_by_the_element_are_refused_where_they_would_be_assigned_anew():
+    """Behind what stabilizes they were of the report: five windows became two."""
+    steps = new([RECORD]) | beam.WindowInto(ByDay())
+    with pytest.raises(ParameterError, match="windows by the element"):
+        _ = steps | ldp_beam.Perturb(PLAN)
+    _ = steps | "At once" >> ldp_beam.Perturb(PLAN, stabilize=False) | ldp_beam.Histogram("crashed", COIN)
+
+
 def test_what_is_perturbed_behind_a_ledger_is_added_up():
     def ledger(charged, **options):
         return new([{**RECORD, "user": 1}]) | ldp_beam.PrivacyLedger(charged, id="user", budget=99, **options)

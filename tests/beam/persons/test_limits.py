@@ -154,6 +154,9 @@ def test_metadata_and_types_stay():
     batch = batch.set_column(3, "os", batch["os"].dictionary_encode())
     for out in limited(BoundContributions("user", 3), [batch])[0]:
         assert out.schema.equals(batch.schema.remove(0).with_metadata({"who": "knows"}), check_metadata=True)
+    twice = pa.table([[1, 1], ["a", "b"], ["c", "d"]], names=["user", "os", "os"])  # nobody asks for the doubled one
+    [out] = limited(BoundContributions("user", 1), [twice])[0]
+    assert [column.to_pylist() for column in out.columns] == [["a"], ["c"]]
 
 
 @st.composite
