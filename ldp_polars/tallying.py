@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -101,9 +100,12 @@ def _tallied(
     return tally_series(reports.name, tallied)
 
 
+_LOOKED_AT = 512  # reports: to look at each of a thousand groups of 100 would take a fifth of the time of all
+
+
 def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, repeats: int | None) -> None:
     """Warn where reports that are said to be of other people each are there twice, see `Mechanism.copied`."""
-    if secrets.randbelow(1 << 18) >= len(arrow) ** 2:  # of many small groups some tell, and all took long
+    if len(arrow) < _LOOKED_AT:
         return
     once = repeats == 1 or (repeats is None and isinstance(dtype := reports.dtype, Report) and not dtype.keyed)
     if once and mechanism.copied(arrow, column=reports.name):
