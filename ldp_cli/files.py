@@ -16,7 +16,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import DrawnColumn, enough_to_differ, need, open_parquet
+from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet
 
 if TYPE_CHECKING:
     import polars as pl
@@ -121,7 +121,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
 
 def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
     """A lazy frame of a file, a folder of Parquet files, or a pattern; of CSV texts of the plan are read as text."""
-    polars: Any = need("polars", "polars")
+    polars: Any = import_extra("polars", "polars")
     found = files_of(path)
     kind = format_of(found[0])
     if kind == "parquet":
@@ -198,7 +198,7 @@ def _reading(file: str, kind: str) -> Iterator[None]:
 
 def our_polars() -> Any:
     """Our package for Polars."""
-    need("polars", "polars")
+    import_extra("polars", "polars")
     import ldp_polars  # noqa: PLC0415 (only some commands need it)
 
     return ldp_polars
@@ -221,7 +221,7 @@ def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan
 @contextmanager
 def polars_work(what: str) -> Iterator[None]:
     """What Polars says of data may quote them, so only its kind is passed on; our own errors go through."""
-    polars: Any = need("polars", "polars")
+    polars: Any = import_extra("polars", "polars")
     try:
         yield
     except polars.exceptions.PolarsError as error:

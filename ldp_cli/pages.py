@@ -13,7 +13,7 @@ from ldp_cli.options import Confidence, Overwrite
 from ldp_cli.printing import note, say
 from ldp_cli.values import named, whole
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
-from ldp_core.engine import check_open, need, seconds
+from ldp_core.engine import check_open, import_extra, seconds
 from ldp_report import planner_page, read_results, report_page
 
 Show = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
@@ -108,7 +108,7 @@ def serve(
     """Take reports over HTTP, keep them as Parquet or hand them to a queue, and show estimates on a page."""
     check_open("confidence", confidence)
     period = seconds(every, name="--every")
-    need("starlette", "serve"), need("uvicorn", "serve")
+    import_extra("starlette", "serve"), import_extra("uvicorn", "serve")
     import ldp_serve  # noqa: PLC0415 (only here)
 
     pairs = dict(named(pair, example="day=date") for pair in kept or [])

@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import ParameterError, PrivacyPlan
-from ldp_core.engine import View, folded, need, seed_warning, text_of, visible
+from ldp_core.engine import View, folded, import_extra, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -172,7 +172,7 @@ def save(chart: Any, path: Path) -> None:
     """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
     kind = path.suffix.removeprefix(".").lower()
     if kind != "json":
-        need("vl_convert", "plot")
+        import_extra("vl_convert", "plot")
     chart.save(str(path), **({"inline": True} if kind == "html" else {}))
     note(f"picture: {path}")
 

@@ -35,7 +35,7 @@ from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import id_words
 from ldp_core.exact.probability import float_above
 from ldp_core.exact.transforms import count_numbers, some_groups
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
@@ -52,7 +52,7 @@ from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
 from ldp_core.plans.explanation import promise, seed_warning, warn_of_seed
 from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, PlanTold, about
-from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports, told_of
+from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
 from ldp_core.plans.provenance import (
     Made,
@@ -171,12 +171,12 @@ __all__ = [
     "generator_of",
     "holm",
     "id_words",
+    "import_extra",
     "is_cut_chart",
     "joint_of",
     "kernels",
     "margins",
     "mechanisms_of_size",
-    "need",
     "not_a_mechanism",
     "not_proved",
     "open_parquet",
@@ -213,7 +213,6 @@ __all__ = [
     "text_of",
     "themed",
     "times",
-    "told_of",
     "unsaid_people",
     "unsaid_repeats",
     "utc",

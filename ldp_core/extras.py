@@ -12,7 +12,7 @@ class MissingExtraError(LdpError, ImportError):
     """A package is missing that an extra of this project brings."""
 
 
-def need(module: str, extra: str) -> ModuleType:
+def import_extra(module: str, extra: str) -> ModuleType:
     """Import ``module``; raise `MissingExtraError`, which says which extra brings it, if it is not installed."""
     try:
         return importlib.import_module(module)

@@ -266,7 +266,7 @@ def estimates(
 
 
 def _margins(plan: PrivacyPlan, person: str | None, reports: pl.DataFrame | pl.LazyFrame) -> dict[str, Any]:
-    """What the columns are tallied from that pairs of the plan hold; a `ParameterError` if persons are told apart."""
+    """What columns are tallied from that pairs of the plan hold; refuses persons with them, or ids without column."""
     found: dict[str, Any] = engine.margins(plan.columns)
     if person is not None and not (isinstance(person, str) and person in reports.collect_schema()):
         raise PlanError(f"person= is the name of a column that the plan keeps, and there is none; it keeps {plan.keep}")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core import InputError, ParameterError, PrivacyPlan
-from ldp_core.engine import need, write_batch
+from ldp_core.engine import import_extra, write_batch
 from ldp_serve.store import Batch, Sink
 
 MOST_BYTES = 900_000  # of one message to the queue: brokers of Kafka take 1 MB unless they are told otherwise
@@ -70,7 +70,7 @@ def _messages(reports: pa.RecordBatch) -> Iterator[bytes]:
 
 
 def _kafka(servers: str, topic: str, options: Mapping[str, str]) -> Send:
-    kafka, refusal = need("confluent_kafka", "kafka"), ""
+    kafka, refusal = import_extra("confluent_kafka", "kafka"), ""
     config = {"linger.ms": 0, "message.timeout.ms": int(1000 * SECONDS), **options}
     try:
         producer = kafka.Producer({**config, "bootstrap.servers": servers, "enable.idempotence": True})
@@ -99,8 +99,8 @@ def _kafka(servers: str, topic: str, options: Mapping[str, str]) -> Send:
 
 
 def _pubsub(project: str, topic: str) -> Send:
-    client = need("google.cloud.pubsub_v1", "gcp").PublisherClient()
-    errors = need("google.api_core.exceptions", "gcp").GoogleAPIError, TimeoutError
+    client = import_extra("google.cloud.pubsub_v1", "gcp").PublisherClient()
+    errors = import_extra("google.api_core.exceptions", "gcp").GoogleAPIError, TimeoutError
     path = client.topic_path(project, topic)
 
     def send(messages: Sequence[tuple[bytes, bytes]]) -> dict[bytes, str]:

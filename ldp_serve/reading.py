@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan, ReportError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import check_made_by, plain, read_batch, told_of
+from ldp_core.engine import PlanTold, check_made_by, plain, read_batch
 
 KINDS: dict[str, pa.DataType] = {
     "text": pa.string(),
@@ -76,7 +76,7 @@ class Reader:
     def arrow(self, message: bytes) -> pa.RecordBatch:
         """The reports in an Arrow stream of one batch, whose schema says who made each column; raises as `ndjson`."""
         batch = read_batch(message, self.limits)
-        made_with = told_of(batch.schema)
+        made_with = PlanTold.of(batch.schema)
         if made_with is None or not made_with.tells(self.plan):
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)

@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from ldp_core import InputError, PrivacyPlan
-from ldp_core.engine import check_made_by, open_parquet, plain, told_of
+from ldp_core.engine import PlanTold, check_made_by, open_parquet, plain
 
 MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
 JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
@@ -148,7 +148,7 @@ class Store(Sink):
     def _count_file(self, path: Path) -> None:
         try:
             with open_parquet(path) as file:
-                made_with = told_of(file.schema_arrow)
+                made_with = PlanTold.of(file.schema_arrow)
                 if (
                     made_with is None
                     or not made_with.tells(self._plan)

@@ -23,7 +23,7 @@ from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
 from ldp_core import Keystream, ParameterError, ReportError, Tally
-from ldp_core.engine import I64, Native, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups, told_of
+from ldp_core.engine import I64, Native, PlanTold, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups
 
 Key: TypeAlias = tuple[str, ...]  # the text of each column that is tallied by; empty without such columns
 KeyedTally: TypeAlias = tuple[Key, Tally]
@@ -161,7 +161,7 @@ class TallyReports(PartialTallies):
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        made_with = told_of(schema)
+        made_with = PlanTold.of(schema)
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:

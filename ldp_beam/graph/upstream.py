@@ -38,7 +38,7 @@ def check_plan(plan: Any) -> None:
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
     """The applied transforms that collections come from; of composite ones each that a step is a part of.
 
-    With ``until`` by main inputs only, and up to one of that type.
+    With ``until`` by main inputs, and up to one of that type; without it by side inputs of records, too.
     """
     seen: set[int] = set()
     ahead = [one.producer for one in pcolls if isinstance(one, PCollection)]

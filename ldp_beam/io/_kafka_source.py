@@ -30,7 +30,7 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, 
 from typing_extensions import override
 
 from ldp_core import InputError
-from ldp_core.engine import need
+from ldp_core.engine import import_extra
 
 Start: TypeAlias = Literal["earliest", "latest", "committed"]
 
@@ -49,14 +49,14 @@ _RANGE = struct.Struct(">qq")
 
 
 def client(name: str, config: Mapping[str, Any]) -> Any:
-    made = getattr(need("confluent_kafka", "kafka"), name)
+    made = getattr(import_extra("confluent_kafka", "kafka"), name)
     return ask("Kafka's client refuses its configuration", lambda: made(dict(config)))
 
 
 def ask(failed: str, request: Callable[[], Any]) -> Any:
     try:
         return request()
-    except need("confluent_kafka", "kafka").KafkaException as error:
+    except import_extra("confluent_kafka", "kafka").KafkaException as error:
         reason = error.args[0].str()
     raise InputError(f"{failed}: {reason}")
 
@@ -94,7 +94,7 @@ class Topic:
         return tuple(sorted(topic.partitions))
 
     def place(self, partition: int, offset: int | None = None) -> Any:
-        make = need("confluent_kafka", "kafka").TopicPartition
+        make = import_extra("confluent_kafka", "kafka").TopicPartition
         return make(self.name, partition) if offset is None else make(self.name, partition, offset)
 
     def ends(self, consumer: Any, partition: int, patience: float) -> tuple[int, int]:
@@ -130,7 +130,7 @@ class _Connection:
     def __init__(self, topic: Topic, partition: int, offset: int) -> None:
         self._topic = topic
         self._partition = partition
-        self._kafka = need("confluent_kafka", "kafka")
+        self._kafka = import_extra("confluent_kafka", "kafka")
         self._consumer = client("Consumer", topic.config)
         self._consumer.assign([topic.place(partition, offset)])
         self._begin = b"kafka\0" + topic.name.encode() + b"\0"  # of the names of all messages

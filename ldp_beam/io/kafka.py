@@ -16,7 +16,7 @@ from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartiti
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import check_integer, need, seconds
+from ldp_core.engine import check_integer, import_extra, seconds
 
 _OURS = {"bootstrap.servers", "group.id", "enable.auto.commit", "enable.partition.eof", "enable.idempotence"}
 
@@ -106,7 +106,7 @@ class ReadKafka(RecordsTransform):
         stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
         self._topic = Topic(config, topic, partitions, start, stops, max_batch, delay, named=position is not None)
         self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
-        need("confluent_kafka", "kafka")
+        import_extra("confluent_kafka", "kafka")
 
     @override
     def expand(self, pbegin: PBegin) -> Any:
@@ -151,7 +151,7 @@ class WriteKafka(beam.PTransform[Any, Any]):
             "enable.idempotence": True,
         }
         self._topic = topic
-        need("confluent_kafka", "kafka")
+        import_extra("confluent_kafka", "kafka")
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:

@@ -14,7 +14,7 @@ from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io.messages import DecodeMessages, Format, message_of
 from ldp_core import InputError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import need
+from ldp_core.engine import import_extra
 
 
 class ReadPubSub(RecordsTransform):
@@ -54,7 +54,7 @@ class ReadPubSub(RecordsTransform):
         position: str | None = None,
     ) -> None:
         super().__init__()
-        need("google.cloud.pubsub", "gcp")
+        import_extra("google.cloud.pubsub", "gcp")
         self._named = None if position is None else b"pubsub\0" + (subscription or topic or "").encode() + b"\0"
         self._read = _beams(
             beam.io.ReadFromPubSub,
@@ -95,7 +95,7 @@ class WritePubSub(beam.PTransform[Any, Any]):
 
     def __init__(self, topic: str) -> None:
         super().__init__()
-        need("google.cloud.pubsub", "gcp")
+        import_extra("google.cloud.pubsub", "gcp")
         self._write = _beams(beam.io.WriteToPubSub, topic=topic)
 
     @override

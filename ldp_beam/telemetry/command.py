@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ldp_beam.telemetry.options import FileOptions, LiveOptions, declarations, made
 from ldp_core import LdpError
-from ldp_core.engine import need
+from ldp_core.engine import import_extra
 
 CALLED = "python -m ldp_beam.telemetry"
 EXAMPLE_PLAN = """\
@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None, *, called: str = CALLED) -> int:
 def run(options: FileOptions) -> int:
     """Perturb and estimate the events of files; 0, or 1 if too many records could not be used."""
     with _quiet():
-        need("apache_beam", "beam")
+        import_extra("apache_beam", "beam")
     from ldp_beam.telemetry import running  # noqa: PLC0415 (it imports Beam)
 
     try:

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import math
 
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 
 
 def lower_bound(successes: int, trials: int, alpha: float) -> float:
     """A number that is above the true probability with probability ``alpha`` at most, after so many successes."""
     if successes == 0:
         return 0.0
-    return float(need("scipy.special", "audit").betaincinv(successes, trials - successes + 1, alpha))
+    return float(import_extra("scipy.special", "audit").betaincinv(successes, trials - successes + 1, alpha))
 
 
 def upper_bound(successes: int, trials: int, alpha: float) -> float:
     """A number that is below the true probability with probability ``alpha`` at most."""
     if successes == trials:
         return 1.0
-    return float(need("scipy.special", "audit").betainccinv(successes + 1, trials - successes, alpha))
+    return float(import_extra("scipy.special", "audit").betainccinv(successes + 1, trials - successes, alpha))
 
 
 def epsilon_bound(hits: int, trials: int, other_hits: int, other_trials: int, alpha: float) -> float:

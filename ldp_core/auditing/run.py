@@ -24,7 +24,7 @@ from ldp_core.auditing.result import Audit
 from ldp_core.auditing.structure import find
 from ldp_core.auditing.summaries import Rows
 from ldp_core.errors import ParameterError, ReportError
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import examples
 from ldp_core.parameters import check_integer, check_open
@@ -88,7 +88,7 @@ def audit(
     >>> found.verdict, found.lower_bound > 1.5
     ('broken', True)
     """
-    need("scipy.special", "audit")  # before anything is drawn
+    import_extra("scipy.special", "audit")  # before anything is drawn
     trials = check_integer("trials", trials, low=_LEAST_TRIALS)
     check_open("false_alarm", false_alarm)
     box = box_of(claim, perturb, inputs, epsilon, rounds, keyed, name)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from ldp_core.errors import ParameterError
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 
 Theme: TypeAlias = Literal["light", "dark"]
 Chart: TypeAlias = Any
@@ -18,7 +18,7 @@ Chart: TypeAlias = Any
 
 def altair() -> Any:
     """The package, which is an extra."""
-    return need("altair", "plot")
+    return import_extra("altair", "plot")
 
 
 def themed(chart: Chart, theme: Theme | None) -> Chart:

@@ -33,13 +33,13 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.comparison import adding_up, chi_square_tail, enough, whitening
 from ldp_core.estimates.margins import along, margin, turned
-from ldp_core.estimates.tails import FEW
 
 RARE = 2.0
 """Standard errors that each share must be above: V divides by it."""
 MOST_VALUES = 64
 """Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
-_NOTHING, _COINS, _MORE = 1e-12, 2.0, 5.0
+_NOTHING = 1e-12
+_COINS, _FOR_V = 2.0, 5.0  # that decide about a cell: of sums of values, in the test; and of values, for V
 
 
 class Association(NamedTuple):
@@ -86,7 +86,7 @@ def of_columns(
     scale = times**2 / people
     variances = [np.einsum("kaa->ka", one) for one in covariances]
     errors, many = [np.sqrt(one * scale[:, None]) for one in variances], scale[:, None] ** (-1 / k)
-    made, few = _classes([many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)])
+    made, few = _enough_each([many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)])
     errors[0][few], white, ranks = np.inf, apart, []  # (there is no V)
     for m, one, (sums, classes) in zip(mechanisms, covariances, made, strict=True):
         two, of_sums = _projected(m, sums @ one @ sums.transpose(0, 2, 1))
@@ -137,7 +137,7 @@ def of_cells(
     errors = [np.sqrt(np.einsum(word, by_axis) * scale[:, None]) for word in ("kabac->ka", "kabcb->kb")]
     coins = np.einsum("kabab->kab", by_axis) / (scale[:, None, None] * mechanism.step**2)
     root = np.sqrt(coins.sum(axis=(1, 2)))[:, None]
-    ((one, rows), (two, columns)), few = _classes([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
+    ((one, rows), (two, columns)), few = _enough_each([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
     errors[0][few] = np.inf
     # (At the estimates as they are: of those moved inside, errors of f g^T would be missing where they are large.)
     change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
@@ -157,16 +157,16 @@ def of_cells(
     return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
 
 
-def _classes(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
+def _enough_each(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
     """`enough` of each column, of coins float64[k, d] whose products are those of cells; and whether a cell is rare."""
     least = [np.full(len(one), _COINS ** (1 / len(coins))) for one in coins]
     made: list[Any] = [None] * len(coins)
     for axis in 2 * [*range(len(coins))]:
         one, others = coins[axis], np.prod([*least[:axis], *least[axis + 1 :]], axis=0)
-        sums, _ = made[axis] = enough(one * (FEW / _COINS * others)[:, None])
+        sums, _ = made[axis] = enough(one, _COINS / others)
         held = np.where(sums.any(axis=2), np.einsum("kab,kb->ka", sums, one), np.inf).min(axis=1)
         least[axis] = np.maximum(held, _COINS / others)
-    return made, np.prod([one.min(axis=1) for one in coins], axis=0) < _MORE
+    return made, np.prod([one.min(axis=1) for one in coins], axis=0) < _FOR_V
 
 
 def _inside(f: F64) -> F64:

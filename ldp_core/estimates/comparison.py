@@ -338,7 +338,7 @@ class Compare(OfAll):
         """
         errors = self._added(*at_pooled)
         z = of_coins(self._scores(one, two, at_pooled), one, two, errors, step)
-        if oracle is not None and oracle.count_term.variance is not None:
+        if oracle is not None and oracle.tails is not None:
             least, most = (np.maximum(pick(one.n, two.n), 1) for pick in (np.minimum, np.maximum))
             far = np.abs(two.estimates - one.estimates) * least
             z = np.minimum(np.abs(z), oracle.error_score(far, least * (1 + least / most), (errors * least) ** 2))
@@ -605,22 +605,22 @@ def possible(oracle: Any, shares: F64) -> F64:
     return consistent(shares + missing * weights, 1, "norm-sub")
 
 
-def enough(coins: F64) -> tuple[F64, I64]:
-    """Sums of values with `FEW` coins each, float64[k, d, d] of 0 and 1, a row each; and how many there are.
+def enough(coins: F64, least: Any = FEW) -> tuple[F64, I64]:
+    """Sums of values with so many coins each, float64[k, d, d] of 0 and 1, a row each; and how many there are.
 
     >>> enough(np.array([[9.0, 2.0, 20.0, 5.0]]))[0][0, :3].astype(int).tolist()
     [[0, 0, 1, 0], [1, 0, 0, 0], [0, 1, 0, 1]]
     """
-    k, d = coins.shape
+    (k, d), few = coins.shape, coins < np.reshape(least, (-1, 1))
     # (Those with few come in the domain's order: their own would be one of errors.)
-    order, rows = np.argsort(np.where(coins < FEW, 0, -coins), axis=1, kind="stable"), np.arange(k)
+    order, rows = np.argsort(np.where(few, 0, -coins), axis=1, kind="stable"), np.arange(k)
     sums, row, held, left = np.zeros((k, d, d)), np.zeros(k, np.int64), np.zeros(k), coins.sum(axis=1)
     for value in order.T:
         sums[rows, row, value] = 1
         held, left = held + coins[rows, value], left - coins[rows, value]
-        full = (held >= FEW) & (left >= FEW)
+        full = (held >= least) & (left >= least)
         row, held = row + full, np.where(full, 0, held)
-    return sums, row + (held >= FEW)
+    return sums, row + (held >= least)
 
 
 def whitened(delta: F64, covariances: F64, *, add_up: bool) -> tuple[F64, I64]:

@@ -179,9 +179,8 @@ class ComparePersons(Compare):
         else:
             times = [(of.effect_of_mean(f),) * 2 for f, of in zip((f1, f2), who, strict=True)]
         unknown = bool(np.isinf(times).any())  # (of too few persons)
-        coins = (
-            sums.effective * np.min([side.n * side.variance(pooled_of(one, two)[0]) for side in sides], axis=0) / step
-        )
+        of_reports = [side.n * v for side, v in zip(sides, pooled_of(one, two)[1], strict=True)]
+        coins = sums.effective * np.min(of_reports, axis=0) / step
         one, two = sides = [side.of_clusters(*np.where(unknown, 1, of)) for side, of in zip(sides, times, strict=True)]
         rho = sums.correlation(f1, f2)
 

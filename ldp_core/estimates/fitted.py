@@ -28,7 +28,7 @@ from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.estimates.joint import LARGEST, Table
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
 def _packages() -> tuple[Any, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of single precision, which is not used here
-        return need("jax", "mbi"), need("mbi", "mbi")
+        return import_extra("jax", "mbi"), import_extra("mbi", "mbi")
 
 
 def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tuple[tuple[str, ...], F64, float]]:

@@ -324,11 +324,12 @@ class HistogramEstimate(Question[Histogram]):
         noise, sample = (np.where(unknown, 1, one) for one in times)
         after = after.of_clusters(noise, sample)
         errors = np.where(unknown, np.inf, n * np.sqrt(after.variance(after.inside)))
-        tails = oracle if self.simultaneous and math.isfinite(oracle.parts[1]) else None  # (of a regression: normal)
+        fitted = math.isinf(oracle.parts[1])  # by a regression
+        tails = oracle if self.simultaneous and not fitted else None
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         below, above = (n * (wide[i] - narrow[i]) for i in (0, 1))
-        if not math.isfinite(oracle.parts[1]):  # it knows more: where nobody can be, the sample takes nothing away
+        if fitted:  # it knows more: where nobody can be, the sample takes nothing away
             below, above = np.minimum(below, 0), np.maximum(above, 0)
         low, high = of_noise[1] + below, of_noise[2] + above
         there = answers > 0

@@ -378,7 +378,7 @@ def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[fl
     return float(score_reach(t, known, -jump)), float(score_reach(t, known, jump))
 
 
-_MOST_LOG, _CARRIED, _LEAST_COINS = 300, 0.84, 0.5
+_MOST_LOG, _CARRIED, _LEAST_COINS = 300, 0.84, 0.5  # least part of the error; least coins, for a bound
 
 
 # ---- means of a population that the people do not stand for alike

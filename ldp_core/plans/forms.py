@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Self
@@ -16,7 +16,7 @@ from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
-from ldp_core.plans.metadata import from_text, to_text
+from ldp_core.plans.metadata import PLAIN, from_text, to_text
 from ldp_core.plans.provenance import Made, maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
 from ldp_core.tables import visible
@@ -61,6 +61,15 @@ class PlanTold(Mapping[str, Mechanism]):
         """Of metadata."""
         return cls(from_text(text, "the plan", PlanError, limits), limits)
 
+    @staticmethod
+    def of(schema: pa.Schema) -> PlanTold | None:
+        """The one in a schema's metadata, if there is one; raise `PlanError` if what is there is not a plan."""
+        text = (schema.metadata or {}).get(METADATA_KEY.encode())
+        if text is None:
+            return None
+        short = len(text) <= PLAIN and text.startswith(b'{"keep"')  # (of a compressed one nobody knows before)
+        return _short_plan(text) if short else _long_plan(text)
+
     def tells(self, plan: PlanContents) -> bool:
         """Whether it is this plan. Of another one no more mechanisms are made than are equal, and one."""
         told, meant = (list(self), tuple(self.keep), self.seed), (list(plan.columns), plan.keep, plan.seed)
@@ -87,6 +96,10 @@ class PlanTold(Mapping[str, Mechanism]):
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]
+
+
+_short_plan, _long_plan = lru_cache(maxsize=16)(PlanTold.read), lru_cache(maxsize=2)(PlanTold.read)
+"""The same plan is in every batch of a stream. Of long ones few are kept: they take memory, and may be a stranger's."""
 
 
 def _counted(table: Mapping[str, Any]) -> int:

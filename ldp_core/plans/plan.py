@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from ldp_core.noise.secret import Secret
 from ldp_core.plans.contents import PLAN_WAYS
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.forms import METADATA_KEY, PlanForms, PlanTold
-from ldp_core.plans.metadata import PLAIN
 from ldp_core.plans.provenance import is_report
 from ldp_core.randomizer.declared import refuse_keys_in, refuse_reports_in
 from ldp_core.tables import aligned, html
@@ -482,21 +480,8 @@ class PrivacyPlan(PlanForms):
 
 def plan_of(schema: pa.Schema) -> PrivacyPlan | None:
     """The plan in a schema's metadata, if there is one; raise `PlanError` if what is there is not a plan."""
-    told = told_of(schema)
+    told = PlanTold.of(schema)
     return None if told is None else PrivacyPlan(told, keep=told.keep, seed=told.seed)
-
-
-def told_of(schema: pa.Schema) -> PlanTold | None:
-    """`plan_of`, of which only those mechanisms are made that are asked for."""
-    text = (schema.metadata or {}).get(METADATA_KEY.encode())
-    if text is None:
-        return None
-    short = len(text) <= PLAIN and text.startswith(b'{"keep"')  # (of a compressed one nobody knows before it is read)
-    return _short_plan(text) if short else _long_plan(text)
-
-
-_short_plan, _long_plan = lru_cache(maxsize=16)(PlanTold.read), lru_cache(maxsize=2)(PlanTold.read)
-"""The same plan is in every batch of a stream. Of long ones few are kept: they take memory, and may be a stranger's."""
 
 
 def refuse_reports(schema: pa.Schema, columns: Iterable[str]) -> None:
@@ -513,6 +498,6 @@ def refuse_keys(schema: pa.Schema, keys: Iterable[str]) -> None:
 
 def _reports_among(schema: pa.Schema, columns: Iterable[str]) -> list[tuple[set[str], str]]:
     """Which of the columns hold reports, and who says so."""
-    plan, names = told_of(schema), set(columns)
+    plan, names = PlanTold.of(schema), set(columns)
     typed = {field.name for field in schema if field.name in names and is_report(field)}
     return [(plan.keys() & names if plan else set(), "the plan in the data's metadata"), (typed, "their type")]

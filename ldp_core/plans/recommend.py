@@ -508,8 +508,8 @@ class Error(NamedTuple):
     """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
     common: float = 0.0
     """The part of the noise that all reports of a person share."""
-    tails: FrequencyOracle | None = None
-    """Whose noise has tails of its own, which are taken to be those of the error."""
+    tails: Callable[[F64, Any], F64] | None = None
+    """Those of the noise, which are taken to be those of the error: `FrequencyOracle.tails`."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
@@ -551,10 +551,9 @@ class Error(NamedTuple):
         sampled = part_of(population, n)
         f = self.worst(sampled) if f is None else f
         variance = self.variance(f, sampled)
-        if self.tails is not None:
-            return variance, partial(_noisy, self.tails, n, max(variance, 1e-300))
-        if self.ends is None:
-            return variance, lambda margin: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
+        if self.ends is None or self.tails is not None:
+            tails, errors = self.tails or (lambda z, _: z), math.sqrt(n / max(variance, 1e-300))
+            return variance, lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
@@ -570,7 +569,7 @@ class Error(NamedTuple):
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
         normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
-        if self.finds is None and self.ends is None and self.tails is None and not isinstance(population, int):
+        if self.finds is None and self.ends is None and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -585,12 +584,6 @@ class Error(NamedTuple):
         variance, score = self._score(f, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
         return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
-
-
-def _noisy(oracle: FrequencyOracle, n: float, variance: float, margin: Any) -> F64:
-    """How improbable such errors of shares are, if so many times their standard errors have the tails of the noise."""
-    of_noise = np.full(2, n * oracle.rates.a[0])
-    return oracle.error_score(margin * np.sqrt(n / variance * of_noise), np.full(2, n), of_noise)
 
 
 def _z(beta: float) -> float:
@@ -622,22 +615,15 @@ def error_of(m: Mechanism) -> Error:
     if isinstance(m, FrequencyOracle):
         moves = [(float(x.min()), float(x.max())) for x in m.extremes()]
         ends = (min(low for low, _ in moves), max(high for _, high in moves))
-        return Error(
-            lambda f: float(m.variance(n, n * f)) / n,
-            m.domain.size,
-            ends if m.count_term.variance is None else None,
-            common=m.common_noise(keyed=m.memoized),
-            tails=None if m.count_term.variance is None else m,
-        )
+        common = m.common_noise(keyed=m.memoized)
+        return Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
     if isinstance(m, Numeric):
         return Error(lambda _: m.variance(1), 1, length=m.domain.high - m.domain.low)
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
         one = Error.of(m.p, chance_of_none(m), 2)
         return Error(
-            lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f),
-            m.least_candidates,
-            finds=m.finds,
+            lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f), m.least_candidates, finds=m.finds
         )
     if isinstance(m, Sketch):
         p, q = (float(x) for x in m.support_probabilities())

@@ -26,7 +26,7 @@ from typing_extensions import override
 from ldp_beam import DeadLetter, HistogramRow
 from ldp_beam.io import DecodeMessages, ReadKafka, WriteKafka, estimate_line
 from ldp_core import LdpError, ParameterError
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 from tests.bed.fleet import TIMESTAMP_ATTRIBUTE, Message
 from tests.bed.flink import FlinkCluster
 from tests.bed.flink.recipe import cache_directory
@@ -158,7 +158,7 @@ class FlinkEngine(Engine):
         super().__init__()
         if rate is None:
             raise ParameterError('--rate "max" needs --engine local: Kafka takes more than the pipeline; give a number')
-        need("confluent_kafka", "kafka")
+        import_extra("confluent_kafka", "kafka")
         self._over = threading.Event()
         self._cluster: FlinkCluster | None = None
 
@@ -203,7 +203,7 @@ class FlinkEngine(Engine):
         return LdpError(f"the process {ended[0]} has ended; {logs}") if ended else None
 
     def _connect(self, servers: str) -> None:
-        kafka = need("confluent_kafka", "kafka")
+        kafka = import_extra("confluent_kafka", "kafka")
         quiet = {"bootstrap.servers": servers, "log_level": 0}
         self._producer = kafka.Producer({**quiet, "enable.idempotence": True, "message.max.bytes": 8 << 20})
         self._consumer = kafka.Consumer({**quiet, "group.id": "view", "enable.auto.commit": False})
@@ -299,7 +299,7 @@ class _Publisher:
     """Google's own client, a request a message."""
 
     def __init__(self) -> None:
-        pubsub: Any = need("google.cloud.pubsub_v1", "gcp")
+        pubsub: Any = import_extra("google.cloud.pubsub_v1", "gcp")
         self._client = pubsub.PublisherClient(pubsub.types.BatchSettings(max_messages=1))
         self._client.create_topic(name=TOPIC)
         with pubsub.SubscriberClient() as subscriber:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from ldp_core import LdpError
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 from tests.bed.flink.cluster import HOST, free_ports
 from tests.bed.maven import cache, made, program
 
@@ -83,7 +83,7 @@ class KafkaBroker:
         self._proxy = proxy
 
     def __enter__(self) -> KafkaBroker:
-        need("confluent_kafka", "kafka")
+        import_extra("confluent_kafka", "kafka")
         java = program("java", "a Kafka broker")
         classpath = str(kafka_jars() / "*")
         with ExitStack() as stack:
@@ -139,7 +139,7 @@ class KafkaBroker:
             with suppress(OSError), socket.create_connection((HOST, port), timeout=1):
                 break
             time.sleep(0.1)
-        kafka = need("confluent_kafka", "kafka")
+        kafka = import_extra("confluent_kafka", "kafka")
         try:
             self.admin().list_topics(timeout=max(1.0, deadline - time.monotonic()))
         except kafka.KafkaException:
@@ -147,11 +147,13 @@ class KafkaBroker:
 
     def admin(self) -> Any:
         """A ``confluent_kafka.admin.AdminClient``."""
-        return need("confluent_kafka.admin", "kafka").AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
+        return import_extra("confluent_kafka.admin", "kafka").AdminClient(
+            {"bootstrap.servers": self.servers, "log_level": 0}
+        )
 
     def create_topic(self, name: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
         """Make a topic; its name."""
-        topic = need("confluent_kafka.admin", "kafka").NewTopic(name, partitions, 1, config=config or {})
+        topic = import_extra("confluent_kafka.admin", "kafka").NewTopic(name, partitions, 1, config=config or {})
         admin = self.admin()  # the answer comes while it lives
         admin.create_topics([topic])[name].result(30)
         return name

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from ldp_core import InputError, ParameterError
-from ldp_core.extras import need
+from ldp_core.extras import import_extra
 
 EMULATOR_HOST = "PUBSUB_EMULATOR_HOST"
 MAX_MESSAGE_BYTES = 4_000_000
@@ -249,7 +249,7 @@ class PubSubServer:
         self.address = ""
 
     def __enter__(self) -> PubSubServer:
-        grpc: Any = need("grpc", "gcp")
+        grpc: Any = import_extra("grpc", "gcp")
         unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         # a second server on the port would get a share of the messages
         options = [*unlimited, ("grpc.so_reuseport", 0)]
@@ -279,8 +279,8 @@ class PubSubServer:
 
 def google_types() -> dict[str, Any]:
     """The API's plain protobuf classes by name."""
-    types: Any = need("google.pubsub_v1.types", "gcp")
-    empty: Any = need("google.protobuf.empty_pb2", "gcp")
+    types: Any = import_extra("google.pubsub_v1.types", "gcp")
+    empty: Any = import_extra("google.protobuf.empty_pb2", "gcp")
     names = (
         "Topic", "Subscription", "PublishRequest", "PublishResponse", "PullRequest", "PullResponse",
         "AcknowledgeRequest", "ModifyAckDeadlineRequest", "DeleteSubscriptionRequest",

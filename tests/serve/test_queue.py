@@ -158,7 +158,7 @@ def test_a_group_has_one_deadline(monkeypatch):
 
     client = SimpleNamespace(topic_path=lambda *names: "/".join(names), publish=lambda *_, **__: Never())
     google = SimpleNamespace(PublisherClient=lambda: client, GoogleAPIError=RuntimeError)
-    monkeypatch.setattr(module, "need", lambda *_: google)
+    monkeypatch.setattr(module, "import_extra", lambda *_: google)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]), raising=False)
     sink, reader = Queue("pubsub://project/topic", PLAN), Reader(PLAN, KEPT)
     sink.append([module.Batch.sent(reader.ndjson(lines(ROW)), b"%d" % k, b"") for k in range(10)])

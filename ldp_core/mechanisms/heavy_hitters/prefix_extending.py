@@ -48,10 +48,9 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, U64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
-from ldp_core.estimates.comparison import chi_square_tail
 from ldp_core.estimates.heavy_hitters import MOST_CANDIDATES, Found, HeavyHittersEstimate
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
+from ldp_core.estimates.tails import least_beyond, least_that, normal_tail, two_point_score
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero, primes_to
@@ -519,18 +518,14 @@ def reach_of_chosen(z: float, excess: F64) -> F64:
     [1.96, 2.37, 3.933]
     """
 
-    def tail(u: F64) -> F64:
-        beyond = chi_square_tail(u**2, np.ones(len(u), np.int64)) / 2
-        return np.where(u < 0, 1 - beyond, beyond)
-
     def score(u: F64) -> F64:
         inside = np.minimum(u, _FARTHEST)
-        return np.where(u > _FARTHEST, math.inf, np.log(tail(inside - excess) / tail(inside)))
+        return np.where(u > _FARTHEST, math.inf, np.log(normal_tail(inside - excess) / normal_tail(inside)))
 
     return least_beyond(-math.log(NormalDist().cdf(-z)), score, np.ones(len(excess)), 1e-9)
 
 
-_FAR, _FARTHEST = 9.0, 30.0
+_FAR, _FARTHEST = 9.0, 30.0  # standard errors: above the threshold where intervals are normal; that they reach at most
 
 
 # ---- the search

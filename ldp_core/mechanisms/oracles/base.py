@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial
@@ -99,6 +99,8 @@ class FrequencyOracle(Mechanism):
         """Pr[a report supports some other given value]."""
         return float(self.support_probabilities()[1][-1])
 
+    tails: ClassVar[Callable[[Any, F64, Any], F64] | None] = None
+    """Of added noise that is far from normal: the `error_score` of so many of its standard errors, of n reports."""
     has_two_levels: ClassVar[bool] = False
     """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
     none_is_a_value: ClassVar[bool] = False

@@ -187,15 +187,18 @@ class SummationHistogramEncoding(Uncorrelated):
 
     @override
     def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
+        """Of a greater variance than the noise has, as that of a sample is, the shape is taken to be the same."""
+        return self.tails(np.abs(errors) / np.sqrt(np.maximum(variance, n * self.rates.a[0])), n)
+
+    @override
+    def tails(self, z: F64, n: Any) -> F64:
         """Of n discrete Laplace variables: sqrt(2 n I), I the Legendre transform of ln E exp(y noise).
 
         exp(-n I) is Chernoff's bound. The root in place of it is the leading term of the tail (R. Lugannani, S. Rice,
-        Advances in Applied Probability 12(2), 1980), taken one entry nearer, as in `two_point_score`. Of a greater
-        variance, as that of a sample is, the shape is taken to be the same.
+        Advances in Applied Probability 12(2), 1980), taken one entry nearer, as in `two_point_score`.
         """
-        a, noise = math.exp(-float(self._step)), n * self.rates.a[0]
-        entries = np.abs(errors) * self.rates.difference * np.sqrt(noise / np.maximum(variance, noise))
-        t = np.maximum(entries - 1, 0) / n
+        a = math.exp(-float(self._step))
+        t = np.maximum(z * self.rates.difference * np.sqrt(n * self.rates.a[0]) - 1, 0) / n
         # The root of a y / (1 - a y) - a / (y - a) = t in [1, 1 / a).
         y = (t * (1 + a**2) + np.hypot(t * (1 - a**2), 2 * a)) / (2 * a * (1 + t))
         exponent = t * np.log(y) + np.log1p(-a * (y - 1) / (1 - a)) + np.log1p(a * (y - 1) / (y * (1 - a)))

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.estimates.tails import normal_tail
 from ldp_core.exact import linear_algebra
 
 Correction = Literal["bonferroni", "fdr"]
@@ -263,8 +264,7 @@ def nonnegative(gram: F64, target: F64, penalty: F64 | float = 0.0) -> F64:
 
 def p_values(fit: Fit) -> F64:
     """Of each candidate, the probability of its share or a greater one if nobody held it; normal, one-sided."""
-    z = np.divide(fit.shares, fit.errors, out=np.zeros(len(fit.shares)), where=fit.errors > 0)
-    return np.array([math.erfc(v / math.sqrt(2)) / 2 for v in z.tolist()])
+    return normal_tail(np.divide(fit.shares, fit.errors, out=np.zeros(len(fit.shares)), where=fit.errors > 0))
 
 
 def significant(p: F64, level: float, correction: str) -> Bools:
