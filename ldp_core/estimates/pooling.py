@@ -257,13 +257,10 @@ def _of(side: Side, codes: list[int]) -> Side:
 
 def _of_few(ends: tuple[F64, F64], sides: Sequence[Side], weights: F64, estimate: F64, z: float) -> tuple[F64, F64]:
     """Ends moved out where few coins decide, of the group whose coins weigh most; see `ldp_core.estimates.tails`."""
-    shares = [w / x.n for w, x in zip(weights, sides, strict=True)]
-    of_one = [(x.a, x.b + x.sampled, -x.sampled) for x in sides]
-    variance = tuple(
-        sum(w**2 * x.n * part[i] for w, x, part in zip(shares, sides, of_one, strict=True)) for i in range(3)
-    )
-    step = np.max([w * x.step for w, x in zip(shares, sides, strict=True)], axis=0)
-    return reach_of_few(ends, estimate, sum(x.n for x in sides), z, step, variance, 1)
+    n, a, b, e, step = zip(*((x.n, x.a, x.b + x.sampled, -x.sampled, x.step) for x in sides), strict=True)
+    of_one = [sum(w**2 / m * part for w, m, part in zip(weights, n, parts, strict=True)) for parts in (a, b, e)]
+    most = np.max([w / m * x for w, m, x in zip(weights, n, step, strict=True)], axis=0)
+    return reach_of_few(ends, estimate, sum(n), z, most, tuple(of_one), 1)
 
 
 def _inside(f: F64, side: Side) -> F64:
