@@ -325,7 +325,9 @@ class Compare(OfAll):
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
         one, two = self._both(mechanism, n, counters)
-        return self._scores(one, two, pooled_of(one, two)[1])
+        at_pooled = pooled_of(one, two)[1]
+        z = self._scores(one, two, at_pooled)
+        return np.copysign(of_coins(z.copy(), one, two, self._added(*at_pooled), np.maximum(one.step, two.step)), z)
 
     def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
