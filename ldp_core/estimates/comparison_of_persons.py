@@ -22,10 +22,9 @@ hardly anybody changes, and noise is keyed, few persons tell how many do. As if 
 Y. Min, "Simple Improved Confidence Intervals for Comparing Matched Proportions", Statistics in Medicine 24, 2005), a
 positive rho sqrt(V_1 V_2) is less by (step / E)^2, with the step between the two weights of a report.
 
-**All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. As few
-rare reports of a small side would say both delta and S, each value's error in S is taken as many times as the known one
-of independent reports is larger for the shares of both sides together than for those of each (D S D, D diagonal). A
-statistic T of E - 1 = v degrees has k degrees of freedom as a Hotelling's T^2, whose quantile is, of the chi-square
+**All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. Rare
+reports of a small side would say both delta and S. So it is D S D, D being by how much each value's error, of
+independent reports, is larger for the shares of both sides together. A statistic T of E - 1 = v degrees has k degrees of freedom as a Hotelling's T^2, whose quantile is, of the chi-square
 quantile x, about x + (x^2 + k x) / (2 v) (K. Ito, Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare
 values are added together as there. With fewer than ten effective persons for each value there is no test. As no
 covariances of the mechanism are needed, there is one for sketches and sets, too: of one report a person, with the
@@ -229,8 +228,7 @@ def _of_all(exhaustive: bool, one: Side, two: Side, sums: Pairs, step: Any) -> t
     if exhaustive:
         before, covariances = adding_up(covariances)
         delta, scale = delta @ before[0].T, scale - scale.mean(axis=1, keepdims=True)
-    scale = added @ scale.T
-    covariances = scale @ covariances @ scale.transpose(0, 2, 1)
+    covariances = (scale := added @ scale.T) @ covariances @ scale.transpose(0, 2, 1)
     statistic, ranks = whitened(added @ delta[:, :, None], covariances, add_up=False)
     tested = (sums.effective >= LEAST_EFFECTIVE * (d - exhaustive)) & (classes > exhaustive)
     return statistic, np.where(tested, ranks, 0)
