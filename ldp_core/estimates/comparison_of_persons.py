@@ -24,11 +24,11 @@ positive rho sqrt(V_1 V_2) is less by (step / E)^2, with the step between the tw
 
 **All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. Rare
 reports of a small side would say both delta and S. So it is D S D, D being by how much each value's error, of
-independent reports, is larger for the shares of both sides together. A statistic T of E - 1 = v degrees has k degrees of freedom as a Hotelling's T^2, whose quantile is, of the chi-square
-quantile x, about x + (x^2 + k x) / (2 v) (K. Ito, Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare
-values are added together as there. With fewer than ten effective persons for each value there is no test. As no
-covariances of the mechanism are needed, there is one for sketches and sets, too: of one report a person, with the
-number of the row for an id.
+independent reports, is larger for the shares of both sides together. A statistic T of E - 1 = v degrees has k degrees
+of freedom as a Hotelling's T^2, whose quantile is, of the chi-square quantile x, about x + (x^2 + k x) / (2 v) (K. Ito,
+Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare values are added together as there. With fewer
+than ten effective persons for each value there is no test. As no covariances of the mechanism are needed, there is one
+for sketches and sets, too: of one report a person, with the number of the row for an id.
 """
 
 from __future__ import annotations
