@@ -293,9 +293,9 @@ class Compare(OfAll):
 
         squares = self._scores(one, two, at_pooled) ** 2
         oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
-        step = 0.0 if oracle is None else (oracle.step or 1) * (self.repeats or 1)
+        step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
         p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, oracle))
-        test = self._test(oracle, one, two, pooled, step) if step else None
+        test = self._test(oracle, one, two, pooled, step) if oracle is not None else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
         each = np.ones(len(n))
         p_value = self._p(
@@ -317,7 +317,7 @@ class Compare(OfAll):
             holm(p_values),
             known(statistic, none, np.nan),
             np.where(none, 0, degrees),
-            known(p_value, none, np.nan),
+            known(p_value if test else p_values[:, 0], none, np.nan),
             one.n[:, 0].astype(np.int64),
             two.n[:, 0].astype(np.int64),
         ]
@@ -325,7 +325,9 @@ class Compare(OfAll):
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
         """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
         one, two = self._both(mechanism, n, counters)
-        return self._scores(one, two, pooled_of(one, two)[1])
+        at_pooled = pooled_of(one, two)[1]
+        z = self._scores(one, two, at_pooled)
+        return np.copysign(of_coins(z.copy(), one, two, self._added(*at_pooled), np.maximum(one.step, two.step)), z)
 
     def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
@@ -459,7 +461,8 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         people = n[:, None].astype(float)
         times, (below, above) = finite_times(mechanism, population, n, errors, repeats), mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
-        return Side(people, means[:, None], a, far=(below, above))
+        step = mechanism.step * (mechanism.domain.high - mechanism.domain.low)
+        return Side(people, means[:, None], a, step=step, far=(below, above))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)

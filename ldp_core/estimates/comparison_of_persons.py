@@ -22,12 +22,13 @@ hardly anybody changes, and noise is keyed, few persons tell how many do. As if 
 Y. Min, "Simple Improved Confidence Intervals for Comparing Matched Proportions", Statistics in Medicine 24, 2005), a
 positive rho sqrt(V_1 V_2) is less by (step / E)^2, with the step between the two weights of a report.
 
-**All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. A
-statistic T of E - 1 = v degrees has k degrees of freedom as a Hotelling's T^2, whose quantile is, of the chi-square
-quantile x, about x + (x^2 + k x) / (2 v) (K. Ito, Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare
-values are added together as there. With fewer than ten effective persons for each value there is no test. As no
-covariances of the mechanism are needed, there is one for sketches and sets, too: of one report a person, with the
-number of the row for an id.
+**All values.** T = delta^T S^+ delta, as of other people (`comparison`), with an S that is known of E persons. Rare
+reports of a small side would say both delta and S. So it is D S D, D being by how much each value's error, of
+independent reports, is larger for the shares of both sides together. A statistic T of E - 1 = v degrees has k degrees
+of freedom as a Hotelling's T^2, whose quantile is, of the chi-square quantile x, about x + (x^2 + k x) / (2 v) (K. Ito,
+Annals of Mathematical Statistics 27, 1956); k = 1 is Student's. Rare values are added together as there. With fewer
+than ten effective persons for each value there is no test. As no covariances of the mechanism are needed, there is one
+for sketches and sets, too: of one report a person, with the number of the row for an id.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from ldp_core.estimates.comparison import (
     Comparable,
     Compare,
     Comparison,
+    adding_up,
     chi_square_tail,
     enough,
     holm,
@@ -59,7 +61,7 @@ from ldp_core.estimates.comparison import (
     side_of,
     whitened,
 )
-from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.mechanism import Mechanism
 from ldp_core.tally import Tally
@@ -176,11 +178,10 @@ class ComparePersons(Compare):
         if isinstance(mechanism, Comparable):
             oracle, _, _ = mechanism.answers(n[:, 0], counters[:, 0])
             step, times = oracle.step**2 or step, [side.effects(of) for side, of in zip(sides, who, strict=True)]
+            test = _of_all(oracle.exhaustive, one, two, sums, step)
         else:
             times = [(of.effect_of_mean(f),) * 2 for f, of in zip((f1, f2), who, strict=True)]
         unknown = bool(np.isinf(times).any())  # (of too few persons)
-        of_reports = [side.n * v for side, v in zip(sides, pooled_of(one, two)[1], strict=True)]
-        coins = sums.effective * np.min(of_reports, axis=0) / step
         one, two = sides = [side.of_clusters(*np.where(unknown, 1, of)) for side, of in zip(sides, times, strict=True)]
         rho = sums.correlation(f1, f2)
 
@@ -200,9 +201,7 @@ class ComparePersons(Compare):
         at_pooled = added(*pooled_of(one, two)[1])
         z_values = np.divide(d, at_pooled, out=np.zeros_like(d), where=at_pooled > 0)
         squares = of_coins(z_values, one, two, at_pooled, np.maximum(one.step, two.step)) ** 2
-        statistic, degrees = squares[:, 0], np.ones(1, np.int64)
-        if isinstance(mechanism, Comparable):
-            statistic, degrees = _of_all(oracle.exhaustive, d, f1, f2, sums, coins)
+        statistic, degrees = test if isinstance(mechanism, Comparable) else (squares[:, 0], np.ones(1, np.int64))
         p_values, p_value = _tail(squares, np.ones(d.shape, np.int64), sums), _tail(statistic, degrees, sums)
         if unknown:
             errors, low, high, p_values, p_value = (
@@ -217,15 +216,23 @@ class ComparePersons(Compare):
 _UNKNOWN = (np.inf, -np.inf, np.inf, 1.0, 1.0)
 
 
-def _of_all(exhaustive: bool, d: F64, f1: F64, f2: F64, sums: Pairs, coins: F64) -> tuple[F64, I64]:
+def _of_all(exhaustive: bool, one: Side, two: Side, sums: Pairs, step: Any) -> tuple[F64, I64]:
     """T and its degrees of freedom, of sums of values as in `comparison`; 0 where there is no test."""
-    if d.size > _MOST:
+    d, (_, at_pooled) = one.estimates.size, pooled_of(one, two)
+    if d > _MOST:
         return np.zeros(1), np.zeros(1, np.int64)
-    added, classes = enough(coins)
-    covariances = added @ sums.covariances(f1, f2) @ added.transpose(0, 2, 1)
-    statistic, ranks = whitened(added @ d[:, :, None], covariances, add_up=exhaustive)
-    known = (sums.effective >= LEAST_EFFECTIVE * (d.size - exhaustive)) & (classes > exhaustive)
-    return statistic, np.where(known, ranks, 0)
+    reports = [side.n * v for side, v in zip((one, two), at_pooled, strict=True)]
+    added, classes = enough(sums.effective * np.min(reports, axis=0) / step)
+    known, if_alike = one.variance(one.estimates) + two.variance(two.estimates), sum(at_pooled)
+    scale = np.eye(d) * np.sqrt(np.divide(if_alike, known, out=np.ones_like(known), where=known > 0))
+    covariances, delta = sums.covariances(one.estimates[0], two.estimates[0])[None], two.estimates - one.estimates
+    if exhaustive:
+        before, covariances = adding_up(covariances)
+        delta, scale = delta @ before[0].T, scale - scale.mean(axis=1, keepdims=True)
+    covariances = (scale := added @ scale.T) @ covariances @ scale.transpose(0, 2, 1)
+    statistic, ranks = whitened(added @ delta[:, :, None], covariances, add_up=False)
+    tested = (sums.effective >= LEAST_EFFECTIVE * (d - exhaustive)) & (classes > exhaustive)
+    return statistic, np.where(tested, ranks, 0)
 
 
 def _tail(statistic: F64, degrees: I64, sums: Pairs) -> F64:

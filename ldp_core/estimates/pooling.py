@@ -46,6 +46,7 @@ from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging, MeanEstimate
+from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -182,6 +183,7 @@ def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float, repeats
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
+        low, high = _of_few((low, high), alone, error**2 / of_alone, estimate, z)
     q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
     p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
     if (p_values * len(q) < _OTHERS).any():
@@ -251,6 +253,14 @@ def _of(side: Side, codes: list[int]) -> Side:
     return side._replace(
         estimates=side.estimates[:, codes], a=side.a[:, codes], b=np.broadcast_to(side.b, side.a.shape[1:])[codes]
     )
+
+
+def _of_few(ends: tuple[F64, F64], sides: Sequence[Side], weights: F64, estimate: F64, z: float) -> tuple[F64, F64]:
+    """Ends moved out where few coins decide, of the group whose coins weigh most; see `ldp_core.estimates.tails`."""
+    n, a, b, e, step = zip(*((x.n, x.a, x.b + x.sampled, -x.sampled, x.step) for x in sides), strict=True)
+    of_one = [sum(w**2 / m * part for w, m, part in zip(weights, n, parts, strict=True)) for parts in (a, b, e)]
+    most = np.max([w / m * x for w, m, x in zip(weights, n, step, strict=True)], axis=0)
+    return reach_of_few(ends, estimate, sum(n), z, most, tuple(of_one), 1)
 
 
 def _inside(f: F64, side: Side) -> F64:

@@ -149,7 +149,7 @@ def reach_of_few(
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
-_NONE, FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
+_NONE, FEW, _ALL, _NEARER = 0.04, 6, 24, 0.23
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:

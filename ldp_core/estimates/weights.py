@@ -625,6 +625,8 @@ def weighted_quantiles(
         raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {shown(probabilities)}")
     p = np.array([check_open("probabilities", q) for q in probabilities])
     z = times_of(repeats) * z_score(check_open("confidence", confidence))
+    least, most = w.min(initial=1), w.max(initial=0)
+    of_one = max(least + most - least * most, 1) if _are_two(least, most, len(w), w.sum(), float(w @ w)) else 1.0
     order = np.argsort(y)
     y, w = y[order], w[order]
     last = np.flatnonzero(np.append(y[1:] > y[:-1], np.ones(min(len(y), 1), bool)))
@@ -635,8 +637,8 @@ def weighted_quantiles(
     for i, q in enumerate(p):
         above = sums - q * sums[-1]
         variance = (1 - q) ** 2 * squares + q**2 * (squares[-1] - squares)
-        # Without noise it is q (1 - q) at the quantile, for each of those in the group; it is not less with noise.
-        reach = z * np.sqrt(np.maximum(variance, q * (1 - q) * sums[-1]))
+        # Of those in the group alone it is q (1 - q) w^2 each at the quantile; without noise w is 1.
+        reach = z * np.sqrt(np.maximum(variance, q * (1 - q) * of_one * sums[-1]))
         if sums[-1] > 0:  # (the first where the sum, made monotone, is large enough)
             found[0, i] = y[np.argmax(above >= 0)]
         found[1:, i] = y[np.argmax(above >= -reach)], y[np.flatnonzero(above <= reach)[-1] + 1]

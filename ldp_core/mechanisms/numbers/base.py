@@ -80,6 +80,12 @@ class Numeric(Mechanism):
 
     # ---- what follows from it
 
+    @property
+    def step(self) -> float:
+        """What is between the two values of nearly all reports, as a share; 0 where sums of few are normal."""
+        square = (step := float(np.ptp(self.value_bounds()))) ** 2
+        return step if 8 * self.most_noise > square else 0.0
+
     @override
     def influence(self) -> Influence:
         """The most by which a report's value differs from a number of the interval, in the numbers' own unit.
@@ -312,11 +318,9 @@ class Symbols(NumberedCounters, Numeric):
         mean: F64 = (counters @ value) / known
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
-        z, step = z_score(confidence), np.ptp(value)
+        z = z_score(confidence)
         ends = score_interval(n, mean, error, z)
-        if 8 * self.most_noise > step**2:  # nearly all reports have one of two values
-            ends = reach_of_few(ends, mean, n, z, step / known, (error**2, 0.0, 0.0), 1)
-        return mean, error, *ends
+        return mean, error, *reach_of_few(ends, mean, n, z, self.step / known, (error**2, 0.0, 0.0), 1)
 
 
 _ONE = np.array(1)  # report

@@ -577,3 +577,14 @@ def test_run_lengths_of_the_cusum():
     whole = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
     with pytest.raises(ReportError, match="at most"):  # sums would wrap around
         changes(m, [whole, whole])
+
+
+def test_windows_of_few_supporting_reports_have_few_false_alarms():
+    """Of 1 in 1,000 people, where nothing changes: at most one alarm in 200 windows (there was one in 140)."""
+    m, rng, alarms = UnaryEncoding(range(3), epsilon=8.0), np.random.default_rng(4), 0
+    for _ in range(3):
+        people = rng.multinomial(1000, [0.998, 0.001, 0.001], 200)
+        counters = rng.binomial(people, m.p) + rng.binomial(1000 - people, m.q)
+        found = changes(m, [Tally(1000, one, m.fingerprint) for one in counters], run_length=200)
+        alarms += len({alarm.window for alarm in found})
+    assert alarms <= 3

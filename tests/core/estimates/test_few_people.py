@@ -26,7 +26,9 @@ from ldp_core import (
     RangeEstimate,
     SubsetSelection,
     SummationHistogramEncoding,
+    Tally,
     UnaryEncoding,
+    compare,
 )
 from ldp_core.estimates import histogram, tails, weights
 from ldp_core.estimates.comparison import Compare
@@ -368,3 +370,17 @@ def test_the_score_of_coins_is_between_two_tails():
         tail = stats.norm.sf(found)
         assert (stats.binom.sf(heads, n, r) <= tail * (1 + 1e-9)).all()
         assert (tail <= stats.binom.sf(heads - 1, n, r) * (1 + 1e-9)).all()
+
+
+def test_four_and_five_coins_of_a_mean():
+    """Of four fair coins all fall alike in 1 of 8: such means, and differences from them, were told from the truth."""
+    m = OneBitMean((0, 1), epsilon=0.25)
+    for n in (4, 5):
+        ones, share = np.arange(n + 1), stats.binom.pmf(np.arange(n + 1), n, 0.5)
+        tallies = [Tally(n, np.array([n - k, k]), m.fingerprint) for k in ones]
+        ends = np.array([(found.low, found.high) for found in map(m.mean, tallies)])
+        assert share @ ((ends[:, 0] <= 0.5) & (ends[:, 1] >= 0.5)) > 0.93
+        many = Tally(20_000, np.array([10_000, 10_000]), m.fingerprint)
+        found = [compare(m, few, many) for few in tallies]
+        assert share @ [one.p_value < 0.05 for one in found] < 0.065
+        assert share @ [one.low[0] <= 0 <= one.high[0] for one in found] > 0.93

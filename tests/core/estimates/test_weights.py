@@ -325,6 +325,17 @@ def test_ties_are_one_place():
     assert (found.quantiles[0], found.low[0], found.high[0]) == (2, 2, 2)
 
 
+def test_quantiles_of_few_people_in_a_group_hold():
+    """Half of 40 people's reports support the value, and weigh twice as much; so four decide: 90 % held."""
+    rng, m, held = np.random.default_rng(5), UnaryEncoding(["a", "b"], epsilon=8.0), 0
+    for _ in range(800):
+        inside, y = rng.random(50) < 0.8, rng.normal(size=50)
+        supports = rng.random(50) < np.where(inside, m.p, m.q)
+        found = weighted_quantiles(y, (supports - m.q) / (m.p - m.q), [0.9])
+        held += found.low[0] <= stats.norm.ppf(0.9) <= found.high[0]
+    assert held / 800 >= 0.93
+
+
 def test_quantiles_in_a_private_group_hold():
     """As `test_means_in_a_private_group_hold`; ends are numbers that are there, so that it is a little more often."""
     rng, m, held = np.random.default_rng(3), UnaryEncoding(["a", "b", "c"], epsilon=2.0), 0
