@@ -450,17 +450,18 @@ class RapporCandidates(_NoInfluence, Candidates):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """Counts by least squares, and z standard errors to both sides, z a normal quantile."""
+        """Counts by least squares, and z standard errors to both sides, z a normal quantile; see `Fit.reach`."""
         check_open("confidence", confidence)
         fits = [self.fit(row) for row in counters.reshape(-1, self.counters)]
-        shape = (*counters.shape[:-1], self.domain.size)
-        counts = n * np.array([fit.shares for fit in fits]).reshape(shape)
-        errors = n * np.array([fit.errors for fit in fits]).reshape(shape)
-        return self._intervals(counts, errors, confidence, simultaneous)
+        return self._intervals(fits, n, counters.shape[:-1], confidence, simultaneous)
 
-    def _intervals(self, counts: F64, errors: F64, confidence: float, simultaneous: bool) -> tuple[F64, F64, F64, F64]:
+    def _intervals(
+        self, fits: list[Fit], n: Any, shape: tuple[int, ...], confidence: float, simultaneous: bool
+    ) -> tuple[F64, F64, F64, F64]:
         z = z_score(confidence, self.domain.size if simultaneous else 1)
-        return counts, errors, counts - z * errors, counts + z * errors
+        found = [(fit.shares, fit.errors, fit.reach(z) * fit.errors) for fit in fits]
+        counts, errors, below = (n * np.array(x).reshape(*shape, -1) for x in zip(*found, strict=True))
+        return counts, errors, counts - below, counts + z * errors
 
     @property
     @override
@@ -505,7 +506,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         self.check_tally(tally)
         watch(self, tally.n, tally.counters)
         fit, n = self.fit(tally.counters), tally.n
-        arrays = self._intervals(n * fit.shares, n * fit.errors, confidence, False)
+        arrays = self._intervals([fit], n, (), confidence, False)
         histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False, mechanism=self)
         p = p_values(fit)
         passed = significant(p, level, correction)
