@@ -184,6 +184,7 @@ class HierarchicalHistogram(Mechanism):
         for number, oracle in enumerate(self.levels):
             at = np.flatnonzero(level == number)
             if len(at):
+                # Keyed, node 0's coin is a word whose low half drew the level: given it, p moves by at most 2^-32.
                 nodes = codes[at].astype(np.uint32) >> np.uint32(len(self.levels) - oracle.bits)
                 reports = oracle.perturb(nodes, noise.at(at).with_codes(nodes))
                 reports += self._first[number]
