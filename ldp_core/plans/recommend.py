@@ -32,7 +32,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
-from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
+from ldp_core.estimates.tails import FEW, coins_score, least_beyond, least_that, two_point_score
 from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -506,6 +506,8 @@ class Error(NamedTuple):
     """Of heavy hitters, whether so many reports find a value of such a share, but for beta."""
     length: float = 0.0
     """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
+    step: float = 0.0
+    """Half of what the values of two reports of numbers differ by at most: rare ones are so far off."""
     common: float = 0.0
     """The part of the noise that all reports of a person share."""
     tails: FrequencyOracle | None = None
@@ -554,7 +556,10 @@ class Error(NamedTuple):
         if self.tails is not None:
             return variance, partial(_noisy, self.tails, n, max(variance, 1e-300))
         if self.ends is None:
-            return variance, lambda margin: np.broadcast_to(margin, 2) * math.sqrt(n / max(variance, 1e-300))
+            normal, few = math.sqrt(n / max(variance, 1e-300)), [np.array(x) for x in (n, n * variance, self.step)]
+            if n * variance >= FEW * self.step**2:
+                return variance, lambda margin: np.broadcast_to(margin, 2) * normal
+            return variance, lambda margin: np.minimum(margin * normal, coins_score(margin * few[0], *few))
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
@@ -569,8 +574,10 @@ class Error(NamedTuple):
 
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
-        normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
-        if self.finds is None and self.ends is None and self.tails is None and not isinstance(population, int):
+        variance = self._score(f, 1.0, population)[0]
+        normal = (_z(beta) / margin) ** 2 * variance
+        many = self.ends is None and self.tails is None and normal * variance >= FEW * self.step**2
+        if self.finds is None and many and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -630,7 +637,8 @@ def error_of(m: Mechanism) -> Error:
             tails=None if m.count_term.variance is None else m,
         )
     if isinstance(m, Numeric):
-        return Error(lambda _: m.variance(1), 1, length=m.domain.high - m.domain.low)
+        length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
+        return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2)
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
         one = Error.of(m.p, chance_of_none(m), 2)
