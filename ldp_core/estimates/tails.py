@@ -21,8 +21,9 @@ not too improbable for as a sum of coins: of N that are worth s each, and are he
 
     N = max(n, 4 V / s^2)        N r (1 - r) s^2 = V
 
-so that it has the variance V of the estimate, whatever has made it. Sums of coins are nearly binomial if the variance
-is matched (K. Butler, M. A. Stephens, "The Distribution of a Sum of Independent Binomial Random Variables", Methodology
+so that it has the variance V of the estimate, whatever has made it. If that is more than n coins have, a report is a
+sum of several, which are rarer: N grows by `_MORE` times as much. Sums of coins are nearly binomial if the variance is
+matched (K. Butler, M. A. Stephens, "The Distribution of a Sum of Independent Binomial Random Variables", Methodology
 and Computing in Applied Probability 19, 2017). Of coins with different r this one has the greatest skewness, as
 v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. For k heads Zubkov and Serov have
 
@@ -80,7 +81,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     [0.0, 6.16, inf]
     """
     of_one = np.maximum(variance, 1e-300) / step**2
-    coins = np.maximum(n, 4 * of_one)
+    coins = np.maximum(n, 4 * of_one + _MORE * np.maximum(4 * of_one - n, 0))
     v = of_one / coins
     expected = coins * 2 * v / (1 + np.sqrt(np.maximum(1 - 4 * v, 0)))
     heads = expected + np.maximum(t / step - _NEARER, 0)
@@ -144,7 +145,7 @@ def reach_of_few(
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
-_NONE, FEW, _ALL, _NEARER = 0.04, 6, 24, 0.2
+_NONE, FEW, _ALL, _NEARER, _MORE = 0.04, 6, 24, 0.2, 10
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:

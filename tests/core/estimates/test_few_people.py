@@ -228,10 +228,23 @@ def test_ranges_and_values_of_a_tree_hold():
             assert tree_covered(epsilon, n, k, runs) >= 0.93
 
 
+def test_ranges_of_one_report_or_two_hold():
+    """Most reports are in the middle of a tree's level, others on both sides of it: 91 and 92 % held.
+
+    A bit vector is a sum of several rare coins: of one 92 % held.
+    """
+    tree, bits = HierarchicalHistogram(range(64), epsilon=1.0), UnaryEncoding(range(64), epsilon=4.0)
+    for m, values, last in ((tree, [0], 15), (tree, [3, 63], 31), (bits, [0], 31)):
+        counters = counters_of_runs(m, np.tile(values, (3000, 1)))
+        found, _ = RangeEstimate(0, last).rows(m, np.full(3000, len(values)), counters)
+        with case(m.name, len(values)):
+            assert held(found["low"].to_numpy(), found["high"].to_numpy(), 1, 1).mean() >= 0.93
+
+
 def test_errors_at_the_estimate_of_a_tree_hold_less(monkeypatch):
     score_intervals_alone(monkeypatch)
     none = np.zeros(1)
-    monkeypatch.setattr(HierarchicalHistogram, "range_terms", lambda *_: (none, none, none))
+    monkeypatch.setattr(HierarchicalHistogram, "range_terms", lambda *_: (none, none, [none]))
     assert tree_covered(6.0, 50, 3) < 0.9
 
 
