@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -328,9 +329,10 @@ class HistogramEstimate(Question[Histogram]):
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         below, above = (n * (wide[i] - narrow[i]) for i in (0, 1))
-        if not math.isfinite(oracle.parts[1]):  # it knows more: where nobody can be, the sample takes nothing away
-            below, above = np.minimum(below, 0), np.maximum(above, 0)
         low, high = of_noise[1] + below, of_noise[2] + above
+        if not math.isfinite(oracle.parts[1]):  # it knows more: the sample takes nothing away, and has its own interval
+            low = reduce(np.minimum, (low, of_noise[1], n * wide[0]))
+            high = reduce(np.maximum, (high, of_noise[2], n * wide[1]))
         there = answers > 0
         unbounded = there & np.isinf(errors)
         return (

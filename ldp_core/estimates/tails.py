@@ -32,7 +32,8 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
 Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
-and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected.
+and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected. (Where more is
+promised, of fewer.)
 """
 
 from __future__ import annotations
@@ -114,13 +115,14 @@ def reach_of_few(
         return made
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
+    none = _NONE * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= FEW * coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
-        one = one * (at(one, a, b, e) - a > _NONE * coin)
+        one = one * (at(one, a, b, e) - a > none)
         found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
-        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > _NONE * coin)
+        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > none)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
     if not few.any():
         return ends
