@@ -6,7 +6,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -331,8 +330,8 @@ class HistogramEstimate(Question[Histogram]):
         below, above = (n * (wide[i] - narrow[i]) for i in (0, 1))
         low, high = of_noise[1] + below, of_noise[2] + above
         if not math.isfinite(oracle.parts[1]):  # it knows more: the sample takes nothing away, and has its own interval
-            low = reduce(np.minimum, (low, of_noise[1], n * wide[0]))
-            high = reduce(np.maximum, (high, of_noise[2], n * wide[1]))
+            low = np.min([low, of_noise[1], n * wide[0]], axis=0)
+            high = np.max([high, of_noise[2], n * wide[1]], axis=0)
         there = answers > 0
         unbounded = there & np.isinf(errors)
         return (

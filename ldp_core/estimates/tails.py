@@ -32,8 +32,7 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
 Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
-and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected. (Where more is
-promised, of fewer.)
+and also where it is that of `_NONE` coins (for more than 95 %, fewer) or fewer: with that they all fall as expected.
 """
 
 from __future__ import annotations

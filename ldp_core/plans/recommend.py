@@ -574,10 +574,9 @@ class Error(NamedTuple):
 
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
-        variance = self._score(f, 1.0, population)[0]
+        variance, known = self._score(f, 1.0, population)[0], self.finds or self.ends or self.tails
         normal = (_z(beta) / margin) ** 2 * variance
-        many = self.ends is None and self.tails is None and normal * variance >= FEW * self.step**2
-        if self.finds is None and many and not isinstance(population, int):
+        if not known and normal * variance >= FEW * self.step**2 and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 

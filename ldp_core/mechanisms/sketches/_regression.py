@@ -11,9 +11,6 @@ Three things are done otherwise here, for honest intervals:
   filters, then adds noise but no bias. (The R code has an intercept in its LASSO, and none in the regression.)
 - Bits of a filter are set together, so that their counts are correlated beyond the noise. The standard errors are those
   of the whole covariance, not of independent bits, given how many hold each value.
-
-Residuals beyond the noise are frequent values that nobody listed. Of its m k d bits, a candidate shares about m k d^2
-with one such value, and each adds as much: the sum is not normal, but nearly Poisson.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.estimates.tails import least_beyond, two_point_score
+from ldp_core.estimates.tails import two_point_score
 from ldp_core.exact import linear_algebra
 
 Correction = Literal["bonferroni", "fdr"]
@@ -36,7 +33,6 @@ _FULL = 0.8
 """With more candidates than this share of the bits the regression is close to underdetermined (so the R code)."""
 _PIVOT = 1e-6  # share of a candidate's variance that the others must leave for it to be told apart
 _SWEEPS = 1000
-_BITS = 1e9  # so many, rarely shared, have a Poisson sum
 _CELLS = 1 << 20  # bits of candidates' filters at a time: 8 MiB
 
 
@@ -51,7 +47,7 @@ class Fit:
         nonnegative: least squares under shares >= 0, over the selected candidates; float64[c].
         selected: which candidates are in the regression.
         misfit: by how much the residuals exceed what noise explains, a ratio of variances, at least 1; in ``errors``.
-        added: standard errors that a bit adds which a candidate shares with an unlisted value; 0 without a misfit.
+        added: standard errors by each bit shared with a frequent unlisted value (Poisson: m k d^2); 0 without a misfit.
     """
 
     shares: F64
@@ -65,11 +61,7 @@ class Fit:
         """How many standard errors of a normal variable are as improbable as estimates z of theirs too high."""
         if not self.added:
             return z
-        return np.minimum(z, two_point_score(np.maximum(z, 0), np.array(_BITS), np.array(1.0), np.array(self.added)))
-
-    def reach(self, z: float) -> float:
-        """How many standard errors the low end of an interval is below the estimate."""
-        return float(least_beyond(z, self.score, np.array(z)))
+        return np.minimum(z, two_point_score(np.maximum(z, 0), *map(np.array, (1e9, 1.0, self.added))))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy import optimize
 
-from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
+from ldp_core import HadamardCountMeanSketch, HistogramEstimate, Keyed, Mechanism, ParameterError, Rappor, Secret
 from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, significant
 
 from ....cases import each
@@ -74,6 +74,12 @@ def test_a_frequent_value_that_is_not_listed_makes_no_discoveries(f, p, q, unlis
         found += o.decode(tally).significant[1:].any()
         together += (o.estimate(tally, simultaneous=True).low[1:] > 0).any()
     assert max(found, together) <= 4
+
+
+def test_no_tallies_have_no_rows():
+    o = Rappor("int", bits=16, hashes=2, cohorts=4, **CHROME).over([1, 2])
+    rows, sizes = HistogramEstimate().rows(o, np.zeros(0, np.int64), np.zeros((0, o.counters), np.int64))
+    assert (len(rows), len(sizes)) == (0, 0)
 
 
 def test_p_values_of_what_nobody_holds_are_uniform():
