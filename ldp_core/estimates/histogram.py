@@ -329,9 +329,10 @@ class HistogramEstimate(Question[Histogram]):
         narrow, wide = before.ends_of(z, tails), after.ends_of(reach * z, tails, noise)
         # What the mechanism knows beside the variance, as how skewed collisions are, stays in the interval.
         below, above = (n * (wide[i] - narrow[i]) for i in (0, 1))
-        if fitted:  # it knows more: where nobody can be, the sample takes nothing away
-            below, above = np.minimum(below, 0), np.maximum(above, 0)
         low, high = of_noise[1] + below, of_noise[2] + above
+        if fitted:  # it knows more: the sample takes nothing away, and has its own interval
+            low = np.min([low, of_noise[1], n * wide[0]], axis=0)
+            high = np.max([high, of_noise[2], n * wide[1]], axis=0)
         there = answers > 0
         unbounded = there & np.isinf(errors)
         return (

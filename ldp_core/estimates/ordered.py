@@ -46,9 +46,9 @@ class Ordered(Protocol):
         """
 
     def range_terms(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[Any, Any, Any]:
-        """B and K, if the variance of one report is a + B f + K f (1 - f), f being the share; and `Side.step`.
+        """B and K, if the variance of one report is a + B f + K f (1 - f), f being the share; and each `Side.step`.
 
-        Arrays that broadcast to float64[k, r].
+        Arrays that broadcast to float64[k, r]; of steps a list.
         """
 
 
@@ -121,8 +121,9 @@ class Reader:
         sampled = bends
         if self.population is not None:
             sampled = terms[1] + sampled_part(self.population, answers[:, None], self.repeats)
-        side = Side(m, shares, times * at_none, times * slopes, times * sampled, times * steps)
-        found = (np.sqrt(side.variance(inside)), *side.ends(z))
+        side = Side(m, shares, times * at_none, times * slopes, times * sampled)
+        lows, highs = zip(*(side._replace(step=times * step).ends(z) for step in steps), strict=True)
+        found = np.sqrt(side.variance(inside)), np.min(lows, axis=0), np.max(highs, axis=0)
         errors, low, high = (np.where(n[:, None], some * array, 0) for array in found)
         return counts, errors, low, high
 

@@ -21,8 +21,9 @@ not too improbable for as a sum of coins: of N that are worth s each, and are he
 
     N = max(n, 4 V / s^2)        N r (1 - r) s^2 = V
 
-so that it has the variance V of the estimate, whatever has made it. Sums of coins are nearly binomial if the variance
-is matched (K. Butler, M. A. Stephens, "The Distribution of a Sum of Independent Binomial Random Variables", Methodology
+so that it has the variance V of the estimate, whatever has made it. If that is more than n coins have, a report is a
+sum of several, which are rarer: N grows by `_MORE` times as much. Sums of coins are nearly binomial if the variance is
+matched (K. Butler, M. A. Stephens, "The Distribution of a Sum of Independent Binomial Random Variables", Methodology
 and Computing in Applied Probability 19, 2017). Of coins with different r this one has the greatest skewness, as
 v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. For k heads Zubkov and Serov have
 
@@ -31,7 +32,7 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
 Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
-and also where it is that of `_NONE` coins or fewer: with more than 95 % they all fall as expected.
+and also where it is that of `_NONE` coins (for more than 95 %, fewer) or fewer: with that they all fall as expected.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     [0.0, 6.16, inf]
     """
     of_one = np.maximum(variance, 1e-300) / step**2
-    coins = np.maximum(n, 4 * of_one)
+    coins = np.maximum(n, 4 * of_one + _MORE * np.maximum(4 * of_one - n, 0))
     v = of_one / coins
     expected = coins * 2 * v / (1 + np.sqrt(np.maximum(1 - 4 * v, 0)))
     heads = expected + np.maximum(t / step - _NEARER, 0)
@@ -118,13 +119,14 @@ def reach_of_few(
         return made
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
+    none = _NONE * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= FEW * coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
-        one = one * (at(one, a, b, e) - a > _NONE * coin)
+        one = one * (at(one, a, b, e) - a > none)
         found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
-        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > _NONE * coin)
+        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > none)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
     if not few.any():
         return ends
@@ -149,7 +151,7 @@ def reach_of_few(
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
-_NONE, FEW, _ALL, _NEARER = 0.04, 6, 24, 0.23
+_NONE, FEW, _ALL, _NEARER, _MORE = 0.04, 6, 24, 0.23, 10
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:

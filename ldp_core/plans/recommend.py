@@ -32,7 +32,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
-from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
+from ldp_core.estimates.tails import FEW, coins_score, least_beyond, least_that, two_point_score
 from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -506,6 +506,8 @@ class Error(NamedTuple):
     """Of heavy hitters, whether so many reports find a value of such a share, but for beta."""
     length: float = 0.0
     """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
+    step: float = 0.0
+    """Half of what the values of two reports of numbers differ by at most: rare ones are so far off."""
     common: float = 0.0
     """The part of the noise that all reports of a person share."""
     tails: Callable[[F64, Any], F64] | None = None
@@ -551,9 +553,14 @@ class Error(NamedTuple):
         sampled = part_of(population, n)
         f = self.worst(sampled) if f is None else f
         variance = self.variance(f, sampled)
-        if self.ends is None or self.tails is not None:
-            tails, errors = self.tails or (lambda z, _: z), math.sqrt(n / max(variance, 1e-300))
+        errors = math.sqrt(n / max(variance, 1e-300))
+        if (tails := self.tails) is not None:
             return variance, lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
+        if self.ends is None:
+            if n * variance >= FEW * self.step**2:
+                return variance, lambda margin: np.broadcast_to(margin, 2) * errors
+            few = [np.array(x) for x in (n, n * variance, self.step)]
+            return variance, lambda margin: np.minimum(margin * errors, coins_score(margin * few[0], *few))
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
@@ -568,8 +575,9 @@ class Error(NamedTuple):
 
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
-        normal = (_z(beta) / margin) ** 2 * self._score(f, 1.0, population)[0]
-        if self.finds is None and self.ends is None and not isinstance(population, int):
+        variance = self._score(f, 1.0, population)[0]
+        normal, known = (_z(beta) / margin) ** 2 * variance, self.finds or self.ends
+        if not known and normal * variance >= FEW * self.step**2 and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -618,7 +626,8 @@ def error_of(m: Mechanism) -> Error:
         common = m.common_noise(keyed=m.memoized)
         return Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
     if isinstance(m, Numeric):
-        return Error(lambda _: m.variance(1), 1, length=m.domain.high - m.domain.low)
+        length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
+        return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2)
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
         one = Error.of(m.p, chance_of_none(m), 2)

@@ -338,7 +338,7 @@ class FrequencyOracle(Mechanism):
     def sum_terms(self, n: I64, counters: I64, weights: Bools) -> tuple[Any, Any, Any]:
         """`range_terms` of sums, bool[r, d]."""
         oracle, *_ = self.answers(n, counters)
-        return oracle.noise_slopes(weights), 0.0, oracle.sum_steps(weights)
+        return oracle.noise_slopes(weights), 0.0, [oracle.sum_steps(weights)]
 
     def sum_steps(self, weights: Bools) -> F64:
         """`step`, of sums, bool[r, d]: float64[r].

@@ -184,6 +184,7 @@ class HierarchicalHistogram(Mechanism):
         for number, oracle in enumerate(self.levels):
             at = np.flatnonzero(level == number)
             if len(at):
+                # Keyed, node 0's coin is a word whose low half drew the level: given it, p moves by at most 2^-32.
                 nodes = codes[at].astype(np.uint32) >> np.uint32(len(self.levels) - oracle.bits)
                 reports = oracle.perturb(nodes, noise.at(at).with_codes(nodes))
                 reports += self._first[number]
@@ -317,12 +318,12 @@ class HierarchicalHistogram(Mechanism):
         """How the variance in `range_counts` depends on the share f, and what one report adds to the count.
 
         n times the variance of the share is a + B f + K f (1 - f), for people who are spread evenly over the values of
-        the range, and over the others: B, K and the greatest part of a report, float64[k, r] each. Of tallies of many
-        people it does not matter, and they are 0.
+        the range, and over the others: B, K and the greatest part of a report, float64[k, r] each. Most reports may be
+        in the middle of a level's, so half of that is a step, too. Of many people it does not matter, and they are 0.
         """
         few = n < _MANY
         if not few.any():
-            return 0.0, 0.0, 0.0
+            return 0.0, 0.0, [0.0]
         found = np.zeros((3, len(n), len(low)))
         low, high, d = self._ends(low), self._ends(high), self.domain.size
         first, beyond = np.minimum(low, d), np.minimum(high, d)
@@ -348,7 +349,7 @@ class HierarchicalHistogram(Mechanism):
             part = noise / people / (people * none + (slopes + bends * (1 - share)) * share)
             terms = part * slopes, part * bends, people * steps
         found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
-        return found[0], found[1], found[2]
+        return found[0], found[1], [found[2], found[2] / 2]
 
     def _variances(self, reports: F64, masses: Callable[[int, I64], F64], low: I64, high: I64) -> tuple[F64, F64]:
         """float64[k, r]: of the shares of ranges in a population with (non-negative) shares ``masses``, given n_l.

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.arrays.types import F64, I64, Bools
-from ldp_core.estimates.tails import normal_tail
+from ldp_core.estimates.tails import normal_tail, two_point_score
 from ldp_core.exact import linear_algebra
 
 Correction = Literal["bonferroni", "fdr"]
@@ -47,6 +47,7 @@ class Fit:
         nonnegative: least squares under shares >= 0, over the selected candidates; float64[c].
         selected: which candidates are in the regression.
         misfit: by how much the residuals exceed what noise explains, a ratio of variances, at least 1; in ``errors``.
+        added: standard errors by each bit shared with a frequent unlisted value (Poisson: m k d^2); 0 without a misfit.
     """
 
     shares: F64
@@ -54,6 +55,13 @@ class Fit:
     nonnegative: F64
     selected: Bools
     misfit: float
+    added: float = 0.0
+
+    def score(self, z: F64) -> F64:
+        """How many standard errors of a normal variable are as improbable as estimates z of theirs too high."""
+        if not self.added:
+            return z
+        return np.minimum(z, two_point_score(np.maximum(z, 0), *map(np.array, (1e9, 1.0, self.added))))
 
 
 @dataclass(frozen=True)
@@ -124,7 +132,9 @@ class Design:
         variance[np.diag(functionals) == 0] = np.inf
         chosen = np.zeros(c, bool)
         chosen[selected] = True
-        return Fit(shares, np.sqrt(variance), positive, chosen, misfit)
+        beyond = misfit > 1 + math.sqrt(2 / max(rows - len(selected), 1))
+        added = math.sqrt((1 - 1 / misfit) / (rows * self._even**2 * (1 - self._even))) * beyond
+        return Fit(shares, np.sqrt(variance), positive, chosen, misfit, added)
 
     def _blocks(self, sizes: I64) -> list[I64]:
         """Cohorts with reports, so many at a time that few large products of matrices do the work."""
@@ -263,8 +273,9 @@ def nonnegative(gram: F64, target: F64, penalty: F64 | float = 0.0) -> F64:
 
 
 def p_values(fit: Fit) -> F64:
-    """Of each candidate, the probability of its share or a greater one if nobody held it; normal, one-sided."""
-    return normal_tail(np.divide(fit.shares, fit.errors, out=np.zeros(len(fit.shares)), where=fit.errors > 0))
+    """Of each candidate, the probability of its share or a greater one if nobody held it; one-sided."""
+    z = fit.score(np.divide(fit.shares, fit.errors, out=np.zeros(len(fit.shares)), where=fit.errors > 0))
+    return normal_tail(z)
 
 
 def significant(p: F64, level: float, correction: str) -> Bools:

@@ -35,6 +35,7 @@ from ldp_core.errors import ParameterError, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import Sums, Term, watch
+from ldp_core.estimates.tails import least_beyond
 from ldp_core.exact import bloom
 from ldp_core.exact.composition import History, SharedBits, Spent, memoized, memoryless
 from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction, log_above
@@ -363,7 +364,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         table = self._by_cohort(counters)
-        ones = table[..., 1:].reshape(*counters.shape[:-1], -1)
+        ones = table[..., 1:].reshape(*counters.shape[:-1], self.cohorts * self.bits)
         return (Sums(ones, np.repeat(table[..., 0], self.bits, axis=-1), self._bit_term),)
 
     @cached_property
@@ -450,17 +451,17 @@ class RapporCandidates(_NoInfluence, Candidates):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """Counts by least squares, and z standard errors to both sides, z a normal quantile."""
+        """Counts by least squares, and z standard errors to both sides, z a normal quantile; see `Fit.score`."""
         check_open("confidence", confidence)
         fits = [self.fit(row) for row in counters.reshape(-1, self.counters)]
-        shape = (*counters.shape[:-1], self.domain.size)
-        counts = n * np.array([fit.shares for fit in fits]).reshape(shape)
-        errors = n * np.array([fit.errors for fit in fits]).reshape(shape)
-        return self._intervals(counts, errors, confidence, simultaneous)
-
-    def _intervals(self, counts: F64, errors: F64, confidence: float, simultaneous: bool) -> tuple[F64, F64, F64, F64]:
         z = z_score(confidence, self.domain.size if simultaneous else 1)
-        return counts, errors, counts - z * errors, counts + z * errors
+        return self._intervals(fits, n, counters.shape[:-1], z)
+
+    def _intervals(self, fits: list[Fit], n: Any, shape: tuple[int, ...], z: float) -> tuple[F64, F64, F64, F64]:
+        found = [(fit.shares, fit.errors, least_beyond(z, fit.score, np.array(z)) * fit.errors) for fit in fits]
+        arrays = np.array(found, float).reshape(-1, 3, self.domain.size)
+        counts, errors, below = (n * arrays[:, i].reshape(*shape, self.domain.size) for i in range(3))
+        return counts, errors, counts - below, counts + z * errors
 
     @property
     @override
@@ -505,7 +506,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         self.check_tally(tally)
         watch(self, tally.n, tally.counters)
         fit, n = self.fit(tally.counters), tally.n
-        arrays = self._intervals(n * fit.shares, n * fit.errors, confidence, False)
+        arrays = self._intervals([fit], n, (), z_score(confidence))
         histogram = Histogram(self.domain, n, *arrays, confidence, simultaneous=False, mechanism=self)
         p = p_values(fit)
         passed = significant(p, level, correction)

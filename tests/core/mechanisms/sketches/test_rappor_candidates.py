@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from scipy import optimize
 
-from ldp_core import HadamardCountMeanSketch, Keyed, Mechanism, ParameterError, Rappor, Secret
+from ldp_core import HadamardCountMeanSketch, HistogramEstimate, Keyed, Mechanism, ParameterError, Rappor, Secret
 from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, significant
 
 from ....cases import each
@@ -62,6 +62,24 @@ def test_values_that_are_not_listed_do_not_bias_over_the_hash_functions():
         others = {f"unlisted {seed} {i}": N // 40 for i in range(20)}
         found += fits(m, FRUIT, {"apple": 6000, "plum": 4000} | others, 1, seed)
     check_estimates(found, np.array([6000, 4000, 0, 0, 0]))
+
+
+@each(("f", "p", "q", "unlisted"), [(0.5, 0.5, 0.75, 25_000), (0, 0.25, 0.75, 50_000)])
+def test_a_frequent_value_that_is_not_listed_makes_no_discoveries(f, p, q, unlisted):
+    """Few shared bits have no normal sum, by which 17 and 24 % of the runs found somebody."""
+    m, found, together = Rappor("int", bits=32, hashes=2, cohorts=8, f=f, p=p, q=q), 0, 0
+    for run in range(50):
+        values = range(100 * run, 100 * run + 21)  # of each run other filters
+        o, tally = m.over(values[:20]), m.simulate({values[0]: 50_000 - unlisted, values[20]: unlisted}, seed=run)
+        found += o.decode(tally).significant[1:].any()
+        together += (o.estimate(tally, simultaneous=True).low[1:] > 0).any()
+    assert max(found, together) <= 4
+
+
+def test_no_tallies_have_no_rows():
+    o = Rappor("int", bits=16, hashes=2, cohorts=4, **CHROME).over([1, 2])
+    rows, sizes = HistogramEstimate().rows(o, np.zeros(0, np.int64), np.zeros((0, o.counters), np.int64))
+    assert (len(rows), len(sizes)) == (0, 0)
 
 
 def test_p_values_of_what_nobody_holds_are_uniform():
