@@ -98,11 +98,11 @@ def of_columns(
         ranks.append(np.where(some, rank, 0))
     degrees = np.prod([rank + 1 for rank in ranks], axis=0) - np.sum(ranks, axis=0) - 1
     tested = _tested(white * np.sqrt(each) / times, np.where(n > 0, degrees, 0))
-    before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
     # (where not all are exhaustive some people are in no row, or in several)
     known = k == 2 and max(counts.shape[1:]) <= MOST_VALUES + 1
     if not known or not all(m.exhaustive for m in mechanisms):
         return Association(*tested, *unknown(len(n))[3:])
+    before, covariances = map(list, zip(*map(_projected, mechanisms, covariances), strict=True))
     found = before[0] @ apart[:, :-1, :-1] @ before[1].transpose(0, 2, 1)
     joint, moves, of_f, of_g = _moves(found, *shares)
     moves = before[0].transpose(0, 2, 1) @ moves @ before[1]

@@ -327,7 +327,7 @@ class Compare(OfAll):
         one, two = self._both(mechanism, n, counters)
         at_pooled = pooled_of(one, two)[1]
         z = self._scores(one, two, at_pooled)
-        return np.copysign(of_coins(z.copy(), one, two, self._added(*at_pooled), np.maximum(one.step, two.step)), z)
+        return of_coins(z, one, two, self._added(*at_pooled), np.maximum(one.step, two.step))
 
     def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
@@ -438,8 +438,9 @@ def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
     coin = step / np.maximum(np.minimum(one.n, two.n), 1)
     n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
     far = coins_score(np.abs(two.estimates - one.estimates)[few], n, error[few] ** 2, coin) * np.sqrt(1 - 1 / n)
-    z[few] = np.minimum(np.abs(z[few]), far)
-    return z
+    made = z.copy()
+    made[few] = np.copysign(np.minimum(np.abs(z[few]), far), z[few])
+    return made
 
 
 def of_few(one: Side, two: Side, error: F64) -> list[Side]:

@@ -229,7 +229,8 @@ def _of_all(exhaustive: bool, one: Side, two: Side, sums: Pairs, step: Any) -> t
     if exhaustive:
         before, covariances = adding_up(covariances)
         delta, scale = delta @ before[0].T, scale - scale.mean(axis=1, keepdims=True)
-    covariances = (scale := added @ scale.T) @ covariances @ scale.transpose(0, 2, 1)
+    scale = added @ scale.T
+    covariances = scale @ covariances @ scale.transpose(0, 2, 1)
     statistic, ranks = whitened(added @ delta[:, :, None], covariances, add_up=False)
     tested = (sums.effective >= LEAST_EFFECTIVE * (d - exhaustive)) & (classes > exhaustive)
     return statistic, np.where(tested, ranks, 0)

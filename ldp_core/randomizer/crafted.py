@@ -101,6 +101,7 @@ class Crafted(DeclaredMechanism):
         if (excess := math.sqrt(s * math.log(1e9) / 2)) >= s:
             return False
         rows = self._checked(reports[:s], column).reshape(s, -1).astype(np.uint64)
+        # A number for each row, by powers of an odd one: equal rows have equal numbers, and hardly any others.
         hashes = np.sort(rows @ np.cumprod(np.full(rows.shape[1], 0x9E3779B97F4A7C15, np.uint64)))
         return int(np.count_nonzero(hashes[1:] == hashes[:-1])) > self.alike * s * s / 2 + excess
 

@@ -35,6 +35,7 @@ export class Client {
   async report(record: Row): Promise<Row> {
     const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name) => {
+      // Null, a Boolean, a number, an object or text; the letters are of their types, and not of "bigint" and "symbol".
       if (!/^[bnos][^iy]/.test(typeof record[name])) throw new ValueError(`column ${name}: no value of JSON`);
       return [name, record[name]];
     });

@@ -307,9 +307,8 @@ class Symbols(NumberedCounters, Numeric):
         counters: I64 = multinomials(rounded, channel, generator).sum(axis=0)
         return counters
 
-    @override
-    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """The mean -+ z standard errors. The sample variance is at least what it is on average if all are equal.
+    def means_and_errors(self, n: Any, counters: I64) -> tuple[F64, F64]:
+        """Of shares. The sample variance is at least what it is on average if all are equal.
 
         (The second moment of a report is a convex function of the number.)
         """
@@ -318,9 +317,14 @@ class Symbols(NumberedCounters, Numeric):
         mean: F64 = (counters @ value) / known
         squares = (counters * (value - mean[..., None]) ** 2).sum(axis=-1)
         error: F64 = np.sqrt(sample_variance(squares, known, mean, Numeric.noise(self, mean), self.most_noise) / known)
-        z = z_score(confidence)
-        ends = score_interval(n, mean, error, z)
-        return mean, error, *reach_of_few(ends, mean, n, z, self.step / known, (error**2, 0.0, 0.0), 1)
+        return mean, error
+
+    @override
+    def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
+        """Score intervals, which reach farther where few coins decide; see `ldp_core.estimates.tails`."""
+        (mean, error), z = self.means_and_errors(n, counters), z_score(confidence)
+        ends, step = score_interval(n, mean, error, z), self.step / np.where(np.equal(n, 0), np.nan, n)
+        return mean, error, *reach_of_few(ends, mean, n, z, step, (error**2, 0.0, 0.0), 1)
 
 
 _ONE = np.array(1)  # report

@@ -163,7 +163,7 @@ class OneBitMean(Symbols):
 
         Given different numbers the ones are not binomial but vary less, so that it is on the safe side.
         """
-        mean, error, _, _ = super().share_means(n, counters, confidence)
+        mean, error = self.means_and_errors(n, counters)
         zero, one = self.values
         bits = Side(np.asarray(n, float), mean, -zero * one, sampled=1.0, step=one - zero)
         return mean, error, *bits.ends(z_score(confidence))
