@@ -287,12 +287,14 @@ class Compare(OfAll):
         pooled, at_pooled = pooled_of(one, two)
         alpha = (1 - self.confidence) / (differences.shape[1] if self.simultaneous else 1)
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
-        (low1, high1), (low2, high2) = (x.ends(z) for x in of_few(one, two, self._added(*at_estimates)))
+        oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
+        tails = oracle if oracle is not None and oracle.tails is not None else None
+        sides = of_few(one, two, self._added(*at_estimates))
+        (low1, high1), (low2, high2) = (side.ends_of(z, tails, self.repeats or 1) for side in sides)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
 
         squares = self._scores(one, two, at_pooled) ** 2
-        oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
         step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
         p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, oracle))
         test = self._test(oracle, one, two, pooled, step) if oracle is not None else None
