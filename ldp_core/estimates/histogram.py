@@ -398,7 +398,7 @@ class Side(NamedTuple):
         of_one = self.a / n, (self.b + self.sampled) / n, -self.sampled / n
         return reach_of_few((end(-1), end(1)), f, self.n, z, self.step / n, of_one, 1)
 
-    def ends_of(self, z: float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
+    def ends_of(self, z: F64 | float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
         """`ends`, with the tails that n / times reports of an oracle have, see `ldp_core.estimates.tails`."""
         if tails is None:
             return self.ends(z)

@@ -168,7 +168,7 @@ def least_that(holds: Callable[[float], bool], about: float) -> float:
     return high
 
 
-def ends_together(counts: F64, n: F64, z: float, score: Callable[[F64, F64], F64], width: F64) -> tuple[F64, F64]:
+def ends_together(counts: F64, n: F64, z: F64 | float, score: Callable[[F64, F64], F64], width: F64) -> tuple[F64, F64]:
     """The counts nearest below and above the estimated ones that their errors are too improbable for, float64[...].
 
     Args:
