@@ -74,6 +74,7 @@ _HIGH_AVAILABILITY = """\
 high-availability.type: zookeeper
 high-availability.zookeeper.quorum: {host}:{zookeeper}
 high-availability.cluster-id: /{token}
+high-availability.zookeeper.client.session-timeout: 20000
 high-availability.storageDir: {folder}/high-availability
 high-availability.jobmanager.port: {rpc}
 """
