@@ -166,11 +166,13 @@ class BudgetsNoise:
 
     Attributes:
         keyed: whether it charges for keyed noise.
+        budgeted: the column of the ids of the persons who have the budget.
         admits: what is known of the records of a person that pass.
         spent: what it charges for them, all together.
     """
 
     keyed: bool
+    budgeted: str
     admits: History
     spent: Spent
 
@@ -186,8 +188,10 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
             )
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPlan | Mechanism) -> None:
+def refuse_unbudgeted(pcoll: PCollection[Any], *, whose: str | None, spends: PrivacyPlan | Mechanism) -> None:
     """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
+
+    Keyed noise (``whose``: of ids in this column) of other ids than the ledger's is drawn anew within one person.
 
     Mechanisms with permanent answers whose single reports spend the same may differ in what many spend. All steps
     behind a ledger that perturb spend together, also those of other branches that were added before this one. (Branches
@@ -199,16 +203,21 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
     others = _drawing(pcoll)
     for step in ledgers:
         ledger = step.transform
-        if keyed and not ledger.keyed:
+        if whose is not None and not ledger.keyed:
             raise ParameterError(
                 "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
                 'value changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that '
                 "is true"
             )
-        if ledger.keyed and not keyed:
+        if ledger.keyed and whose is None:
             raise ParameterError(
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
+            )
+        if ledger.keyed and whose != ledger.budgeted:
+            raise ParameterError(
+                f"the ledger before this step has a budget for each {ledger.budgeted!r}, and the keyed noise is that of "
+                f"each {whose!r}: reports of one person are then not one. Give both one id="
             )
         together = [spends, *(other for other, before in others if id(step) in before)]
         spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))
