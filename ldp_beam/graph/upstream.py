@@ -216,8 +216,8 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, whose: str | None, spends: Pri
             )
         if ledger.keyed and whose != ledger.budgeted:
             raise ParameterError(
-                f"the ledger before this step has a budget for each {ledger.budgeted!r}, and the keyed noise is that of "
-                f"each {whose!r}: reports of one person are then not one. Give both one id="
+                f"the ledger before this step has a budget for each {ledger.budgeted!r}, and keyed noise is of each "
+                f"{whose!r}, so that a person's reports have noise of their own: give both one id="
             )
         together = [spends, *(other for other, before in others if id(step) in before)]
         spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))
