@@ -73,7 +73,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         ParameterError: the input is, or was, in windows that overlap, or `beam.Flatten` joins it with itself, so that
             a record would be perturbed several times; or it is in windows by the element; or comes through a limit
             (`PrivacyLedger`, `BoundContributions`) by several ways, or through a ledger that charges for fresh noise,
-            and this is keyed, or the other way round, or less than what all that is perturbed behind it spends.
+            and this is keyed, or the other way round, or by other ids, or less than what all that is perturbed behind it
+            spends.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
