@@ -15,6 +15,7 @@ from apache_beam.transforms.window import SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
+from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
 
@@ -188,10 +189,11 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
             )
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, whose: str | None, spends: PrivacyPlan | Mechanism) -> None:
+def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: PrivacyPlan | Mechanism) -> None:
     """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
 
-    Keyed noise (``whose``: of ids in this column) of other ids than the ledger's is drawn anew within one person.
+    Keyed noise of other ids than the ledger's is drawn anew within one person. Noise of records (``record=``) by the
+    ledger's ids is not: it is that of a person, which is not charged for as keyed.
 
     Mechanisms with permanent answers whose single reports spend the same may differ in what many spend. All steps
     behind a ledger that perturb spend together, also those of other branches that were added before this one. (Branches
@@ -201,8 +203,14 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, whose: str | None, spends: Pri
     if not ledgers:
         return
     others = _drawing(pcoll)
+    whose, record = (None, None) if key is None else (key.id, key.record)
     for step in ledgers:
         ledger = step.transform
+        if record == ledger.budgeted and ledger.admits.reports != 1:
+            raise ParameterError(
+                f"record={record!r} is whose budget the ledger before this step counts, and not what tells a person's "
+                "records apart: they would share their noise, and show that a value changed. Give the id of each record"
+            )
         if whose is not None and not ledger.keyed:
             raise ParameterError(
                 "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
