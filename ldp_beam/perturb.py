@@ -73,7 +73,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         ParameterError: the input is, or was, in windows that overlap, or `beam.Flatten` joins it with itself, so that
             a record would be perturbed several times; or it is in windows by the element; or comes through a limit
             (`PrivacyLedger`, `BoundContributions`) by several ways, or through a ledger that charges for fresh noise,
-            and this is keyed, or the other way round, or less than what all that is perturbed behind it spends.
+            and this is keyed, or the other way round, or by other ids, or less than what all that is perturbed behind
+            it spends.
         MechanismMismatchError: a `Perturb` before this step has perturbed one of the columns.
 
     >>> import apache_beam as beam
@@ -117,7 +118,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:
-            refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
+            refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
         row = None if arrow or fields is None else row_of_reports(self._plan, fields, packed=self._packed)

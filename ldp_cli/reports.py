@@ -135,7 +135,10 @@ def _of_a_person(
             return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"
         return f"one person has {most:,} records, which spend {spent}: --records K takes K of each person"
     span = " and ".join(name if length is None else f"{length} of {name}" for name, length in periods.items())
-    among, anew = (f" in each {span}", "; a person spends that in each of these anew") if span else ("", "")
+    anew = "a person spends that in each of these anew"
+    if keyed:  # over periods too reports share noise, or permanent answers: what they spend is no sum over periods
+        anew = f"two of these spend {_spent(plan, 2 * most, keyed=True)}"
+    among, anew = (f" in each {span}", f"; {anew}") if span else ("", "")
     if most == 1:
         return f"one record of each person{among}, which spends epsilon {plan.epsilon:.4g}{anew}"
     return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"

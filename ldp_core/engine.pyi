@@ -2,7 +2,7 @@
 
 from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, structs, taken
 from ldp_core.arrays.ipc import read_batch, write_batch
-from ldp_core.arrays.types import F64, I64, U64, Bools
+from ldp_core.arrays.types import F64, I64, U64, Bools, type_words
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
 from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
@@ -213,6 +213,7 @@ __all__ = [
     "text_of",
     "themed",
     "times",
+    "type_words",
     "unsaid_people",
     "unsaid_repeats",
     "utc",

@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from ldp_core import DtypeError, FrequencyOracle, Mechanism, ParameterError, ReportError, engine
 from ldp_core.engine import REPORT_TYPE as NAME
+from ldp_core.engine import type_words
 
 # ---- what functions are given
 
@@ -91,7 +92,7 @@ def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
         pass
     if values.dtype in (pl.Int128, pl.UInt128):
         return values.cast(pl.Float64 if kind == "float" else pl.Int64, strict=False).to_arrow()
-    raise DtypeError(f"column {values.name!r}: Arrow has no type for {values.dtype}")
+    raise DtypeError(f"column {values.name!r}: Arrow has no type for {type_words(values.dtype)}")
 
 
 @contextmanager
@@ -100,8 +101,8 @@ def polars_words(values: pl.Series, arrow: pa.Array, *others: pa.DataType) -> It
     try:
         yield
     except (DtypeError, ReportError) as error:
-        kind, words = type(error), str(error).replace(f"got {arrow.type}", f"got {values.dtype}")
-        words = words.replace(f"type {arrow.type}", f"type {values.dtype}")
+        kind, words, theirs, ours = type(error), str(error), type_words(arrow.type), type_words(values.dtype)
+        words = words.replace(f"got {theirs}", f"got {ours}").replace(f"type {theirs}", f"type {ours}")
         for other in others:
             words = words.replace(str(other), str(dtype_of(other)))
     else:
@@ -224,7 +225,7 @@ def maker_of(reports: pl.Expr, dtype: Any, mechanism: Mechanism | None, *, assum
         return dtype.mechanism
     raise DtypeError(
         f"column {name!r}: pass the mechanism that made the reports, as only typed reports carry "
-        f"it, not {dtype}; if these are values, perturb them first: .ldp.perturb(mechanism)"
+        f"it, not {type_words(dtype)}; if these are values, perturb them first: .ldp.perturb(mechanism)"
     )
 
 

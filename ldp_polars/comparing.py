@@ -21,6 +21,7 @@ from ldp_core.engine import (
     Population,
     quantiles_of_persons,
     refuse_keys_in,
+    type_words,
 )
 from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed, to_arrow, untyped
 from ldp_polars.copies import any_copies, are_copies, digest_of
@@ -163,7 +164,9 @@ def _check_people(
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:
-            raise PlanError(f"person={person!r} must be a column of one dtype on both sides, got {ids}")
+            raise PlanError(
+                f"person={person!r} must be a column of one dtype on both sides, got {[*map(type_words, ids)]}"
+            )
         refuse_keys_in([person] if isinstance(ids[0], Report) else [], "their dtype")
         return
     for dtypes in schemas:

@@ -643,7 +643,7 @@ def _check_reports(
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         if dtype not in (plain, packed):
             raise PlanError(
-                f"column {name!r}: reports made by this plan are {plain}, got {dtype}: no reports. "
+                f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
                 "Values are perturbed first: df.ldp.perturb(plan)"
             )
     return columns

@@ -17,7 +17,7 @@ import pyarrow as pa
 from polars import selectors as cs
 
 import ldp_core as core
-from ldp_core.engine import DrawnColumns
+from ldp_core.engine import DrawnColumns, type_words
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     as_expr,
@@ -229,7 +229,7 @@ def _perturb_declared(
     else:
         raise core.DtypeError(
             f"column {values.meta.output_name()!r}: pass domain=[...], the values that there may be: a column of "
-            f"{dtype} declares none, as Boolean and Enum do"
+            f"{type_words(dtype)} declares none, as Boolean and Enum do"
         )
     mechanism = kind(core.Domain(labels, unmatched=unmatched), **parameters)
     noise: Any = dict(options)

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import LdpWarning, Mechanism, MechanismMismatchError, Tally
-from ldp_core.engine import I64
+from ldp_core.engine import I64, type_words
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
 
@@ -132,7 +132,7 @@ def tally_series(name: str, tally: Tally) -> pl.Series:
 def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
     """``n``, int64[k], and the counters, int64[k, counters], of k tallies; see `merge` for errors."""
     if tallies.dtype != tally_dtype(mechanism):
-        came = "reports" if isinstance(tallies.dtype, Report) else tallies.dtype
+        came = "reports" if isinstance(tallies.dtype, Report) else type_words(tallies.dtype)
         raise MechanismMismatchError(
             f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {came}; "
             ".ldp.tally makes them of reports, and .ldp.histogram estimates from reports"

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from ldp_core import ParameterError
-from ldp_core.engine import Window
+from ldp_core.engine import Window, type_words
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import unnamed
 
@@ -115,8 +115,8 @@ def check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
     """Raise `ParameterError` unless there are such windows of times of this dtype."""
     if not isinstance(dtype, (pl.Datetime, pl.Date)):
         raise ParameterError(
-            f"event_time must be a Datetime or Date column, {event_time!r} is {dtype}; of seconds since the epoch "
-            "pl.from_epoch(column) makes one"
+            f"event_time must be a Datetime or Date column, {event_time!r} is {type_words(dtype)}; of seconds since "
+            "the epoch pl.from_epoch(column) makes one"
         )
     unit, what = (_DAY, "days") if isinstance(dtype, pl.Date) else (_UNITS[dtype.time_unit], dtype.time_unit)
     fixed = Window.of(window)

@@ -20,7 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from ldp_beam.elements.faults import NO_COLUMN, NO_TIME, Faults
 from ldp_beam.time.times import PER_SECOND, EventTime, TimeUnit
 from ldp_core import DtypeError, InputError, PlanError, ReportError
-from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text_of
+from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text_of, type_words
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
@@ -79,7 +79,8 @@ class Batch:
                 column = column.dictionary_encode(null_encoding="encode")
             labels = _texts_of(column.dictionary)
         if labels is None:
-            raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {column.type}")
+            got = type_words(column.type)
+            raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {got}")
         codes = column.indices
         if codes.null_count:
             codes = codes.cast(pa.int64()).fill_null(len(labels))
@@ -310,7 +311,7 @@ def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64,
         if pa.types.is_uint64(arrow_type):
             raw = np.minimum(raw, np.uint64(2**63 - 1))
         return _scaled(raw.astype(np.int64), PER_SECOND[unit], missing)
-    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or numbers, got {arrow_type}")
+    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or numbers, got {type_words(arrow_type)}")
 
 
 def _scaled(raw: I64, per_second: int, missing: Bools | None) -> tuple[I64, Bools | None]:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import U64, Bools, aes, encrypt, id_words
+from ldp_core.engine import U64, Bools, aes, encrypt, id_words, type_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""
@@ -211,7 +211,7 @@ def _typed(batch: Batch, name: str) -> pa.Array:
     except DtypeError:
         found = ids.type
     if found is not None:
-        raise DtypeError(f"column {name!r}: ids must be integers, text or binary, got {found}")
+        raise DtypeError(f"column {name!r}: ids must be integers, text or binary, got {type_words(found)}")
     return ids
 
 

@@ -15,6 +15,7 @@ from apache_beam.transforms.window import SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
+from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
 
@@ -166,11 +167,13 @@ class BudgetsNoise:
 
     Attributes:
         keyed: whether it charges for keyed noise.
+        budgeted: the column of the ids of the persons who have the budget.
         admits: what is known of the records of a person that pass.
         spent: what it charges for them, all together.
     """
 
     keyed: bool
+    budgeted: str
     admits: History
     spent: Spent
 
@@ -186,8 +189,11 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
             )
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPlan | Mechanism) -> None:
+def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: PrivacyPlan | Mechanism) -> None:
     """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
+
+    Keyed noise of other ids than the ledger's is drawn anew within one person. Noise of records (``record=``) by the
+    ledger's ids is not: it is that of a person, which is not charged for as keyed.
 
     Mechanisms with permanent answers whose single reports spend the same may differ in what many spend. All steps
     behind a ledger that perturb spend together, also those of other branches that were added before this one. (Branches
@@ -197,18 +203,29 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
     if not ledgers:
         return
     others = _drawing(pcoll)
+    whose, record = (None, None) if key is None else (key.id, key.record)
     for step in ledgers:
         ledger = step.transform
-        if keyed and not ledger.keyed:
+        if record == ledger.budgeted and ledger.admits.reports != 1:
+            raise ParameterError(
+                f"record={record!r} is whose budget the ledger before this step counts, and not what tells a person's "
+                "records apart: they would share their noise, and show that a value changed. Give the id of each record"
+            )
+        if whose is not None and not ledger.keyed:
             raise ParameterError(
                 "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
                 'value changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that '
                 "is true"
             )
-        if ledger.keyed and not keyed:
+        if ledger.keyed and whose is None:
             raise ParameterError(
                 "the ledger before this step charges for keyed noise, under which reports of one value are one: "
                 "perturb with key= and id=, or leave out keyed=True"
+            )
+        if ledger.keyed and whose != ledger.budgeted:
+            raise ParameterError(
+                f"the ledger before this step has a budget for each {ledger.budgeted!r}, and keyed noise is of each "
+                f"{whose!r}, so that a person's reports have noise of their own: give both one id="
             )
         together = [spends, *(other for other, before in others if id(step) in before)]
         spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))

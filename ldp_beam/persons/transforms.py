@@ -203,8 +203,8 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         changes: how often the values of a person change at most, each column's, in a period. None: any number.
         change_times: ``"secret"``: that a value changed, and when, is protected too. ``"public"``: it is known which
             reports have the same value. Say so only where it is true; see ``docs/longitudinal.md``.
-        keyed: whether the records are perturbed with keyed noise, as with a memoized mechanism they always are.
-            `Perturb` and its like check it.
+        keyed: whether the records are perturbed with keyed noise of this ``id``, as with a memoized mechanism they
+            always are. `Perturb` and its like check it.
         event_time, time_unit, drop_id, shards, key, allowed_lateness: see `BoundContributions`. With a period, late
             records are dropped by the runner, and counted. For ever, the state has 9 bytes for each person, for ever
             (16 if all records pass).
@@ -259,6 +259,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
+        self.budgeted = id
         self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""

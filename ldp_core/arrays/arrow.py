@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ldp_core.arrays.types import type_words
 from ldp_core.errors import DomainError, DtypeError
 
 _NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U", "float": "iuf", "date": "M"}
@@ -85,7 +86,7 @@ def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
         hint = ": cast the column, or declare values of its own type"
         if floats:
             hint = ': pandas makes floats of integers with holes, column.astype("Int64") integers'
-        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {found}{hint}")
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {type_words(found)}{hint}")
     return values
 
 

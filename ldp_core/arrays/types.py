@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -20,6 +21,17 @@ U64: TypeAlias = npt.NDArray[np.uint64]
 
 WORDS: dict[int, type[np.unsignedinteger]] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 """Machine words by their number of bytes."""
+
+
+def type_words(kind: object) -> str:
+    """A type of Arrow or Polars in words. Names of fields and categories are left out: they may be made of the data.
+
+    >>> import pyarrow as pa
+    >>> type_words(pa.list_(pa.int64())), type_words(pa.struct({"ann@example.com": pa.int64()}))
+    ('list<item: int64>', 'struct')
+    """
+    words = str(kind)
+    return re.split("[<(]", words)[0] if re.search(r"struct<|union<|Struct\(|Enum\(", words) else words
 
 
 def select(condition: npt.NDArray[Any], yes: Codes, no: Codes) -> Codes:

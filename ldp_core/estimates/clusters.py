@@ -45,14 +45,15 @@ statistic over r is too large no more often than that of independent reports.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ldp_core.arrays.arrow import column_of, plain
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import F64, I64
-from ldp_core.errors import InputError, ParameterError
+from ldp_core.errors import DtypeError, InputError, ParameterError
 from ldp_core.estimates.base import Population
 from ldp_core.reports import Native
 
@@ -84,13 +85,17 @@ def check_persons_population(population: Population) -> None:
 def codes_of(persons: Any, n: int) -> tuple[I64, int]:
     """A number for each of n reports, the same for those of one person, from 0; and how many persons there are."""
     given = column_of(persons)
-    ids = plain(given) if isinstance(given, pa.Array) else pa.array(given)
+    ids = None
+    with suppress(*CONVERSION_ERRORS):
+        ids = plain(given) if isinstance(given, pa.Array) else pa.array(given)
+        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
+    if ids is None or not pa.types.is_dictionary(ids.type):
+        raise DtypeError("persons must be integers, text or binary: the column cannot be compared")
     if len(ids) != n or ids.null_count:
         raise InputError(
             f"persons must be the id of the person of each of {n:,} reports, got {len(ids):,} of which "
             f"{ids.null_count:,} are null"
         )
-    ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
     used, codes = np.unique(ids.indices.to_numpy(zero_copy_only=False).astype(np.int64), return_inverse=True)
     return codes, len(used)
 

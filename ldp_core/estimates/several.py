@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64
+from ldp_core.arrays.types import I64, type_words
 from ldp_core.errors import ReportError
 from ldp_core.exact.composition import History, Spent
 from ldp_core.randomizer.tallying import Tallier
@@ -60,7 +60,8 @@ class Structs(ReportFormat):
     def from_arrow(self, reports: pa.Array, *, column: str = "reports") -> Any:
         if not pa.types.is_struct(reports.type) or {*self.names} - {field.name for field in reports.type}:
             raise ReportError(
-                f"column {column!r}: reports of several columns are structs of {list(self.names)}, got {reports.type}"
+                f"column {column!r}: reports of several columns are structs of {list(self.names)}, got "
+                f"{type_words(reports.type)}"
             )
         fields = dict(zip((field.name for field in reports.type), reports.flatten(), strict=True))
         each = zip(self.names, self.formats, strict=True)

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from ldp_core.arrays.types import type_words
 from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
 from ldp_core.mechanism import Mechanism
@@ -309,7 +310,9 @@ class PlanForms(PlanContents):
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
             fits += [pa.string(), pa.large_string()] if pa.types.is_dictionary(fits[0]) else []
             if (got := data.schema.field(name).type) not in fits:
-                raise PlanError(f"column {name!r}: reports made by this plan are {fits[0]}, got {got}: no reports")
+                raise PlanError(
+                    f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
+                )
         warn_assumed(self.columns)
         return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
 

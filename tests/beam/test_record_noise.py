@@ -208,6 +208,15 @@ def test_a_ledger_charges_for_it_as_for_fresh_noise():
         run(keyed | Perturb(PLAN, record="position"), batches([40]))
 
 
+def test_the_id_of_a_ledger_does_not_tell_records_apart():
+    """Two reports of (a, a) would be equal, of (a, b) not: no epsilon bounds that, and the ledger charges two."""
+    for step in (Perturb(PLAN, record="u"), Perturb(PLAN, record="u", key=SECRET)):
+        with pytest.raises(ParameterError, match="share their noise"):
+            run(PrivacyLedger(PLAN, id="u", budget=2 * PLAN.epsilon, drop_id=False) | step, batches([4]))
+    once = PrivacyLedger(PLAN, id="u", budget=PLAN.epsilon, drop_id=False)
+    assert sum(len(batch) for batch in run(once | Perturb(PLAN, record="u"), batches([20, 20]))) == 7
+
+
 # ---- what waits for a checkpoint
 
 

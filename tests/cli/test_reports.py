@@ -221,6 +221,10 @@ def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):
         assert ("one record of" if records == 1 else f"at most {records} records of") + " each person" in done.err
         assert f"epsilon {2 * records}" in done.err
         assert ("in each of these anew" in done.err) == bool(per)
+    Secret.generate().to_file("secret")
+    done = ldp("perturb many.parquet b.parquet --plan won.toml --id user --records 1 --per day --secret-file secret")
+    assert "two of these spend epsilon 2 together if the values never change, without bound if they do" in done.err
+    assert "anew" not in done.err
 
 
 def test_options_of_persons_that_do_not_go_together(ldp, many):

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ldp_core import Domain, LdpError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, DtypeError, Keyed, LdpError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
+from ldp_core.estimates.clusters import codes_of
 
 from ..cases import each
 from .examples import AB
@@ -63,6 +64,8 @@ SECRETS = {
     "arrow view": pa.array([WORD], pa.string_view()),
     "arrow binary": pa.array([WORD.encode()], pa.binary()),
     "arrow struct": pa.array([{"a": WORD}]),
+    "arrow struct of keys": pa.array([{WORD: 1}]),
+    "arrow list of keys": pa.array([[{WORD: 1}]]),
     "arrow list": pa.array([[WORD]]),
     "arrow fixed list": pa.array([[WORD, WORD]], pa.list_(pa.string(), 2)),
     "arrow map": pa.array([[(WORD, 1)]], pa.map_(pa.string(), pa.int64())),
@@ -151,6 +154,19 @@ def test_values_are_not_quoted(heard, name, secret):
         report = heard(lambda: PrivacyPlan({"browser": m}).perturb(batch))
         if report is not None:
             assert_silent(repr(report) + str(report.schema.metadata) + str(report.to_pylist()))
+
+
+def test_ids_are_not_quoted():
+    """Keys of dictionaries become names of fields."""
+    hidden = [{WORD: 1}], [[{WORD: 1}]], [WORD, 1], [WORD + "\ud800"], pa.array([{WORD: 1}]), pa.array([[{WORD: 1}]])
+    for ids in hidden:
+        for function in (
+            lambda ids: Keyed(Secret(bytes(32)), ids, column="browser"),
+            lambda ids: codes_of(ids, len(ids)),
+        ):
+            with pytest.raises(DtypeError) as caught:
+                function(ids)
+            assert_silent(everything_said(caught.value))
 
 
 def test_mechanisms_hold_nothing_of_the_data():

@@ -19,6 +19,7 @@ from ldp_core import (
     DomainError,
     DtypeError,
     Interval,
+    LdpError,
     OneBitMean,
     PrivacyPlan,
     RandomizedResponse,
@@ -204,6 +205,7 @@ SECRETS = [
     (pl.Series([SECRET_TEXT]), [1, 2]),
     (pl.Series([[SECRET_TEXT]]), LABELS),
     (pl.Series([{"a": SECRET_TEXT}]), LABELS),
+    (pl.Series([{SECRET_TEXT: "a"}]), LABELS),
     (pl.Series([SECRET_TEXT], dtype=pl.Object), LABELS),
     (pl.Series([SECRET_TEXT.encode()]), LABELS),
     (pl.Series([1, SECRET_INT]), [1, 2]),
@@ -236,6 +238,28 @@ def test_a_value_is_never_quoted(run, engine, caplog, capfd):
             with case(values.dtype, labels, kind):
                 assert SECRET_TEXT not in text
                 assert str(SECRET_INT)[:6] not in text
+
+
+def test_a_dtype_is_named_without_categories_and_fields():
+    """An Enum of a column's own values has them all, a Struct the keys of records in JSON."""
+    plan, x = PrivacyPlan({"x": exact(LABELS)}), pl.col("x").ldp
+    tried = {
+        "tally": lambda f: f.select(x.tally()),
+        "histogram": lambda f: f.select(x.histogram()),
+        "merge": lambda f: f.select(x.merge(plan["x"])),
+        "window": lambda f: f.select(ldp_polars.window_start(pl.col("x"), "1d")),
+        "plan": lambda f: f.ldp.histograms(plan, assume_reports=True),
+        "declared": lambda f: f.select(x.randomized_response(epsilon=1.0)),
+        "id": lambda f: f.select(pl.lit("ios").ldp.perturb(plan["x"], key=KEY, id="x", tag="x")),
+    }
+    for values in (pl.Series([SECRET_TEXT], dtype=pl.Enum([SECRET_TEXT, "web"])), pl.Series([{SECRET_TEXT: 1}])):
+        for name, function in tried.items():
+            if values.dtype == pl.Enum and name in ("declared", "id"):  # which it may be
+                continue
+            with case(values.dtype, name), pytest.raises(LdpError) as info:
+                function(values.alias("x").to_frame())
+            assert SECRET_TEXT not in str(info.value)
+            assert str(values.dtype.base_type()).lower() in str(info.value).lower()
 
 
 def test_plans_hold_no_values():

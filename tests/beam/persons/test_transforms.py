@@ -326,6 +326,17 @@ def test_what_perturbs_and_tallies_in_one_step_is_held_to_its_ledger():
     assert {row.n for row in rows} == {2}
 
 
+@pytest.mark.parametrize("whose", ["device", "event"])
+def test_keyed_noise_of_other_ids_than_the_ledgers_is_refused(whose):
+    """A person with n devices has n independent reports of one value, which spend n epsilon; the budget is for one."""
+    ledger = PrivacyLedger(COIN, id="user", budget=0.1, keyed=True, changes=0, drop_id=False)
+    assert ledger.records is None  # all pass
+    noise = {"key": Secret.from_seed(1), "id": whose}
+    for step in (ldp_beam.Perturb(COIN, **noise), ldp_beam.PrivateHistogram("os", COIN["os"], repeats=1, **noise)):
+        with pytest.raises(ParameterError, match=f"'user'.* '{whose}'.*one id="):
+            run(ledger | step, [{"user": 1, whose: n, "os": "a"} for n in range(9)])
+
+
 def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
     dear = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=10.0)})
     events = [{"user": 1, "os": "a"}]
