@@ -154,15 +154,32 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
     low[2], high[2] = slope.low, slope.high
-    effective[2:4] *= math.isfinite(slope.low)  # the intercept is as little known
+    rare = z**2 * repeats / n  # how much of the noise no report may have shown
+    less = _less(x, du, of_x, rare * far_u**2)
+    moved = (less - 1) * slope.ratio
+    low[2:4] = min(low[2], low[2] * less), low[3] + min(0, -moved * (of_u + u.mean()))
+    high[2:4] = max(high[2], high[2] * less), high[3] + max(0, -moved * (of_u + u.mean()))
+    # The intercept is as little known. (A variance clearly below 0 is of noise that no report has shown.)
+    effective[2:4] *= math.isfinite(slope.low) and of_x.mean() > 0
     few = effective < LEAST_EFFECTIVE
     low[few], high[few] = -np.inf, np.inf
     if "correlation" in found:  # after both variances, of which one is the first, and the other the last but one
         r, clear = estimates[-1], low[0] > 0 and low[-2] > 0 and not few[-1]
         if clear and abs(r) < 1:
-            low[-1], high[-1] = np.tanh(np.arctanh(r) + np.array([-1, 1]) * reaches[-1] * errors[-1] / (1 - r**2))
+            ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * reaches[-1] * errors[-1] / (1 - r**2))
+            noisy = isinstance(x, tuple) or isinstance(y, tuple)  # noise of variances is not less near 1
+            low[-1], high[-1] = (min(low[-1], ends[0]), max(high[-1], ends[1])) if noisy else ends
+        less = math.sqrt(less * _less(y, dv, found["variance y"][1], rare * far_v**2))
+        low[-1], high[-1] = min(low[-1], low[-1] * less), max(high[-1], high[-1] * less)
         low[-1], high[-1] = (max(low[-1], -1), min(high[-1], 1)) if clear else (-1, 1)
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
+
+
+def _less(numbers: Any, about: F64, terms: F64, rare: float) -> float:
+    """The estimated variance over that with ``rare`` noise, if it was taken off and no report has shown it."""
+    variance = float(terms.mean())
+    noise = min(max(float(about @ about) / len(about) - variance, 0.0), rare) if isinstance(numbers, tuple) else 0.0
+    return variance / (variance + noise) if variance > 0 else 1.0
 
 
 def _effective(terms: F64) -> float:

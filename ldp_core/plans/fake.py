@@ -74,7 +74,7 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
             from the records.
 
     Reports and tallies are the inner mechanism's. Where a prior is given, p and q differ from value to value, and
-    `variance` is that of the last one.
+    `variance` is that of the noisiest.
 
     Raises:
         ParameterError: a fake that the mechanism cannot make, or weights that are no prior.
@@ -197,6 +197,12 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
         fakes = [phi * (self.columns - 1) for phi in self.fake_support]
         starred = [[(s + phi) / self.columns for s, phi in zip(side, fakes, strict=True)] for side in (p, q)]
         return starred[0], starred[1]
+
+    @override
+    def variance(self, n: float, count: Any = 0.0) -> Any:
+        """Where a prior makes values differ, that of the noisiest: the one nearest to 1/2 with its support."""
+        noise = np.unique([self.rates.a, self.rates.b], axis=1)
+        return (n * noise[0] + np.multiply.outer(count, noise[1])).max(axis=-1)
 
     @override
     def parameters(self) -> dict[str, Any]:

@@ -537,13 +537,11 @@ class Error(NamedTuple):
         return self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
 
     def worst(self, sampled: float) -> float:
-        """The frequency of the greatest variance, which is a polynomial of degree 2 at most."""
+        """The frequency of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
         at0, middle, at1 = (self.variance(f, sampled) for f in (0.0, 0.5, 1.0))
         bend = 2 * (at0 + at1 - 2 * middle)
-        ends = 0.0 if at0 >= at1 else 1.0
-        if bend >= 0:
-            return ends
-        return min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0)
+        top = min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0) if bend < 0 else 0.0
+        return max(0.0, 1.0, top, key=lambda f: self.variance(f, sampled))
 
     def _score(self, f: float | None, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
         """The variance, and from margins, one number or float64[2], how improbable an error beyond is, on either side.
