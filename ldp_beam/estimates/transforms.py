@@ -117,7 +117,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
         accumulation_mode: ``"accumulating"`` (default): each pane estimates from all reports so far, and replaces
-            the pane before. ``"discarding"``: each pane has only the new ones. Or Beam's ``AccumulationMode``.
+            the pane before, but not if a session has grown since: it is another window. ``"discarding"``: each pane
+            has only the new ones. Or Beam's ``AccumulationMode``.
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
             with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a

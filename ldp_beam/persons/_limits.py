@@ -14,7 +14,7 @@ which are counted beside it (`with_late`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypedDict
 
 import apache_beam as beam
@@ -26,7 +26,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.typehints.row_type import RowTypeConstraint
-from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
@@ -144,6 +144,8 @@ class SplitByPerson(RecordsDoFn):
         super().__init__(dead_letter_tag)
         self._limit = limit
         self._values = values
+        periods = limit.rolling is not None or isinstance(limit.windows, FixedWindows)
+        self._time = replace(limit.event_time, windowed=periods)  # (all that have no time would share a period)
         self._odd = OddTimes(limit.event_time)
 
     @override
@@ -185,21 +187,21 @@ class SplitByPerson(RecordsDoFn):
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
-        times = times_of(part, limit.event_time)
-        if limit.rolling is not None or not isinstance(limit.windows, GlobalWindows):
+        times = times_of(part, self._time)
+        if self._time.windowed:
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
         return (
             slotted.number,
-            lambda numbers: np.maximum(slotted.timestamp(numbers), MIN_TIMESTAMP.micros),
+            slotted.timestamp,
             lambda _: part.window,
         )
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
-        find_time_faults(part, self._limit.event_time, faults)
+        find_time_faults(part, self._time, faults)
 
 
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))

@@ -143,7 +143,8 @@ def test_a_key_has_one_text():
         ),
         ("1e-07", [1e-7], [pa.float64()]),
         ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
-        ("0", [-0.0], [pa.float64(), pa.int64()]),
+        ("0", [-0.0, Decimal("0E-10"), Decimal("-0.0")], [pa.float64(), pa.int64(), pa.decimal128(12, 10)]),
+        ("100", [Decimal("1E+2")], [pa.decimal128(3), pa.int64()]),
         ("nan", [float("nan")], [pa.float32()]),
         ("x", [b"x"], [pa.binary(), pa.large_binary(), pa.binary(1), pa.string()]),
         ("\\xff", [b"\xff"], [pa.binary(), pa.large_binary(), pa.binary(1)]),  # as one broken message of many has it

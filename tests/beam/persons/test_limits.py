@@ -122,9 +122,11 @@ def test_element_timestamps_and_the_windows_of_the_elements():
         in_windows = BoundContributions("user", 1, window=10)
         assert numbers(limited(in_windows, at_their_times)[0]) == first(1, records)
         assert numbers(limited(here, at_their_times, windows=FixedWindows(10))[0]) == first(1, records)
-        # without windows it is for ever; elements without a time of their own are at the beginning of time
-        for bound in (here, in_windows):
-            assert numbers(limited(bound, elements)[0]) == first(1, records, None)
+        # without windows it is for ever; elements without a time of their own would all be in one window
+        assert numbers(limited(here, elements)[0]) == first(1, records, None)
+        for bound in (in_windows, PrivacyLedger(1.0, id="user", budget=1, per="1d", rolling=True)):
+            with pytest.raises(InputError, match="name the column that has it with event_time="):
+                limited(bound, elements)
 
 
 def check_places(good, bad):
