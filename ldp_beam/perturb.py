@@ -117,7 +117,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:
-            refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
+            refuse_unbudgeted(pcoll, whose=self.whose, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
         row = None if arrow or fields is None else row_of_reports(self._plan, fields, packed=self._packed)

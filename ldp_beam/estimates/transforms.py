@@ -289,7 +289,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             refuse_counts(pcoll.windowing.triggerfn)
         if self.spends is not None:
             refuse_perturbed(pcoll, self._names)
-            refuse_unbudgeted(pcoll, keyed=self.keyed, spends=self.spends)
+            refuse_unbudgeted(pcoll, whose=self.whose, spends=self.spends)
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)

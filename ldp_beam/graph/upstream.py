@@ -165,12 +165,12 @@ class BudgetsNoise:
     """A transform that lets through what a budget pays for.
 
     Attributes:
-        keyed: whether it charges for keyed noise.
+        whose: the column of the ids of keyed noise that it charges for; None if it charges for fresh noise.
         admits: what is known of the records of a person that pass.
         spent: what it charges for them, all together.
     """
 
-    keyed: bool
+    whose: str | None
     admits: History
     spent: Spent
 
@@ -186,7 +186,7 @@ def refuse_late_limit(pcoll: PCollection[Any], name: str, *, stored: bool) -> No
             )
 
 
-def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPlan | Mechanism) -> None:
+def refuse_unbudgeted(pcoll: PCollection[Any], *, whose: str | None, spends: PrivacyPlan | Mechanism) -> None:
     """Raise if a ledger before this step charges less for what it lets through, or for another kind of noise.
 
     Mechanisms with permanent answers whose single reports spend the same may differ in what many spend. All steps
@@ -199,16 +199,16 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, keyed: bool, spends: PrivacyPl
     others = _drawing(pcoll)
     for step in ledgers:
         ledger = step.transform
-        if keyed and not ledger.keyed:
+        if whose is not None and ledger.whose is None:
             raise ParameterError(
                 "the ledger before this step charges for fresh noise, and with keyed noise reports also show that a "
                 'value changed: give the ledger the plan, keyed=True, and changes=0 or change_times="public" if that '
                 "is true"
             )
-        if ledger.keyed and not keyed:
+        if ledger.whose != whose:
             raise ParameterError(
-                "the ledger before this step charges for keyed noise, under which reports of one value are one: "
-                "perturb with key= and id=, or leave out keyed=True"
+                f"the ledger before this step charges for keyed noise of {ledger.whose!r}, under which reports of one "
+                f"value are one: perturb with key= and id={ledger.whose!r}, or leave out keyed=True"
             )
         together = [spends, *(other for other, before in others if id(step) in before)]
         spent = sum((one.spent_by(ledger.admits) for one in together), Fraction(0))

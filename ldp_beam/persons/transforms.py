@@ -258,11 +258,12 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 'change_times="public" if which reports have the same value is known anyway; or take fresh noise, '
                 "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
             )
-        self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
+        keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
+        self.whose = id if keyed else None
         self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""
-        self.admits = History.of(self.records, changes, change_times, self.keyed)
+        self.admits = History.of(self.records, changes, change_times, keyed)
         self.values = list(plan_or_epsilon.inputs) if isinstance(plan_or_epsilon, PrivacyPlan) else None
         if per is None and options.get("event_time") is not None:
             raise ParameterError("event_time needs per=: for ever has no periods")
