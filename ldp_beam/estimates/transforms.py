@@ -139,7 +139,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError` or `DtypeError` (not
     reports of this mechanism), `DomainError` or `DtypeError` (not values of its domain), `PlanError` (no such column),
     `InputError` (no event time), `MechanismMismatchError` (the batch says that another mechanism made its reports; or,
-    with ``private``, that the column holds reports already).
+    with ``private``, that the column holds reports already), `ParameterError` (the batch says that its noise is keyed).
 
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches

@@ -15,7 +15,7 @@ from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.elements.faults import OTHER_PLAN
+from ldp_beam.elements.faults import OTHER_PLAN, UNSAID
 from ldp_beam.estimates import _partials
 from ldp_core import (
     DomainError,
@@ -23,10 +23,12 @@ from ldp_core import (
     LdpError,
     MechanismMismatchError,
     OneBitMean,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
+    Secret,
     UnaryEncoding,
 )
 
@@ -326,6 +328,13 @@ def test_another_mechanism_than_the_plans_is_refused():
     assert [tally.n for tally in found.values()] == [1]
     assert sorted(dead) == [("", OTHER_PLAN, 2), ("", OTHER_PLAN, 2)]
     assert not any("s3cr3t" in str(letter) for letter in dead)
+    # anybody may send a batch that says its noise is keyed: without handling an error of the job, else a dead letter
+    keyed = plan.perturb(pa.record_batch({"os": ["a"], "t": [1]}), key=Secret(b"s3cr3t" * 6), id=[1])
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        tallies(ldp_beam.Histogram("os", RR), [keyed])
+    found, dead = tallied(ldp_beam.Histogram("os", RR).with_exception_handling(), [reports, keyed])
+    assert [tally.n for tally in found.values()] == [2]
+    assert dead == [("", UNSAID, 1)]
     renamed = reports.rename_columns(["system", "t"])
     assert [tally.n for tally in tallies(ldp_beam.Histogram("system", RR), [renamed]).values()] == [2]
 
