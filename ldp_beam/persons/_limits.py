@@ -13,6 +13,7 @@ which are counted beside it (`with_late`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypedDict
@@ -30,7 +31,7 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam._compat import drops_late_state
+from ldp_beam._compat import drops_late_state, forgets_at_the_end
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
@@ -42,7 +43,7 @@ from ldp_beam.graph.upstream import refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
-from ldp_core import ParameterError, Secret
+from ldp_core import LdpWarning, ParameterError, Secret
 from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds
 
 SHARDS = 16
@@ -340,6 +341,14 @@ class LimitTransform(RecordsTransform):
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
         split = SplitByPerson(limit, self._dead_letter_tag, self.values)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
+        windows = limit.windows or pcoll.windowing.windowfn
+        if forgets_at_the_end(pcoll) and not isinstance(windows, GlobalWindows):
+            warnings.warn(
+                "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
+                "runner, or of PrivacyLedger rolling=True",
+                LdpWarning,
+                stacklevel=2,
+            )
         if limit.windows is not None:
             if drops_late_state(pcoll):
                 column = limit.event_time.column or limit.hashing.column
