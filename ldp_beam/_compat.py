@@ -19,6 +19,7 @@ from apache_beam.pvalue import PCollection
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, SwitchingDirectRunner
 from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.portability.prism_runner import PrismRunner
 from typing_extensions import override
 
 
@@ -56,6 +57,11 @@ def drops_late_state(pcoll: PCollection[Any]) -> bool:
     The local streaming runner hands them on, and keeps the state.
     """
     return not isinstance(pcoll.pipeline.runner, (BundleBasedDirectRunner, SwitchingDirectRunner))
+
+
+def forgets_at_the_end(pcoll: PCollection[Any]) -> bool:
+    """Whether state goes with the end of its window, and not after the allowed lateness, and late records come anew."""
+    return isinstance(pcoll.pipeline.runner, PrismRunner) and not pcoll.is_bounded
 
 
 class _MarkedSink(_ParquetSink):

@@ -250,14 +250,13 @@ def _without(element: Any, name: str | None) -> Any:
 def _texts_of(values: pa.Array) -> list[str | None]:
     """The `_text` of each value, or None."""
     kind = values.type
-    if pa.types.is_floating(kind) or pa.types.is_duration(kind) or "binary" in str(kind):
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_duration(kind) or "binary" in str(kind):
         values = values.cast(pa.duration("us")) if pa.types.is_duration(kind) else values
         return [_text(value) for value in values.to_pylist()]
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         values = values.cast(pa.timestamp(kind.unit, "UTC"))
     texts: list[str | None] = values.cast(pa.string()).to_pylist()
-    short = pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
-    return [text and _short(text) for text in texts] if short else texts
+    return [text and _short(text) for text in texts] if pa.types.is_temporal(kind) else texts
 
 
 def _text(value: Any) -> str:
@@ -270,6 +269,8 @@ def _text(value: Any) -> str:
             value = value.to_utc_datetime(has_tz=True)
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 2**64 else str(value)
+    if isinstance(value, Decimal) and abs(value.adjusted()) < 80:  # (Arrow's have up to 76 digits)
+        return _short(f"{value or abs(value):f}")
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     if isinstance(value, datetime) and value.tzinfo is not None:

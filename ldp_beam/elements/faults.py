@@ -26,6 +26,7 @@ NO_TIME = "no event time"
 NO_YEAR = "a time before the year 1 or after 9999"
 NOT_A_REPORT = "not a report of this mechanism"
 OTHER_PLAN = "its metadata name another plan, or none that can be read"
+UNSAID = "keyed noise: say repeats=, person= or same_people="
 LATE = "late"
 # of one that a limit keeps back,
 OVER_LIMIT = "over the limit"

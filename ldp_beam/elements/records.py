@@ -19,7 +19,7 @@ from typing_extensions import override
 
 import ldp_core as core
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record
-from ldp_beam.elements.faults import OTHER_PLAN, Faults, not_of
+from ldp_beam.elements.faults import OTHER_PLAN, UNSAID, Faults, not_of
 from ldp_beam.elements.rows import DeadLetter
 
 NAMESPACE = "ldp"  # namespace of all metrics
@@ -30,6 +30,7 @@ _DATA_ERRORS = (
     core.DtypeError,
     core.InputError,
     core.MechanismMismatchError,
+    core.ParameterError,  # (of keyed noise, which anybody's batch may say that it has)
     core.PlanError,
     core.ReportError,
 )
@@ -98,8 +99,8 @@ class RecordsDoFn(beam.DoFn):
         faults = Faults(len(batch))
         try:
             self.check_schema(batch.schema)
-        except core.LdpError:
-            faults.add("", OTHER_PLAN)
+        except core.LdpError as error:
+            faults.add("", UNSAID if isinstance(error, core.ParameterError) else OTHER_PLAN)
         else:
             self.find_faults(batch, faults)
         good = faults.good

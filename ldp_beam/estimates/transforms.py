@@ -117,7 +117,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             ``allowed_lateness``, one for each late batch. An ``AfterCount`` of more than one is refused: it would count
             partial tallies, see `AfterTallies`.
         accumulation_mode: ``"accumulating"`` (default): each pane estimates from all reports so far, and replaces
-            the pane before. ``"discarding"``: each pane has only the new ones. Or Beam's ``AccumulationMode``.
+            the pane before, but not if a session has grown since: it is another window. ``"discarding"``: each pane
+            has only the new ones. Or Beam's ``AccumulationMode``.
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
             with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
@@ -138,7 +139,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Errors while the pipeline runs, unless `with_exception_handling` is used: `ReportError` or `DtypeError` (not
     reports of this mechanism), `DomainError` or `DtypeError` (not values of its domain), `PlanError` (no such column),
     `InputError` (no event time), `MechanismMismatchError` (the batch says that another mechanism made its reports; or,
-    with ``private``, that the column holds reports already).
+    with ``private``, that the column holds reports already), `ParameterError` (the batch says that its noise is keyed).
 
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches

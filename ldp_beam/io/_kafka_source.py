@@ -271,10 +271,11 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
 
     The timestamp of a list is that of its oldest message: none is made late by its company.
 
-    Watermark: the newest message time so far less ``max_delay``. Where all that there is has been read (the brokers are
-    asked for the end offset, at most once a second), every later message is newer than the moment of the question: the
-    watermark is that moment less ``max_delay``, so a partition without traffic does not hold up the others. If the
-    brokers do not answer, it stays. It is the end of time when the partition has come to its stop.
+    Watermark: the newest message time so far, but no later than now, less ``max_delay``. Where all that there is has
+    been read (the brokers are asked for the end offset, at most once a second), every later message is newer than the
+    moment of the question: the watermark is that moment less ``max_delay``, so a partition without traffic does not
+    hold up the others. If the brokers do not answer, it stays. It is the end of time when the partition has come to its
+    stop.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -358,6 +359,7 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         return config, self._topic.name, partition, offset
 
     def _follow(self, estimator: Any, newest: Timestamp) -> None:
+        newest = min(newest, Timestamp.now())  # one producer's clock that is ahead would make all others late
         _raise_watermark(estimator, _timestamp(newest.micros - round(self._topic.max_delay * 1e6)))
 
 

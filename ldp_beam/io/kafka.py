@@ -29,8 +29,8 @@ class ReadKafka(RecordsTransform):
     those who watch the group's lag, and for ``start="committed"``.
 
     A batch's timestamp is the time of the oldest message in it. The watermark follows the message times of each
-    partition (the broker's with ``LogAppendTime``, else the producer's), less ``max_delay``; a partition
-    that has been read to its end follows the clock, less ``max_delay``, as long as the brokers answer.
+    partition (the broker's with ``LogAppendTime``, else the producer's), less ``max_delay``, and never the future;
+    a partition that has been read to its end follows the clock, less ``max_delay``, as long as the brokers answer.
 
     With `with_exception_handling`: ``(batches, dead_letters)``, see `DecodeMessages`.
 

@@ -13,8 +13,9 @@ which are counted beside it (`with_late`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypedDict
 
 import apache_beam as beam
@@ -26,11 +27,11 @@ from apache_beam.pvalue import PCollection
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.typehints.row_type import RowTypeConstraint
-from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam._compat import drops_late_state
+from ldp_beam._compat import drops_late_state, forgets_at_the_end
 from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
@@ -42,7 +43,7 @@ from ldp_beam.graph.upstream import refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
-from ldp_core import ParameterError, Secret
+from ldp_core import LdpWarning, ParameterError, Secret
 from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds
 
 SHARDS = 16
@@ -144,6 +145,8 @@ class SplitByPerson(RecordsDoFn):
         super().__init__(dead_letter_tag)
         self._limit = limit
         self._values = values
+        periods = limit.rolling is not None or isinstance(limit.windows, FixedWindows)
+        self._time = replace(limit.event_time, windowed=periods)  # (all that have no time would share a period)
         self._odd = OddTimes(limit.event_time)
 
     @override
@@ -185,21 +188,21 @@ class SplitByPerson(RecordsDoFn):
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
-        times = times_of(part, limit.event_time)
-        if limit.rolling is not None or not isinstance(limit.windows, GlobalWindows):
+        times = times_of(part, self._time)
+        if self._time.windowed:
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
         return (
             slotted.number,
-            lambda numbers: np.maximum(slotted.timestamp(numbers), MIN_TIMESTAMP.micros),
+            slotted.timestamp,
             lambda _: part.window,
         )
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
-        find_time_faults(part, self._limit.event_time, faults)
+        find_time_faults(part, self._time, faults)
 
 
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
@@ -338,6 +341,14 @@ class LimitTransform(RecordsTransform):
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
         split = SplitByPerson(limit, self._dead_letter_tag, self.values)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
+        windows = limit.windows or pcoll.windowing.windowfn
+        if forgets_at_the_end(pcoll) and not isinstance(windows, GlobalWindows):
+            warnings.warn(
+                "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
+                "runner, or of PrivacyLedger rolling=True",
+                LdpWarning,
+                stacklevel=2,
+            )
         if limit.windows is not None:
             if drops_late_state(pcoll):
                 column = limit.event_time.column or limit.hashing.column

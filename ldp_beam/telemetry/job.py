@@ -18,6 +18,7 @@ from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter
+from ldp_beam.elements.batches import event_times
 from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
 from ldp_beam.time.times import TimeUnit
@@ -262,7 +263,7 @@ def coarsen(reports: pa.RecordBatch | pa.Table, job: TelemetryJob) -> pa.Table:
     table = pa.table(reports) if isinstance(reports, pa.Table) else pa.Table.from_batches([reports])
     table = table.select([*job.plan, *((job.event_time,) if job.event_time not in job.plan.keep else ())])
     if job.event_time not in job.plan.keep:
-        micros = table[job.event_time].cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
+        micros, _ = event_times(table[job.event_time].combine_chunks(), job.event_time, job.time_unit)
         size, offset = job.window_micros, int(job._windows.offset.micros)
         start = pa.array((micros - offset) // size * size + offset).cast(pa.timestamp("us", "UTC"))
         table = table.set_column(table.schema.get_field_index(job.event_time), WINDOW_START, start)

@@ -15,7 +15,7 @@ from apache_beam.transforms.window import TimestampedValue as At
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
-from ldp_beam.elements.faults import OTHER_PLAN
+from ldp_beam.elements.faults import OTHER_PLAN, UNSAID
 from ldp_beam.estimates import _partials
 from ldp_core import (
     DomainError,
@@ -23,10 +23,12 @@ from ldp_core import (
     LdpError,
     MechanismMismatchError,
     OneBitMean,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
+    Secret,
     UnaryEncoding,
 )
 
@@ -143,7 +145,8 @@ def test_a_key_has_one_text():
         ),
         ("1e-07", [1e-7], [pa.float64()]),
         ("18446744073709549568", [2.0**64 - 2048], [pa.float64()]),
-        ("0", [-0.0], [pa.float64(), pa.int64()]),
+        ("0", [-0.0, Decimal("0E-10"), Decimal("-0.0")], [pa.float64(), pa.int64(), pa.decimal128(12, 10)]),
+        ("100", [Decimal("1E+2")], [pa.decimal128(3), pa.int64()]),
         ("nan", [float("nan")], [pa.float32()]),
         ("x", [b"x"], [pa.binary(), pa.large_binary(), pa.binary(1), pa.string()]),
         ("\\xff", [b"\xff"], [pa.binary(), pa.large_binary(), pa.binary(1)]),  # as one broken message of many has it
@@ -325,6 +328,13 @@ def test_another_mechanism_than_the_plans_is_refused():
     assert [tally.n for tally in found.values()] == [1]
     assert sorted(dead) == [("", OTHER_PLAN, 2), ("", OTHER_PLAN, 2)]
     assert not any("s3cr3t" in str(letter) for letter in dead)
+    # anybody may send a batch that says its noise is keyed: without handling an error of the job, else a dead letter
+    keyed = plan.perturb(pa.record_batch({"os": ["a"], "t": [1]}), key=Secret(b"s3cr3t" * 6), id=[1])
+    with pytest.raises(ParameterError, match="say repeats=1"):
+        tallies(ldp_beam.Histogram("os", RR), [keyed])
+    found, dead = tallied(ldp_beam.Histogram("os", RR).with_exception_handling(), [reports, keyed])
+    assert [tally.n for tally in found.values()] == [2]
+    assert dead == [("", UNSAID, 1)]
     renamed = reports.rename_columns(["system", "t"])
     assert [tally.n for tally in tallies(ldp_beam.Histogram("system", RR), [renamed]).values()] == [2]
 

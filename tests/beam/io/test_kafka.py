@@ -236,6 +236,15 @@ def test_the_watermark_follows_the_messages_less_the_delay_as_long_as_there_are_
     assert got == list(zip(times, [None, base, base, *range(base + 1, base + 4)], strict=True))
 
 
+def test_a_producer_whose_clock_is_ahead_makes_nobody_late(broker, topic):
+    far = Timestamp.now().seconds() + 365 * 86_400
+    send(broker, topic, [(numbers(0, 1), 0, 1000 * far), (numbers(1, 1), 0, 1_700_000_000_000)])
+    for polls, bundle, _ in bundles(source(broker, topic, max_delay=5)):  # noqa: B007 (used after the loop)
+        if polls:
+            break
+    assert bundle.watermark <= Timestamp.now() - 5
+
+
 @pytest.mark.parametrize("partition", [0, 1], ids=["read to its end", "empty"])
 def test_a_partition_without_traffic_follows_the_clock(broker, topic, partition, monkeypatch):
     monkeypatch.setattr(module, "IDLE_CHECK_SECONDS", 0.3)  # longer than a poll: each bundle has another instance

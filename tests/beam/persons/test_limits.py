@@ -26,7 +26,7 @@ from ldp_beam.persons import _limits
 from ldp_beam.persons._limits import AdmitFirst, JoinPieces, PieceCoder, SplitByPerson
 from ldp_beam.persons._seen import Seen
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
-from ldp_core import DtypeError, InputError, LdpError, ParameterError, PlanError, Secret
+from ldp_core import DtypeError, InputError, LdpError, LdpWarning, ParameterError, PlanError, Secret
 
 from ..helpers import Collector, counters, run, run_with_result, stamped
 from ..raw_values import NUMBER, SECRET, assert_clean, everything_about
@@ -122,9 +122,11 @@ def test_element_timestamps_and_the_windows_of_the_elements():
         in_windows = BoundContributions("user", 1, window=10)
         assert numbers(limited(in_windows, at_their_times)[0]) == first(1, records)
         assert numbers(limited(here, at_their_times, windows=FixedWindows(10))[0]) == first(1, records)
-        # without windows it is for ever; elements without a time of their own are at the beginning of time
-        for bound in (here, in_windows):
-            assert numbers(limited(bound, elements)[0]) == first(1, records, None)
+        # without windows it is for ever; elements without a time of their own would all be in one window
+        assert numbers(limited(here, elements)[0]) == first(1, records, None)
+        for bound in (in_windows, PrivacyLedger(1.0, id="user", budget=1, per="1d", rolling=True)):
+            with pytest.raises(InputError, match="name the column that has it with event_time="):
+                limited(bound, elements)
 
 
 def check_places(good, bad):
@@ -372,6 +374,14 @@ def test_without_lateness_a_late_record_may_be_lost_but_never_passes_uncounted()
 
 
 # ---- what is refused at construction
+
+
+def test_a_runner_that_forgets_a_limit_is_said():
+    # seen in Prism 2.77.0, within the allowed lateness: four records of a person and window under a limit of two
+    source = beam.Pipeline("PrismRunner") | Stream()
+    with pytest.warns(LdpWarning, match="Prism forgets a limit when its window ends"):
+        _ = source | "Ends" >> BoundContributions("user", 2, window=10, event_time="time", allowed_lateness=400)
+    _ = source | "Goes on" >> PrivacyLedger(1.0, id="user", budget=2, per=10, rolling=True, event_time="time")
 
 
 def test_bad_parameters():

@@ -34,6 +34,7 @@ LONG = [case for case in CASES if any(part in case.id for part in _IS_LONG) and 
 SHORT = [case for case in CASES if case not in LONG]
 
 
+@pytest.mark.filterwarnings("ignore:Prism forgets a limit")
 @pytest.mark.parametrize(
     ("engine", "cases"),
     [

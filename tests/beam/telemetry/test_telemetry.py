@@ -648,6 +648,18 @@ def test_event_times_may_be_numbers_of_any_unit(tmp_path, capsys, unit, suffix, 
     assert set(pq.read_table(stored)["window_start"].to_pylist()) == {START}
 
 
+def test_stored_windows_of_times_with_nanoseconds(tmp_path):
+    # one before a day of 1969 ends, and one after: what is below a microsecond is cut off towards the past
+    path, out = tmp_path / "events.parquet", str(tmp_path / "out")
+    pq.write_table(pa.table({"t": pa.array([-1, 1], pa.timestamp("ns")), "crashed": [True, False]}), path)
+    (tmp_path / "plan.toml").write_text('[columns.crashed]\nmechanism = "randomized_response"\nepsilon = 100.0\n')
+    words = ["--plan", str(tmp_path / "plan.toml"), "--input", str(path), "--output", out, "--reports"]
+    assert telemetry(*words) == 0
+    assert {start.day for start in shown(tmp_path)[0]} == {31, 1}
+    stored = pq.read_table(tmp_path / "out" / "reports").to_pylist()
+    assert {row["window_start"].day: row["crashed"] for row in stored} == {31: True, 1: False}
+
+
 def test_another_unit_is_said(tmp_path, capsys):
     def run(time, *options):
         return coin_job(tmp_path, "events.ndjson", [json.dumps({"t": time, "crashed": True})], *options)
