@@ -68,7 +68,7 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
-    scanned = files.having(files.scan(source, made), [*made.inputs, *made.keep, *whose], source)
+    scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=files.size_of(source))
