@@ -545,6 +545,14 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
     assert {row["compared_with"][:10] for row in days} == {"2024-01-03"}
     assert "baseline" in ldp("compare reports.parquet --by day --baseline x", code=2).err
+    kinds = {"share": ["1.5", "x"], "sex": ["1", "--1"], "won": ["True", "1"]}
+    half = PrivacyPlan({"os": plan["os"]}, keep=list(kinds))
+    odd = {"share": [1.5, 2.5] * 50, "sex": [1, 2] * 50, "won": [True, False] * 50}
+    pl.DataFrame({"os": ["web"] * 100, **odd}).ldp.perturb(half).ldp.sink_parquet("odd.parquet", half)
+    for name, (there, none) in kinds.items():
+        line = f"compare odd.parquet --by {name} --baseline"
+        assert {row["compared_with"] for row in ldp(f"{line} {there} --json").data} == {odd[name][0]}
+        assert "baseline= must be one of" in ldp(f"{line} {none}", code=2).err
     ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
     ldp("perturb people.parquet other.parquet --plan other.toml")
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
