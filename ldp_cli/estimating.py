@@ -17,7 +17,7 @@ from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
 from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning
 from ldp_core.engine import is_cut_chart as is_cut
-from ldp_report import RESULTS, about
+from ldp_report import OF_ROWS, RESULTS, about
 
 if TYPE_CHECKING:
     import polars as pl
@@ -105,6 +105,7 @@ def estimate(
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
+    _check_told_apart(by or [] if output or plot else [])
     whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
     how = (confidence, population_of(whom), repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
@@ -143,6 +144,12 @@ def estimate(
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _check_told_apart(by: list[str]) -> None:
+    """Raise `PlanError` unless pages and pictures tell groups by these columns apart."""
+    if taken := sorted(OF_ROWS.intersection(by)):
+        raise core.PlanError(f"the result has columns {taken} of its own: rename those of the reports")
 
 
 def _asked_of_table(

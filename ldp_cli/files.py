@@ -119,17 +119,26 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
                 yield from table.select(names).to_batches()
 
 
-def scan(path: str, plan: PrivacyPlan | None = None) -> pl.LazyFrame:
-    """A lazy frame of a file, a folder of Parquet files, or a pattern; of CSV texts of the plan are read as text."""
+def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> pl.LazyFrame:  # noqa: A002
+    """A lazy frame of a file, a folder of Parquet files, or a pattern.
+
+    In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
+    type in all files, as keyed noise needs. Numbers of the plan are floats, also after many whole ones.
+    """
     polars: Any = import_extra("polars", "polars")
     found = files_of(path)
-    kind = format_of(found[0])
-    if kind == "parquet":
+    form = format_of(found[0])
+    if form == "parquet":
         return polars.scan_parquet(found)  # type: ignore[no-any-return]
-    if kind == "ndjson":
-        return polars.scan_ndjson(found)  # type: ignore[no-any-return]
-    texts = {} if plan is None else {n: polars.String for n, inputs in plan.inputs.items() if inputs.kind in _TEXTS}
-    return polars.scan_csv(found, schema_overrides=texts, try_parse_dates=True)  # type: ignore[no-any-return]
+    kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
+    if form == "ndjson":
+        with polars_work(path):
+            there = polars.scan_ndjson(found).collect_schema()
+        numbers = {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
+        return polars.scan_ndjson(found, schema_overrides=numbers)  # type: ignore[no-any-return]
+    said = {**dict.fromkeys(_TEXTS, polars.String), "float": polars.Float64}
+    dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
+    return polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True)  # type: ignore[no-any-return]
 
 
 def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:

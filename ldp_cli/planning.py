@@ -201,7 +201,7 @@ def explain(
             raise typer.BadParameter("--id counts the records of each person: leave out --records, --repeats, --json")
         ldp_polars = files.our_polars()
         with printing.working("counting the records"), files.polars_work("explain"):
-            frame = files.having(files.scan(data, made), [*made.inputs, id], data)
+            frame = files.having(files.scan(data, made, id), [*made.inputs, id], data)
             text = ldp_polars.explain(frame, made, id=id, keyed=keyed, total=total, delta=delta)
         printing.say(text)
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -68,7 +69,7 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
-    scanned = files.having(files.scan(source, made), [*made.inputs, *made.keep, *whose], source)
+    scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=files.size_of(source))
@@ -220,11 +221,10 @@ def compare(
 
 def _baseline(text: str | None, dtype: Any) -> Any:
     """What a group is called, as its column has it."""
-    if text is None or dtype is None:
-        return text
-    if dtype.is_integer() and text.lstrip("-").isdecimal():
-        return int(text)
-    return {"true": True, "false": False}.get(text, text) if str(dtype) == "Boolean" else text
+    if text is not None and dtype is not None and dtype.is_numeric():
+        with suppress(ValueError):
+            return int(text) if dtype.is_integer() else float(text)
+    return {"true": True, "false": False}.get((text or "").lower(), text) if str(dtype) == "Boolean" else text
 
 
 def _compared(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:

@@ -67,7 +67,7 @@ def _declared(text: str, other: bool) -> core.Domain | core.Interval | core.Pref
             return core.Domain(range(low, high + 1), unmatched="other" if other else "error")
         if mark == ".." and len(ends) == 2 and "," not in text:
             raise core.ParameterError(f"{text!r}: a range of integers is written as 1..12")
-    return core.Domain(labels(next(csv.reader([text]), [])), unmatched="other" if other else "error")
+    return core.Domain(labels(_parts(text)), unmatched="other" if other else "error")
 
 
 _DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
@@ -123,7 +123,7 @@ def shares_of(text: str) -> dict[str | int | bool, float]:
     >>> shares_of("true:0.1,false:0.9")
     {True: 0.1, False: 0.9}
     """
-    pairs = [part.rpartition(":") for part in next(csv.reader([text]), [])]
+    pairs = [part.rpartition(":") for part in _parts(text)]
     if not pairs or not all(value and _is_number(share.removesuffix("%")) for value, _, share in pairs):
         raise core.ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
     return dict(zip(labels(value for value, _, _ in pairs), (_number(share) for _, _, share in pairs), strict=True))
@@ -170,6 +170,14 @@ def whole(text: Any) -> int:
     if not (_is_number(str(text)) and float(text).is_integer() and float(text) >= 1):
         raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
     return int(float(text))
+
+
+def _parts(text: str) -> list[str]:
+    """What commas part; in quotes they do not."""
+    try:
+        return next(csv.reader([text]), [])
+    except csv.Error:  # several lines, or a part of more than 131,072 characters
+        raise core.ParameterError(f"a list is one line, of short values; values are written as {SYNTAX}") from None
 
 
 def _number(text: str) -> float:

@@ -87,7 +87,7 @@ def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
     Else what does not fit in 64 bits is no label, and becomes null.
     """
     try:
-        return values.to_arrow()
+        return unnamed(values).to_arrow()
     except pa.ArrowException:
         pass
     if values.dtype in (pl.Int128, pl.UInt128):

@@ -30,10 +30,10 @@ LATE = "late"  # the reason of a dead letter whose window had closed
 MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 
 _ENDS = ("window_start", "window_end")
-_OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
-_OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
-_OF_ROWS |= {"key", "partial"}
-"""Columns of an estimate, beside those of its view; any other one is a group's."""
+OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
+OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
+OF_ROWS |= {"partial"}
+"""Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
 _MANY = (1, 10, 100)
@@ -298,7 +298,7 @@ def _key(row: Row, view: engine.View) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    own = _OF_ROWS | {view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
+    own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
     return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
 

@@ -155,9 +155,14 @@ _NONE, FEW, _ALL, _NEARER, _MORE = 0.04, 6, 24, 0.23, 10
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:
-    """The least positive number that a statement holds of, which holds of all greater ones; to twelve digits."""
+    """The least positive number that a statement holds of, which holds of all greater ones; to twelve digits.
+
+    Infinity where doubles find none.
+    """
     high = about
     while not holds(high):
+        if high > 1e100:
+            return math.inf
         high *= 2
     low = high / 2
     while holds(low) and high > 1e-9 * about:

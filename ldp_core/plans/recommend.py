@@ -575,7 +575,8 @@ class Error(NamedTuple):
         """How many reports a margin takes: the least that `suffices`."""
         variance = self._score(f, 1.0, population)[0]
         normal, known = (_z(beta) / margin) ** 2 * variance, self.finds or self.ends
-        if not known and normal * variance >= FEW * self.step**2 and not isinstance(population, int):
+        many = normal > _UNTOLD if known else normal * variance >= FEW * self.step**2
+        if many and not self.finds and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -590,6 +591,9 @@ class Error(NamedTuple):
         variance, score = self._score(f, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
         return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
+
+
+_UNTOLD = 1e18  # people: a normal sum takes fewer by less than one in 10^8, and doubles do not tell larger tails
 
 
 def _z(beta: float) -> float:

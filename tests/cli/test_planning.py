@@ -130,6 +130,8 @@ WRONG_LINES = [
     ("recommend 16,16 -e 1 -n 100", "distinct"),
     ("recommend 1..999999999999 -e 1 -n 100", "at most 2**31 - 1 labels"),
     ("recommend 16 -e 1e-300 -n 100", "epsilon is too small"),
+    ("recommend 'a\nb,c' -e 1 -n 100", "a list is one line"),
+    ("simulate plan.toml --share 'os=ios:1\n,web:1' -n 10", "a list is one line"),
     ("recommend text:3 -e 1e-17 -n 100", "epsilon is too small"),
     ("plan new -c os=a,b --epsilon 1e-18", "epsilon is too small"),
     ("simulate plan.toml people.parquet -n 99999999999999999999", "n must be an integer in [0, "),

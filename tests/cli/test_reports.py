@@ -342,6 +342,47 @@ def test_a_column_that_is_missing_is_named(ldp, people):
     assert "['country']" in ldp("estimate reports.parquet --by country", code=1).err
 
 
+def test_ids_of_csv_are_text_whatever_they_look_like(ldp):
+    """As in `ldp run`: else an id is a number on one day and text on another, and its person has two answers."""
+    ldp(f"plan new plan.toml -c age={','.join(map(str, range(100)))} -e 1")
+    Path("secret").write_text("ab" * 32)
+    made = []
+    for name, ids in {"digits": ["7", "007", "07", "8"], "letters": ["7", "007", "07", "8", "A17"]}.items():
+        frame = pl.DataFrame({"age": [3] * len(ids), "user": ids})
+        for kind in ("csv", "parquet"):
+            getattr(frame, f"write_{kind}")(f"{name}.{kind}")
+            ldp(f"perturb {name}.{kind} {name}.{kind}.parquet --plan plan.toml --id user --secret-file secret")
+            made.append(pl.read_parquet(f"{name}.{kind}.parquet").head(4))
+    assert all(made[0].equals(other) for other in made[1:])
+    ldp("perturb digits.csv once.parquet --plan plan.toml --id user --records 1")
+    assert pl.read_parquet("once.parquet").height == 4
+    assert ldp("plan explain plan.toml --data digits.csv --id user").out.startswith("4 people, one record each")
+
+
+@pytest.mark.parametrize("kind", ["csv", "ndjson"])
+def test_numbers_of_text_may_begin_with_whole_ones(ldp, kind):
+    """Polars takes the types of text files from their first 100 rows."""
+    ldp("plan new plan.toml -c minutes=0:60 -e 200")
+    numbers = [10.0] * 1000 + [12.5] * 1000
+    rows = [f'{{"minutes": {x:g}}}' if kind == "ndjson" else f"{x:g}" for x in numbers]
+    Path(f"people.{kind}").write_text("\n".join([*(["minutes"] if kind == "csv" else []), *rows]) + "\n")
+    ldp(f"perturb people.{kind} reports.parquet --plan plan.toml")
+    found = ldp("estimate reports.parquet --json").data["columns"]["minutes"]["estimates"][0]
+    assert found["mean"] == pytest.approx(11.25, abs=0.2)
+
+
+@pytest.mark.parametrize("name", ["partial", "epsilon", "confidence", "column_name", "pane_index"])
+def test_groups_are_not_named_as_what_files_say_of_estimates(ldp, people, name):
+    """Else `partial` is written over, and on a page or picture groups are one."""
+    Path("plan.toml").write_text(Path("plan.toml").read_text().replace('"day"', f'"day", "{name}"'))
+    people.with_columns(pl.Series(name, ["g1", "g2"] * (N // 2))).write_parquet("named.parquet")
+    ldp("perturb named.parquet reports.parquet --plan plan.toml")
+    line = f"estimate reports.parquet --column os --by {name} --window 7d --event-time day"
+    assert {row[name] for row in ldp(f"{line} --json").data["columns"]["os"]["estimates"]} == {"g1", "g2"}
+    for way in ("--output out", "--plot os.svg"):
+        assert f"has columns ['{name}'] of its own" in ldp(f"{line} {way}", code=1).err
+
+
 def test_reports_that_are_there_stay(ldp, people, reports):
     assert "--overwrite" in ldp("perturb people.parquet reports.parquet --plan plan.toml", code=1).err
     assert pl.read_parquet("reports.parquet").equals(reports)
@@ -508,6 +549,14 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
     assert {row["compared_with"][:10] for row in days} == {"2024-01-03"}
     assert "baseline" in ldp("compare reports.parquet --by day --baseline x", code=2).err
+    kinds = {"share": ["1.5", "x"], "sex": ["1", "--1"], "won": ["True", "1"]}
+    half = PrivacyPlan({"os": plan["os"]}, keep=list(kinds))
+    odd = {"share": [1.5, 2.5] * 50, "sex": [1, 2] * 50, "won": [True, False] * 50}
+    pl.DataFrame({"os": ["web"] * 100, **odd}).ldp.perturb(half).ldp.sink_parquet("odd.parquet", half)
+    for name, (there, none) in kinds.items():
+        line = f"compare odd.parquet --by {name} --baseline"
+        assert {row["compared_with"] for row in ldp(f"{line} {there} --json").data} == {odd[name][0]}
+        assert "baseline= must be one of" in ldp(f"{line} {none}", code=2).err
     ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
     ldp("perturb people.parquet other.parquet --plan other.toml")
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err

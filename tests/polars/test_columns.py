@@ -355,3 +355,11 @@ def test_typed_reports_are_not_perturbed_again():
                 frame.ldp.perturb(plan)  # at once
         with case(plan), pytest.raises(MechanismMismatchError, match=r"\['os'\] hold reports already"):
             reports.select(pl.col("os").ldp.perturb(one["os"]))
+
+
+def test_a_name_that_arrow_cannot_have():
+    """Polars panics where it hands on a Series whose name has a NUL, as C's texts end there."""
+    mechanism = RandomizedResponse(["ios", "web"], epsilon=50.0)  # hardly any noise
+    reports = pl.DataFrame({"a\0b": ["ios", "ios", "web"]}).select(pl.col("a\0b").ldp.perturb(mechanism))
+    found = reports.select(pl.col("a\0b").ldp.histogram()).item()
+    assert found.struct.field("count").round(6).to_list() == [2, 1]

@@ -25,6 +25,7 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     SampledColumn,
+    SubsetSelection,
     TableEstimate,
     UnaryEncoding,
     compare_plans,
@@ -458,3 +459,15 @@ def test_the_power_is_the_planned_one():
 def test_changes_that_are_refused(how):
     with pytest.raises(ParameterError):
         required_n(**{"mechanism": "unary_encoding", "domain": 4, "epsilon": 1.0, **how})
+
+
+@pytest.mark.parametrize("margin", [1e-9, 1e-16])
+def test_margins_that_nobody_reaches_have_an_answer(margin):
+    """Of so many people a sum is normal, and the tail of a bound has more digits than doubles have."""
+    oracle = SubsetSelection(range(16), epsilon=0.001)
+    p, q, share = oracle.p, oracle.q, np.linspace(0, 1, 100_001)
+    variance = (share * p * (1 - p) + (1 - share) * q * (1 - q)) / (p - q) ** 2 + share * (1 - share)
+    n = required_n("subset_selection", margin, domain=16, epsilon=0.001).n
+    assert n == pytest.approx((stats.norm.ppf(0.975) / margin) ** 2 * variance.max(), rel=1e-7)
+    with pytest.raises(ParameterError, match="people"):
+        required_n("subset_selection", margin, domain=16, epsilon=0.001, population=10**6)
