@@ -64,6 +64,16 @@ class Runs:
         most = min(_ROWS, max(2 * self.trials, _LAGS[-1] * 2), _CELLS // max(width, 1))
         return self.words(self.box.inputs[:1], np.zeros(max(most, _FEW), np.int64))
 
+    @cached_property
+    def times(self) -> npt.NDArray[np.int64]:
+        """How many words are so many times in `long`."""
+        return np.bincount(np.unique(self.long, return_counts=True)[1])
+
+    def chance(self, rows: int) -> float:
+        """That so many reports like those of `long` are the same."""
+        at = np.flatnonzero(self.times)
+        return min(float(((at / len(self.long)) ** rows * self.times[at]).sum()), 1.0)
+
 
 def _words(reports: tuple[Any, ...]) -> Words:
     return hashed([column for part in columns(reports) for column in part])
@@ -161,17 +171,16 @@ def _matches_too_often(matches: int, n: int, chance: float) -> bool:
     return matches > n * chance + 8 * math.sqrt(3 * n * chance * (1 - chance)) + 8
 
 
-def _chance(*runs: Words) -> float:
-    """That two reports are the same, one of each run (or both of the one)."""
-    found = [np.unique(run, return_counts=True) for run in runs]
-    _, one, other = np.intersect1d(found[0][0], found[-1][0], assume_unique=True, return_indices=True)
-    shares = found[0][1][one] / len(runs[0]) * (found[-1][1][other] / len(runs[-1]))
-    return min(float(shares.sum()), 1.0)
+def _chance(first: Words, second: Words) -> float:
+    """That two reports are the same, one of each run."""
+    (words, times), (others, theirs) = (np.unique(run, return_counts=True) for run in (first, second))
+    _, one, other = np.intersect1d(words, others, assume_unique=True, return_indices=True)
+    return min(float((times[one] / len(first) * (theirs[other] / len(second))).sum()), 1.0)
 
 
 def _repeats_at_lags(runs: Runs) -> bool:
     words = runs.long
-    chance = _chance(words)
+    chance = runs.chance(2)
     lags = [lag for lag in _LAGS if 2 * lag <= len(words)]
     return any(
         _matches_too_often(int(np.count_nonzero(words[lag:] == words[:-lag])), len(words) - lag, chance) for lag in lags
@@ -190,8 +199,7 @@ def _places_without_noise(runs: Runs) -> bool:
     """Rows that are the same in each period, more of them than chance leaves: raw ones at known places."""
     period = min(_PERIOD, len(runs.long) // 2)
     table = runs.long[: len(runs.long) // period * period].reshape(-1, period)
-    shares = np.unique(runs.long, return_counts=True)[1] / len(runs.long)
-    expected = period * float((shares ** len(table)).sum())
+    expected = period * runs.chance(len(table))
     same = int(np.count_nonzero((table == table[0]).all(axis=0)))
     if expected > 1:
         return same > expected + 8 * math.sqrt(expected) + 8
@@ -220,7 +228,8 @@ def _a_value_without_noise(runs: Runs) -> bool:
     each = min(max(2 * runs.trials // len(values), 128), _CELLS // max(width * len(values), 1)) // 2
     if each < 16:
         return False
-    order = np.random.default_rng(1).permutation(np.repeat(np.arange(len(values)), 2 * each))
+    places = np.arange(len(values), dtype=np.min_scalar_type(len(values)))  # (small ones are sorted fast)
+    order = np.random.default_rng(1).permutation(np.repeat(places, 2 * each))
     words = runs.words([(value,) for value in values], order)[np.argsort(order, kind="stable")]
     words = words.reshape(len(values), 2, each)
     alpha = _CHANCE / (2 * len(values) ** 2)

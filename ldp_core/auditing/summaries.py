@@ -29,6 +29,7 @@ _SAMPLED = 1 << 17  # reports from which levels and ranges are learned
 _BINS = 64
 _JOINT = 1 << 12  # keys of several places together
 _MOST_CONTEXTS = 2
+_COMPARED = 8  # keys that are counted one by one
 _MOST_PAIRS = 6  # of parts, which are compared place by place
 
 
@@ -39,7 +40,7 @@ class Rows:
         self.parts = parts
         self.columns: Part = [column for part in parts for column in part]
         self._keys: dict[Summary, Keys] = {}
-        self._counted: dict[Summary, npt.NDArray[np.int64]] = {}
+        self._counted: dict[tuple[Summary, Place | None], npt.NDArray[np.int64]] = {}
 
     def __len__(self) -> int:
         return len(self.columns[0])
@@ -50,12 +51,20 @@ class Rows:
             self._keys[place] = place.keys(self)
         return self._keys[place]
 
-    def counts(self, summary: Summary) -> npt.NDArray[np.int64]:
+    def cells(self, place: Place, context: Place | None) -> Keys:
+        """The keys of a place, those of each key of the context apart."""
+        return self.keys(context) * np.int64(place.size) + self.keys(place) if context else self.keys(place)
+
+    def counts(self, summary: Summary, context: Place | None = None) -> npt.NDArray[np.int64]:
         """How many reports have each key, computed once."""
-        if summary not in self._counted:
-            keys = self.keys(summary) if isinstance(summary, Place) else summary.keys(self)
-            self._counted[summary] = np.bincount(keys, minlength=summary.size)
-        return self._counted[summary]
+        if (summary, context) not in self._counted:
+            keys = self.cells(summary, context) if isinstance(summary, Place) else summary.keys(self)
+            size = summary.size * (context.size if context else 1)
+            if size <= _COMPARED and keys.dtype == np.uint8:  # (`bincount` makes an int64 of each first)
+                self._counted[summary, context] = np.array([np.count_nonzero(keys == k) for k in range(size)])
+            else:
+                self._counted[summary, context] = np.bincount(keys, minlength=size)
+        return self._counted[summary, context]
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,18 +98,16 @@ class Place(Summary):
 
 
 def _levels(column: int, name: str, levels: Column) -> Place:
-    table: npt.NDArray[np.uint16] | None = None
-    if levels.dtype.kind in "iu" and levels.dtype.itemsize <= 2:
-        view = np.dtype(f"u{levels.dtype.itemsize}")
-        table = np.full(1 << 8 * levels.dtype.itemsize, len(levels), np.uint16)
-        table[levels.view(view)] = np.arange(len(levels))
+    small = np.min_scalar_type(len(levels))
+    themselves = levels.dtype.kind in "iu" and levels[0] == 0 and levels[-1] == len(levels) - 1
 
     def keys(rows: Rows) -> Keys:
         values = rows.columns[column]
-        if table is not None and values.dtype == levels.dtype:
-            found: Keys = table[values.view(view)]
-            return found
-        return _among(levels, values).astype(np.uint16)
+        if not themselves or values.dtype != levels.dtype:
+            return _among(levels, values).astype(small)
+        view = np.dtype(f"u{levels.dtype.itemsize}")  # (what is negative is large)
+        found: Keys = np.minimum(values.view(view), min(len(levels), np.iinfo(view).max))
+        return found.astype(small)
 
     return Place(name, len(levels) + 1, keys, column=column)
 
@@ -136,7 +143,7 @@ def places(samples: Sequence[Rows], names: Sequence[str]) -> list[Place]:
     made: list[Place] = []
     for column, name in enumerate(names):
         sample = np.concatenate([rows.columns[column][: _SAMPLED // len(samples)] for rows in samples])
-        levels = np.unique(sample)
+        levels, _ = np.unique(sample, return_counts=True)  # (by sorting: much faster than without counts)
         if len(levels) <= _MOST_LEVELS:
             if len(levels) > 1:
                 made.append(_levels(column, name, levels))
@@ -224,7 +231,7 @@ def shared(samples: Sequence[Rows], found: Sequence[Place], part_of: Sequence[in
         made.append(_joint("the whole report", found, whole=True))
     elif found:
         sampled = np.concatenate([hashed([c[:_SAMPLED] for c in rows.columns]) for rows in samples])
-        least = 1 if len(np.unique(sampled)) < len(sampled) / 2 else _REPEATED
+        least = 1 if len(np.unique(sampled, return_counts=True)[0]) < len(sampled) / 2 else _REPEATED
         if 1 < (whole := _hashed_whole(samples, least)).size <= MOST_KEYS:
             made.append(whole)
     for part in sorted(set(part_of)):
@@ -248,16 +255,11 @@ def _score(x: Rows, y: Rows, among: Sequence[Place], context: Place | None) -> S
     """
     n = context.size if context else 1
 
-    def cells(rows: Rows, place: Place) -> Keys:
-        return rows.keys(context) * np.int64(place.size) + rows.keys(place) if context else rows.keys(place)
-
     weighted = []
     for place in among:
         if place is context:
             continue
-        counts = [
-            np.bincount(cells(rows, place), minlength=n * place.size).reshape(n, place.size) + 0.5 for rows in (x, y)
-        ]
+        counts = [rows.counts(place, context).reshape(n, place.size) + 0.5 for rows in (x, y)]
         totals = [table.sum(axis=1, keepdims=True) for table in counts]
         weights = np.log(counts[0] / totals[0]) - np.log(counts[1] / totals[1])
         noise = np.sqrt(1 / counts[0] + 1 / counts[1])
@@ -268,16 +270,22 @@ def _score(x: Rows, y: Rows, among: Sequence[Place], context: Place | None) -> S
     def scores(rows: Rows) -> npt.NDArray[np.float64]:
         out = np.zeros(len(rows))
         for place, weights in weighted:
-            out += weights[cells(rows, place)]
+            out += weights.take(rows.cells(place, context))
         return np.round(out, 9)
 
-    edges = np.zeros(0)
-    if weighted:
-        ordered = np.sort(np.concatenate([scores(x), scores(y)]))
-        inner = ordered[np.linspace(0, len(ordered) - 1, _QUANTILES).astype(int)]
-        edges = np.unique(np.concatenate([ordered[:_TAIL], inner, ordered[-_TAIL:]]))
+    seen = np.concatenate([scores(x), scores(y)])
+    low, step = seen.min(), max(np.ptp(seen) / (MOST_KEYS - 1), 1e-9)
+
+    def steps(of: npt.NDArray[np.float64]) -> Keys:  # (much faster than a search among quantiles)
+        found: Keys = ((of - low) / step).clip(0, MOST_KEYS - 1).astype(np.uint16)
+        return found
+
+    n, ends = len(seen), np.bincount(steps(seen), minlength=MOST_KEYS).cumsum()
+    ranks = np.r_[: min(_TAIL, n), np.linspace(0, n - 1, _QUANTILES).astype(int), max(n - _TAIL, 0) : n]
+    edges = np.unique(np.searchsorted(ends, ranks, side="right"))
+    table = np.searchsorted(edges, np.arange(MOST_KEYS), side="right").astype(np.uint16)
     name = "score of all places" + (f", given {context.name}" if context else "")
-    return Summary(name, len(edges) + 1, lambda rows: np.searchsorted(edges, scores(rows), side="right"))
+    return Summary(name, len(edges) + 1, lambda rows: table[steps(scores(rows))])
 
 
 _SIGMAS = 3.0
