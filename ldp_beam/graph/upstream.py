@@ -219,8 +219,8 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
             )
         if ledger.keyed and whose is None:
             raise ParameterError(
-                f"the ledger before this step charges for keyed noise of {ledger.budgeted!r}, under which reports of one "
-                f"value are one: perturb with key= and id={ledger.budgeted!r}, or leave out keyed=True"
+                f"the ledger before this step charges for keyed noise of {ledger.budgeted!r}, under which reports of "
+                f"one value are one: perturb with key= and id={ledger.budgeted!r}, or leave out keyed=True"
             )
         if ledger.keyed and whose != ledger.budgeted:
             raise ParameterError(
