@@ -178,7 +178,8 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
 def _less(numbers: Any, about: F64, terms: F64, rare: float) -> float:
     """The estimated variance over that with ``rare`` noise, if it was taken off and no report has shown it."""
     variance = float(terms.mean())
-    noise = min(max(float(about @ about) / len(about) - variance, 0.0), rare) if isinstance(numbers, tuple) else 0.0
+    noise = max(float(about @ about) / len(about) - variance, 0.0) if isinstance(numbers, tuple) else 0.0
+    noise = min(noise, rare) if noise < 4 * rare else 0.0  # (of fifteen far reports, of 95 %, some have come)
     return variance / (variance + noise) if variance > 0 else 1.0
 
 
