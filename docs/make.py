@@ -125,7 +125,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "ldp_plots": {"Estimates": ("plots", "estimate windows"), "Light and dark": ("plots", "themed")},
     "ldp_report": {
-        "A report of estimates": ("report", "Results read_results report_page about RESULTS"),
+        "A report of estimates": ("report", "Results read_results report_page about RESULTS OF_ROWS"),
         "While a job runs": ("report live", "LivePage"),
         "The planner": ("report", "planner_page"),
     },
