@@ -26,7 +26,7 @@ from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
-from ldp_core.estimates.pooling import common_values, pooled
+from ldp_core.estimates.pooling import common_values, pooled, pooled_rows
 from ldp_core.estimates.quantile_differences import CompareQuantiles
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, added_sums, ratio_of, ratio_sums
@@ -186,6 +186,7 @@ __all__ = [
     "plan_contents",
     "plan_of",
     "pooled",
+    "pooled_rows",
     "promise",
     "quantiles_of_persons",
     "question_names",

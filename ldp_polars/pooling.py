@@ -8,11 +8,13 @@ from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import pyarrow as pa
 from polars import selectors as cs
 
-from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan, Tally
-from ldp_core.engine import check_open, common_values, pooled
+from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import check_open, common_values, pooled_rows
 from ldp_polars.columns import check_repeats_said, of_one_seed
 from ldp_polars.copies import any_copies
 from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
@@ -108,17 +110,20 @@ def pool(
             if keys
             else entries.select(c.implode() for c in where)
         )
-        answers = []
-        for at, (sides, rows) in enumerate(lists.select(where).iter_rows()):
-            tallies = [m.empty_tally() for m in made]
-            for k, r in zip(sides, rows, strict=True):
-                n, counters = counted[k]
-                tallies[k] = Tally(int(n[r]), counters[r], made[k].fingerprint)
-            answer = pooled(list(zip(made, tallies, strict=True)), confidence, repeats).to_arrow()
-            answers.append(pl.DataFrame(answer).with_columns(pl.lit(at, pl.UInt32).alias(place)))
+        lists = lists.with_row_index(place)
+        flat = lists.select(place, *where).explode(side, row)
+        n = np.zeros((len(lists), len(made)), np.int64)
+        counters = [np.zeros((len(lists), m.counters), np.int64) for m in made]
+        for k, (people, sums) in enumerate(counted):
+            at, rows = (flat.filter(pl.col(side) == k)[one].to_numpy() for one in (place, row))
+            n[at, k], counters[k][at] = people[rows], sums[rows]
+        values, numbers = pooled_rows(made, n, counters, confidence, repeats)
+        pairs = [array.reshape(-1) for array in np.indices((len(lists), len(values)))]
+        answer = {place: pl.Series(pairs[0], dtype=pl.UInt32), "value": pl.Series(values.take(pa.array(pairs[1])))}
+        answer |= dict(zip(_ANSWER[1:], [*numbers.reshape(6, -1), n.sum(axis=1)[pairs[0]]], strict=True))
         value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
         head = pl.lit(name).alias("column_name")
-        joined = lists.with_row_index(place).join(pl.concat(answers), on=place, maintain_order="left_right")
+        joined = lists.join(pl.DataFrame(answer), on=place, maintain_order="left_right")
         tables.append(joined.select(head, *keys, value, *_ANSWER[1:]))
     order = {name: k for k, name in enumerate(names)}
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)

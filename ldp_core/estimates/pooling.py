@@ -31,7 +31,6 @@ may differ from others: a total over *these* people is the sum of the groups' es
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -40,7 +39,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64
+from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import MechanismMismatchError, ParameterError, warn_user
 from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
@@ -163,58 +162,88 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95,
 
 def pooled(groups: Sequence[tuple[Mechanism, Tally]], confidence: float, repeats: int | None) -> Pooled:
     """`pool` of tallies that are the mechanisms' own, of which some may be empty: where it is done by keys."""
+    mechanisms, tallies = zip(*groups, strict=True)
+    n = np.array([[tally.n for tally in tallies]])
+    values, found = pooled_rows(mechanisms, n, [tally.counters[None] for tally in tallies], confidence, repeats)
+    estimate, error, low, high, q, p_values = found[:, 0]
+    return Pooled(values, estimate, error, low, high, q, p_values, int((n > 0).sum()), int(n.sum()), confidence)
+
+
+def pooled_rows(
+    mechanisms: Sequence[Mechanism], n: I64, counters: Sequence[I64], confidence: float, repeats: int | None
+) -> tuple[pa.Array, F64]:
+    """`pooled` of k rows at once: n is int64[k, groups], counters int64[k, ...] of each group.
+
+    The values, and float64[6, k, values]: estimates, errors, low and high ends, Q, and its p-values.
+    """
     z, repeats = z_score(check_open("confidence", confidence)), check_repeats("repeats", repeats)
-    values, places = common_values([mechanism for mechanism, _ in groups])
-    codes = {mechanism.fingerprint: place for (mechanism, _), place in zip(groups, places, strict=True)}
-    some = [group for group in groups if group[1].n]
-    if not some:
-        raise ParameterError("there are no reports of any of the mechanisms")
-    alike = {m.fingerprint: (m, [t for other, t in some if other.fingerprint == m.fingerprint]) for m, _ in some}
-    merged = [(m, m.merge(tallies)) for m, tallies in alike.values()]
-    made = [
-        (m, _of(side_of(m, np.array([t.n]), t.counters[None], "many", repeats), codes[m.fingerprint]))
-        for m, t in (*merged, *some)
-    ]
-    (_, alone), (mechanisms, sides) = zip(*made[: len(merged)], strict=True), zip(*made[len(merged) :], strict=True)
-    if pa.types.is_null(values.type):
-        (estimate, error, low, high), of_one = _means(merged, confidence, repeats)
-        variances = np.array([of_one[m.fingerprint] / side.n for m, side in zip(mechanisms, sides, strict=True)])
+    values, places = common_values(mechanisms)
+    found = np.empty((6, len(n), len(values)))
+    patterns, pattern_of = np.unique(n > 0, axis=0, return_inverse=True)
+    for number, there in enumerate(patterns):  # which groups have reports
+        rows = np.flatnonzero(pattern_of.reshape(-1) == number)
+        some = np.flatnonzero(there).tolist()
+        groups: list[Any] = [(mechanisms[g], n[rows, g], counters[g][rows], places[g]) for g in some]
+        if not groups:
+            raise ParameterError("there are no reports of any of the mechanisms")
+        found[:, rows] = _pooled(groups, confidence, z, repeats, means=pa.types.is_null(values.type))
+    p_values = found[5]
+    if (p_values * p_values.size < _OTHERS).any():
+        warn_user(
+            f"the groups are not of one population (Cochran's Q, p = {p_values.min():.1g}), so that no number here is "
+            "that of all of them: look at each group, or sum the weights of their reports (docs/compare.md)"
+        )
+    return values, found
+
+
+_Group = tuple[Any, I64, I64, list[int]]  # a mechanism, n and counters of its k tallies, and where it has the values
+
+
+def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | None, *, means: bool) -> list[F64]:
+    """`pooled_rows` where all groups have reports."""
+    alike: dict[bytes, _Group] = {}
+    for m, n, counters, codes in groups:
+        _, others, sums, _ = alike.get(m.fingerprint, (m, 0, 0, codes))
+        m.check_total(int((n + others).max()))
+        alike[m.fingerprint] = (m, n + others, counters + sums, codes)
+    alone, sides = (
+        [_of(side_of(m, n, counters, "many", repeats), codes) for m, n, counters, codes in some]
+        for some in (alike.values(), groups)
+    )
+    if means:
+        (estimate, error, low, high), of_one = _means(list(alike.values()), confidence, repeats)
+        variances = np.array([of_one[m.fingerprint] / n[:, None] for m, n, *_ in groups])
     else:
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
         low, high = _of_few((low, high), alone, error**2 / of_alone, estimate, z)
-    q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)[0]
-    p_values = chi_square_tail(q, np.full(len(q), len(sides) - 1))
-    if (p_values * len(q) < _OTHERS).any():
-        warn_user(
-            f"the groups are not of one population (Cochran's Q, p = {p_values.min():.1g}), so that no number here is "
-            "that of all of them: look at each group, or sum the weights of their reports (docs/compare.md)"
-        )
-    arrays = (estimate[0], error[0], low[0], high[0], q, p_values)
-    return Pooled(values, *arrays, len(sides), sum(tally.n for _, tally in groups), confidence)
+    q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)
+    return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
 
 
-def _means(
-    groups: Sequence[tuple[Any, Tally]], confidence: float, repeats: int | None
-) -> tuple[F64, dict[bytes, float]]:
-    """Of one mechanism's tally each: the mean, its error and ends, float64[4, 1, 1], and by fingerprint each V_g."""
-    domain, n = groups[0][0].domain, np.array([tally.n for _, tally in groups], float)
+def _means(groups: list[_Group], confidence: float, repeats: int | None) -> tuple[F64, dict[bytes, F64]]:
+    """Of k tallies of each mechanism: means, errors and ends, float64[4, k, 1], and by fingerprint V_g, [k, 1]."""
+    domain, n = groups[0][0].domain, np.array([n for _, n, *_ in groups], float)
     question, length, times = MeanEstimate(confidence, repeats=repeats), domain.high - domain.low, repeats or 1
-    means, *others = np.array([question._numbers(m, np.array(t.n), t.counters) for m, t in groups]).T
-    most = np.array([m.most_noise for m, _ in groups]) + 0.25  # (no numbers vary more than by a quarter of length^2)
-    middle = np.clip((np.average(means, weights=n / most) - domain.low) / length, 0, 1)
-    noise, at0, at_half, at1 = np.array([m.noise(np.array([middle, 0.0, 0.5, 1.0])) for m, _ in groups]).T
+    numbers = [question._numbers(m, people, counters) for m, people, counters, _ in groups]
+    means, *others = np.moveaxis(np.array(numbers), 1, 0)  # [groups, k] each
+    most = np.array([m.most_noise for m, *_ in groups])[:, None] + 0.25  # (no numbers vary more than length^2 / 4)
+    middle = np.clip((np.average(means, axis=0, weights=n / most) - domain.low) / length, 0, 1)
+    noise = np.array([m.noise(middle) for m, *_ in groups])
+    at0, at_half, at1 = np.array([m.noise(np.array([0.0, 0.5, 1.0])) for m, *_ in groups]).T[..., None]
     slopes = np.maximum(1 + 2 * (at0 - 2 * at_half + at1), 0)
     known, squares = n * slopes / most**2, (others[0] / length) ** 2 * n / times
-    spread = np.clip(known @ (squares - noise) / max(known @ slopes, 1e-300), 0, 0.25)
+    spread = np.clip(
+        (known * (squares - noise)).sum(axis=0) / np.maximum((known * slopes).sum(axis=0), 1e-300), 0, 0.25
+    )
     variances = np.maximum(noise + slopes * spread, 1e-12) * length**2 * times
     weights = n / variances
-    weights /= weights.sum()
-    mean, ends = weights @ means, [others[0], *(end - means for end in others[1:])]
-    error, below, above = (np.sqrt(weights**2 @ one**2) for one in ends)
-    of_one = {m.fingerprint: v for (m, _), v in zip(groups, variances.tolist(), strict=True)}
-    return np.array([mean, error, mean - below, mean + above])[:, None, None], of_one
+    weights /= weights.sum(axis=0)
+    mean, ends = (weights * means).sum(axis=0), [others[0], *(end - means for end in others[1:])]
+    error, below, above = (np.sqrt((weights**2 * one**2).sum(axis=0)) for one in ends)
+    of_one = {m.fingerprint: v[:, None] for (m, *_), v in zip(groups, variances, strict=True)}
+    return np.array([mean, error, mean - below, mean + above])[..., None], of_one
 
 
 def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[int]]]:
@@ -269,7 +298,7 @@ def _inside(f: F64, side: Side) -> F64:
 
 
 def _roots(sides: Sequence[Side], t: F64) -> F64:
-    """Where the score is each t, by bisection: float64[len(t), 1, k]."""
+    """Where the score is each t, by bisection: float64[len(t), k, values]."""
     t = t[:, None, None]
 
     def score(f: F64) -> F64:
@@ -279,8 +308,8 @@ def _roots(sides: Sequence[Side], t: F64) -> F64:
         return found
 
     estimates = np.array([side.estimates for side in sides])
-    most = max(float(side.variance(np.full_like(side.estimates, f)).max()) for side in sides for f in (0, 0.5, 1))
-    reach = (np.abs(t) + 2) * math.sqrt(most)
+    each = [side.variance(np.full_like(side.estimates, f)).max(axis=1) for side in sides for f in (0, 0.5, 1)]
+    reach = (np.abs(t) + 2) * np.sqrt(np.max(each, axis=0))[:, None]
     low, high = estimates.min(axis=0) - reach, estimates.max(axis=0) + reach
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
