@@ -60,7 +60,7 @@ from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.tails import FEW, coins_score
+from ldp_core.estimates.tails import FEW, coins_score, few_at
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_integer, check_open, parameter
@@ -289,7 +289,7 @@ class Compare(OfAll):
         z = self._z(alpha, self._information(alpha, one.n, two.n, *at_estimates))
         oracle = mechanism.answers(n[:, 0], counters[:, 0])[0] if isinstance(mechanism, Comparable) else None
         tails = oracle if oracle is not None and oracle.tails is not None else None
-        sides = of_few(one, two, self._added(*at_estimates))
+        sides = of_few(one, two, self._added(*at_estimates), z)
         (low1, high1), (low2, high2) = (side.ends_of(z, tails, self.repeats or 1) for side in sides)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
@@ -429,14 +429,18 @@ def pooled_of(one: Side, two: Side) -> tuple[F64, list[F64]]:
     return pooled, [side.variance(pooled) for side in (one, two)]
 
 
-def few_coins(one: Side, two: Side, error: F64, step: Any) -> F64:
-    """Whether few coins decide about a difference with this error, each worth ``step`` on the smaller side."""
-    return np.asarray(error**2 * np.minimum(one.n, two.n) ** 2 < 2 * FEW * np.square(step))
+def few_coins(one: Side, two: Side, error: F64, step: Any, z: Any) -> F64:
+    """Whether few coins decide about a difference of z errors, each worth ``step`` on the smaller side.
+
+    (That of two sides of one size is not skewed.)
+    """
+    least, most = np.minimum(one.n, two.n), np.maximum(one.n, two.n)
+    return np.asarray(error**2 * least**2 < 2 * few_at(z, 1 - least / np.maximum(most, 1)) * np.square(step))
 
 
 def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
     """Scores of differences; where few coins decide, of their tails, and N - 1 of N (G. Upton, JRSS A 145(1), 1982)."""
-    few = few_coins(one, two, error, step) & (z != 0)
+    few = few_coins(one, two, error, step, z) & (z != 0)
     coin = step / np.maximum(np.minimum(one.n, two.n), 1)
     n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
     far = coins_score(np.abs(two.estimates - one.estimates)[few], n, error[few] ** 2, coin) * np.sqrt(1 - 1 / n)
@@ -445,9 +449,9 @@ def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
     return made
 
 
-def of_few(one: Side, two: Side, error: F64) -> list[Side]:
+def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
-    few = few_coins(one, two, error, np.maximum(one.step, two.step))
+    few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
     return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
 
 

@@ -194,7 +194,7 @@ class ComparePersons(Compare):
 
         d, z = two.estimates - one.estimates, z_score(self.confidence, len(f1) if self.simultaneous else 1)
         errors = added(*(side.variance(side.inside) for side in sides))
-        ends = [x.ends(student(z, of.degrees)) for x, of in zip(of_few(one, two, errors), who, strict=True)]
+        ends = [x.ends(student(z, of.degrees)) for x, of in zip(of_few(one, two, errors, z), who, strict=True)]
         (low1, high1), (low2, high2) = ends
         low = d - added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2, times=z)
         high = d + added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2, times=z)

@@ -33,6 +33,7 @@ It is nearly the mean of both, as of a mid-p interval. With a whole coin less in
 intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
 Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
 and also where it is that of `_NONE` coins (for more than 95 %, fewer) or fewer: with that they all fall as expected.
+Farther out more coins are few, see `few_at`.
 """
 
 from __future__ import annotations
@@ -118,15 +119,17 @@ def reach_of_few(
         made: F64 = a + (b + e * c) * c
         return made
 
-    most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
-    none = _NONE * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
+    most, coin, share = n if most is None else most, few_at(z) * np.square(step), 1 - _ALL / np.maximum(n, 1)
+    none = (
+        _NONE * np.square(step) * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))
+    )  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
-        if np.all(np.minimum(a, at(most, a, b, e)) * share >= FEW * coin) and np.all(np.asarray(e) <= 0):
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= coin) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
         one = one * (at(one, a, b, e) - a > none)
         found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
-        few = (reduce(np.minimum, found) * share < FEW * coin) & (reduce(np.maximum, found) > none)
+        few = (reduce(np.minimum, found) * share < coin) & (reduce(np.maximum, found) > none)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
     if not few.any():
         return ends
@@ -146,6 +149,15 @@ def reach_of_few(
     low, high = np.array(low), np.array(high)
     low[few], high[few] = np.minimum(low[few], count - below), np.maximum(high[few], count + above)
     return low, high
+
+
+def few_at(z: Any, skewed: Any = 1.0) -> Any:
+    """How many coins are few, z standard errors out: (z / 2)^3 times this part of their skewness as many, if more.
+
+    A skewness of 1 / sqrt(N) makes a normal tail about exp(z^3 / (6 sqrt(N))) times as heavy, and the other one as much
+    lighter. (The power is ours: with it a thousand differences held together in simulations.)
+    """
+    return FEW * np.maximum(1, skewed * (np.abs(z) / 2) ** 3)
 
 
 COUNTS_ALONE = 1e-9

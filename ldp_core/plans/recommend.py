@@ -32,7 +32,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
-from ldp_core.estimates.tails import FEW, coins_score, least_beyond, least_that, two_point_score
+from ldp_core.estimates.tails import coins_score, few_at, least_beyond, least_that, two_point_score
 from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -555,10 +555,14 @@ class Error(NamedTuple):
         if (tails := self.tails) is not None:
             return variance, lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
         if self.ends is None:
-            if n * variance >= FEW * self.step**2:
-                return variance, lambda margin: np.broadcast_to(margin, 2) * errors
             few = [np.array(x) for x in (n, n * variance, self.step)]
-            return variance, lambda margin: np.minimum(margin * errors, coins_score(margin * few[0], *few))
+
+            def of_coins(margin: Any) -> F64:
+                z = np.broadcast_to(margin, 2) * errors
+                some = n * variance < few_at(z) * self.step**2
+                return np.where(some, np.minimum(z, coins_score(margin * few[0], *few)), z) if some.any() else z
+
+            return variance, of_coins
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
@@ -575,7 +579,7 @@ class Error(NamedTuple):
         """How many reports a margin takes: the least that `suffices`."""
         variance = self._score(f, 1.0, population)[0]
         normal, known = (_z(beta) / margin) ** 2 * variance, self.finds or self.ends
-        many = normal > _UNTOLD if known else normal * variance >= FEW * self.step**2
+        many = normal > _UNTOLD if known else normal * variance >= few_at(_z(beta)) * self.step**2
         if many and not self.finds and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))

@@ -21,6 +21,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
+from ldp_core.estimates.clusters import student
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
 from ldp_core.inputs.base import Inputs
@@ -56,13 +57,14 @@ class Sketch(Mechanism):
     def support_of(self, counters: I64, codes: Codes) -> I64:
         """int64[..., c]: how many reports support each candidate, of codes uint64[c], in int64[..., counters]."""
 
-    def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
-        """float64[..., c]: the variance that collisions add to counts, where all reports share a few hash functions.
+    def collisions(self, n: Any, counters: I64) -> tuple[F64, float]:
+        """The variance that collisions add to a count c, where all reports share a few hash functions.
 
-        The pure protocol's variance holds if reports are independent of each other over the choice of the functions.
-        If they are not, this is the rest, as estimated from the sketch itself; here, none.
+        It is a - b (c^2 - c), at least 0: a, float64[..., 1], estimated from the sketch itself with 1 / b degrees of
+        freedom, and b. The pure protocol's variance holds if reports are independent of each other over the choice of
+        the functions. If they are not, this is the rest; here, none.
         """
-        return np.zeros(())
+        return np.zeros(1), 0.0
 
     @property
     def collision_skewness(self) -> float:
@@ -188,16 +190,36 @@ class Candidates(Wrapping, FrequencyOracle):
         Errors and intervals include the variance of collisions. These only ever add to a count, and seldom but
         much where there are few functions, so that the low end is moved by (z^2 - 1) / 6 times the skewness and the
         standard error (E. A. Cornish, R. A. Fisher, "Moments and Cumulants in the Specification of Distributions",
-        Revue de l'Institut International de Statistique 5(4), 1938); the high end is left where it is.
+        Revue de l'Institut International de Statistique 5(4), 1938). It is the farthest count that is so near by the
+        variance that it would have itself: what collides with all others looks like a frequent value, which collides
+        with none. The high end is left where it is. Ends reach as far as Student's distribution does, as the variance
+        is estimated from few cells; of very few the estimate says nothing, and all others have one value.
         """
         supporting = self.sketch.support_of(counters, self._codes)
         counts, errors, low, high = super().debias(n, supporting, confidence=confidence, simultaneous=simultaneous)
-        more = self.sketch.collision_variance(n, counters, counts)
+        pairs, each = self.sketch.collisions(n, counters)
+        error: F64 = np.sqrt(errors**2 + _of_count(pairs, each, np.clip(counts, 0, n)))
+        if not each:
+            return counts, error, low, high
         z = z_score(confidence, self.domain.size if simultaneous else 1)
-        below, above = (np.sqrt((counts - end) ** 2 + z**2 * more) for end in (low, high))
-        variance = np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
-        skew = self.sketch.collision_skewness * more**1.5 / variance * max(z**2 - 1, 0) / 6
-        return counts, np.sqrt(errors**2 + more), counts - below - skew, counts + above
+        far = student(z, 1 / each)
+        if 1 / each < _LEAST_CELLS:
+            far, pairs = z, np.asarray(n * (n - 1.0) * each)
+        skewness = self.sketch.collision_skewness * max(z**2 - 1, 0) / 6
+
+        def reach(end: F64, at: F64) -> tuple[F64, F64]:
+            more = _of_count(pairs, each, np.clip(at, 0, n))
+            skew = skewness * more**1.5 / np.maximum(errors**2 + more, 1e-300)  # (0 without reports)
+            return far * np.sqrt(((counts - end) / z) ** 2 + more), skew
+
+        below: F64 = sum(reach(low, np.zeros_like(counts)), np.zeros(1))
+        for _ in range(_STEPS):  # from beyond, down to the farthest one
+            nearer: F64 = sum(reach(low, counts - below), np.zeros(1))
+            moves = below - nearer > 1e-9 * below
+            if not moves.any():
+                break
+            below = np.where(moves, nearer, below)
+        return counts, error, counts - below, counts + reach(high, counts)[0]
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
@@ -246,3 +268,12 @@ class Candidates(Wrapping, FrequencyOracle):
     def from_parameters(cls, domain: Domain, parameters: Mapping[str, Any]) -> Candidates:
         rest = dict(parameters)
         return cls(domain, Mechanism.from_dict(rest.pop("sketch", {})), **rest)  # type: ignore[arg-type]
+
+
+_LEAST_CELLS, _STEPS = 8, 100
+
+
+def _of_count(pairs: F64, each: float, counts: F64) -> F64:
+    """See `Sketch.collisions`."""
+    more: F64 = np.maximum(pairs - (counts * counts - counts) * each, 0)
+    return more

@@ -15,7 +15,7 @@ the k functions, so that its variance, over their choice too, has a second part:
 with c_w the true count and F2 the sum of the squares of all values' counts. Proof: given the functions, a report of v
 supports w with s = q' + (p' - q') A, A the share of the functions under which they collide, E A = c and
 Var A = c (1 - c) / k. C[w] has the variance E[sum of s (1 - s)] + Var[sum of s], sums over the records; in the second
-only records of one value are correlated. What F2 is the sketch itself says: see `CountMean.collision_variance`.
+only records of one value are correlated. What F2 is the sketch itself says: see `CountMean.collisions`.
 
 **Hadamard count mean sketch (HCMS)** (the same paper): one bit of the Hadamard transform of the value's bucket, in one
 word; such a bit is also in R. Bassily, K. Nissim, U. Stemmer, A. Thakurta, "Practical Locally Private Heavy Hitters",
@@ -128,8 +128,8 @@ class CountMean(Sketch):
         return self.functions.sums(self.table(counters), codes)
 
     @override
-    def collision_variance(self, n: Any, counters: I64, counts: F64) -> F64:
-        """((F2 - c^2) - (n - c)) / (k (m - 1)), at least 0, with an unbiased estimate of F2.
+    def collisions(self, n: Any, counters: I64) -> tuple[F64, float]:
+        """((F2 - c^2) - (n - c)) / (k (m - 1)) of a count c, with an unbiased estimate of F2.
 
         Let T be the table and T' the mean of a row of it. A report contributes `expected_squares` to the sum of
         (T - T')^2 by itself, and pairs of reports (p' - q')^2 / k (1 - c) if their values are equal and 0 if not, on
@@ -147,9 +147,7 @@ class CountMean(Sketch):
         per_pair = 1 / (self.hashes * (m - 1))
         n = np.asarray(n, float)
         pairs = np.clip(excess * (m / ((m - 1) ** 2 * float(own - other) ** 2)), 0, n * (n - 1) * per_pair)
-        c = np.clip(counts, 0, n)
-        more: F64 = np.maximum(pairs - (c * c - c) * per_pair, 0)
-        return more
+        return pairs, per_pair
 
     @property
     @override

@@ -171,18 +171,33 @@ def test_simultaneous_intervals_cover_in_spite_of_a_heavy_value():
 
 
 @each("kind", SKETCHES)
+@each(("k", "m"), [(1, 2), (8, 2), (1, 16)])
+@each("people", [[20_000], [10_000, 10_000]])
+def test_intervals_hold_together_over_the_functions_of_few_cells(kind, k, m, people):
+    """Who collides with a frequent value under every function looks as frequent; two that never collide as rare."""
+    truth = np.array(people + [0] * 30)
+    holding = 0
+    for salt in range(25):
+        sketch = kind("int", epsilon=4.0, hashes=k, width=m, salt=salt)
+        tally = sketch.simulate(dict(enumerate(people)), seed=salt)
+        found = sketch.over(range(len(truth))).estimate(tally, simultaneous=True)
+        holding += bool(((found.low <= truth) & (truth <= found.high)).all())
+    assert holding >= RARE
+
+
+@each("kind", SKETCHES)
 def test_the_sketch_knows_the_sum_of_squares(kind):
     n, k, width = 50_000, 128, 64
     m = kind("int", epsilon=1.0, hashes=k, width=width)
     values = np.where(np.arange(n) < 20_000, 7, np.arange(n) % 100)
     f2 = int((np.bincount(values).astype(int) ** 2).sum())
-    found = m.collision_variance(n, m.tally(m.perturb(values)).counters, np.zeros(1)).item()
+    found = m.collisions(n, m.tally(m.perturb(values)).counters)[0].item()
     rare = m.over([1, 2]).variance(n)
     # the sums of squares of noise alone vary by sqrt(2 / (k * width)) * rare; with those people at most 1.4 times that
     assert abs(found - (f2 - n) / (k * (width - 1))) < 9 * math.sqrt(2 / (k * width)) * rare
-    everyone = m.collision_variance(n, m.tally(m.perturb(np.full(n, 7))).counters, np.array([n, 0.0]))
-    assert everyone[0] < 6 * math.sqrt(2 / (k * width)) * rare  # nobody else to collide with
-    assert everyone[1] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
+    everyone, each = m.collisions(n, m.tally(m.perturb(np.full(n, 7))).counters)
+    assert everyone[0] == pytest.approx(n * (n - 1) / (k * (width - 1)), rel=0.1)
+    assert everyone[0] - n * (n - 1) * each < 6 * math.sqrt(2 / (k * width)) * rare  # nobody else to collide with
 
 
 @each("kind", SKETCHES)
