@@ -2,8 +2,9 @@
 
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
 data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
-count, and the journal stays as ``*.rest``. A journal that is full becomes a Parquet file of the same name, and then it
-goes: where that is cut short, the next start writes the same file again. Its rows are shuffled.
+count, but for those behind a damaged length, and the journal stays as ``*.rest``. A journal that is full becomes a
+Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again. Its
+rows are shuffled.
 """
 
 from __future__ import annotations
