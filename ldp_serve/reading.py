@@ -80,11 +80,11 @@ class Reader:
         if made_with is None or not made_with.tells(self.plan):
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
+        if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
+            raise ReportError(f"the batch lacks the columns {missing}")
         made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}
         if not self.keyed and any(one is not None and one.keyed for one in made.values()):
             raise ReportError(KEYED)
-        if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
-            raise ReportError(f"the batch lacks the columns {missing}")
         return self._anew(batch)
 
     def _anew(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -138,6 +138,7 @@ def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):
         "no UTF-8": (good.replace(b"low", b"\xff"), NDJSON, 400),
         "nothing": (b"", NDJSON, 400),
         "no rows in Arrow": (encode(arrow()[0].slice(0, 0)), ARROW, 400),
+        **{f"no {name} in Arrow": (encode(arrow()[0].drop_columns([name])), ARROW, 400) for name in PLAN},
         "an entry of no report": (encode(hidden), ARROW, None),
         "a value before the report": (good.replace(b'"os"', f'"os": "{SECRET}", "os"'.encode()), NDJSON, 400),
         "too many rows": (good * 1001, NDJSON, 400),
