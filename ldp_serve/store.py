@@ -158,7 +158,7 @@ class Store(Sink):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, KeyError) as error:  # (KeyError: without a column)
             reason = type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
 
