@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -133,12 +134,22 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):
-            there = polars.scan_ndjson(found).collect_schema()
-        numbers = {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
-        return polars.scan_ndjson(found, schema_overrides=numbers)  # type: ignore[no-any-return]
+            sources = [_unmarked(file) for file in found]
+            each = [polars.scan_ndjson(one, infer_schema_length=None) for one in sources]  # some come late
+            there = dict(polars.concat(each, how="diagonal_relaxed").collect_schema())
+            first = polars.scan_ndjson(sources[0]).collect_schema()  # so that 7 and then "7" is an error: two ids
+        there |= {name: kind for name, kind in first.items() if kind != polars.Null}
+        there |= {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
+        return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
     said = {**dict.fromkeys(_TEXTS, polars.String), "float": polars.Float64}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
     return polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True)  # type: ignore[no-any-return]
+
+
+def _unmarked(file: str) -> Any:
+    """A file as Polars reads it: of one that begins with a mark of UTF-8 the bytes behind it."""
+    with Path(file).open("rb") as text:
+        return text.read() if text.read(3) == codecs.BOM_UTF8 else file
 
 
 def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:

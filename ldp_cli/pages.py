@@ -140,7 +140,7 @@ def serve(
 
 def _pairs(path: Path) -> dict[str, str]:
     """What a file of properties says; an error quotes none of its lines, which hold passwords."""
-    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [line.strip() for line in path.read_text(encoding="utf-8-sig").splitlines()]
     pairs = [line.partition("=") for line in lines if line and not line.startswith("#")]
     if not all(mark for _, mark, _ in pairs):
         raise InputError(f"{str(path)!r} has lines that are no KEY=VALUE")

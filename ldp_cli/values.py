@@ -90,7 +90,7 @@ def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
 def lines(path: str) -> list[str]:
     """The lines of a text file, without empty ones."""
     try:
-        return [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+        return [line.strip() for line in Path(path).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not a text file in UTF-8"
         raise core.InputError(f"cannot read {path!r}: {reason}") from None

@@ -8,6 +8,7 @@ taken for it.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import tomllib
@@ -96,15 +97,23 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object; of a name that comes twice, readers differ in which value they take."""
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise _TwiceError(": an object has a name twice")
+        raise _SaidError(": an object has a name twice")
     return made
 
 
-class _TwiceError(ValueError):
+class _SaidError(ValueError):
     pass
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)  # (NaN is no JSON; json.loads is slower)
+def _finite(text: str) -> float:
+    """A number; 1e400 would be infinity, with which every sum is useless."""
+    if math.isinf(number := float(text)):
+        raise _SaidError(": a number is beyond those of 64 bits")
+    return number
+
+
+# (NaN is no JSON; json.loads is slower)
+_DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_float=_finite, parse_constant=int)
 
 
 def read_toml(text: str, what: str, error: type[LdpError], limits: Limits = DEFAULT) -> Any:
@@ -118,7 +127,7 @@ def _read(text: Any, parse: Callable[[Any], Any], what: str, form: str, error: t
     reason, data = None, None
     try:
         data = parse(text)
-    except _TwiceError as fault:
+    except _SaidError as fault:
         reason = str(fault)
     except tomllib.TOMLDecodeError as fault:
         reason = f": {str(fault)[:200]}"
@@ -131,6 +140,7 @@ def _read(text: Any, parse: Callable[[Any], Any], what: str, form: str, error: t
 
 
 def _toml(text: str) -> dict[str, Any]:
+    text = text.removeprefix("\ufeff")  # as Python's utf-8-sig
     if _LONG_KEY.search(_QUOTED.sub("", text)):  # the time for one is quadratic
         raise tomllib.TOMLDecodeError(f"a dotted key of more than {DEPTH} names")
     return tomllib.loads(text)

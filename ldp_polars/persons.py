@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import check_integer
+from ldp_core.engine import check_integer, id_words
 from ldp_polars.columns import Report, as_expr
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import ids_to_arrow
@@ -45,7 +45,7 @@ def bound(
 
     Raises:
         ParameterError: bad arguments, or a column holds reports, says its dtype.
-        InputError: when run: null ids.
+        InputError, DtypeError: when run: null ids, or ids of another type.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"user": ["ann", "bob", "ann", "ann"], "day": [1, 1, 1, 2]})
@@ -78,6 +78,7 @@ def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, key: Secret
     if ids.null_count():
         raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
     if key is None:
+        id_words(ids_to_arrow(ids.head(0)), bytes(32))  # (of floats all NaN would be one person)
         return numbers.cast(pl.UInt64)
     codes = numbers.to_numpy().astype(np.uint32)
     noise = Keyed(key, ids_to_arrow(ids), column="").bind("bound", codes)

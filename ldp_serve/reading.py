@@ -80,11 +80,11 @@ class Reader:
         if made_with is None or not made_with.tells(self.plan):
             raise PlanError("the schema's metadata must have the plan that is counted here, and have none or another")
         self.plan.check_reports(batch.schema)
+        if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
+            raise ReportError(f"the batch lacks the columns {missing}")
         made = {name: check_made_by(batch.schema.field(name), m) for name, m in self.plan.columns.items()}
         if not self.keyed and any(one is not None and one.keyed for one in made.values()):
             raise ReportError(KEYED)
-        if missing := sorted(set(self.schema.names) - set(batch.schema.names)):
-            raise ReportError(f"the batch lacks the columns {missing}")
         return self._anew(batch)
 
     def _anew(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -100,15 +100,18 @@ class Reader:
 
     def _kept(self, array: pa.Array, name: str) -> pa.Array:
         kind, values = self.schema.field(name).type, None
+        number = kind == KINDS["number"]
         given = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
         if kind == pa.string() or any(is_of(given) for is_of in (pa.types.is_null, *_TAKES[kind])):
             with suppress(pa.ArrowException, OverflowError, ValueError, TypeError):  # what they say quotes the value
                 made = array.cast(kind).take(pa.array(np.arange(len(array))))  # a copy of what is not null
                 made.validate(full=True)
                 pc.min_max(made).as_py()  # of dates and times: in Python's years
-                values = made
+                # (Where one is infinite all sums are, and everybody's data useless.)
+                values = None if number and pc.any(pc.invert(pc.is_finite(made))).as_py() else made
         if values is None:
-            raise ReportError(f"column {name!r}: kept values must be {kind} (ldp serve --kept {name}=KIND)")
+            must = f"{'finite ' * number}{kind} (ldp serve --kept {name}=KIND)"
+            raise ReportError(f"column {name!r}: kept values must be {must}")
         most = self.limits.label_length
         if kind == pa.string() and (pc.max(pc.utf8_length(values)).as_py() or 0) > most:
             raise ReportError(f"column {name!r}: a kept text has more than label_length={most} characters")

@@ -2,8 +2,9 @@
 
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
 data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
-count, and the journal stays as ``*.rest``. A journal that is full becomes a Parquet file of the same name, and then it
-goes: where that is cut short, the next start writes the same file again. Its rows are shuffled.
+count, but for those behind a damaged length, and the journal stays as ``*.rest``. A journal that is full becomes a
+Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again. Its
+rows are shuffled.
 """
 
 from __future__ import annotations
@@ -157,7 +158,7 @@ class Store(Sink):
                     raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
                 for batch in file.iter_batches(columns=list(self.tallies)):
                     self._count([batch])
-        except (pa.ArrowException, OSError) as error:
+        except (pa.ArrowException, OSError, KeyError) as error:  # (KeyError: without a column)
             reason = type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
 

@@ -287,15 +287,16 @@ _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 
 def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
-    """Raise if `beam.Flatten` joins a collection with itself; or, if noise is drawn here, branches behind a limit.
+    """Raise if `beam.Flatten` joins a collection with itself; or, if noise is drawn here, branches of a limit.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse.)
     """
-    same, ways = Counter([pcoll]), Counter([pcoll])  # how often a record comes from there: as it is, or in any way
+    # How often a record comes from there: as it is, in any way, by no limit.
+    same, ways, free = Counter([pcoll]), Counter([pcoll]), Counter([pcoll])
     for step in reversed(_Steps(pcoll).found):
         one, outputs = step.transform, step.outputs.values()
-        times, copies = (max((counts[output] for output in outputs), default=0) for counts in (ways, same))
+        times, copies, around = (max((c[output] for output in outputs), default=0) for c in (ways, same, free))
         if spends and times > 1 and isinstance(one, (BoundsPersons, BudgetsNoise)):
             name = type(one).__name__
             raise ParameterError(
@@ -304,10 +305,17 @@ def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
             )
         # In beam.CoGroupByKey, which has a beam.Flatten, they are joined side by side.
         joins = any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
+        limited = any(isinstance(whole.transform, (BoundsPersons, BudgetsNoise)) for whole in _wholes(step))
         for before in () if step.is_composite() else step.inputs[: 1 if joins else None]:
             ways[before] += times
+            free[before] += 0 if limited else around
         for before in step.inputs if isinstance(one, _KEEP) and not joins else ():
             same[before] += copies
+    if spends and any(times > free[before] > 0 for before, times in ways.items()):
+        raise ParameterError(
+            "beam.Flatten joins what a limit of persons lets through with the records that it was given: a person may "
+            "spend more than the limit allows. Put the limit behind beam.Flatten, or divide records by beam.Partition"
+        )
     if (most := max(same.values())) > 1:
         raise ParameterError(
             f"each record comes here {most} times, as beam.Flatten joins a collection with itself: people would count, "

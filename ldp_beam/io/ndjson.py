@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +53,8 @@ def parse_stream(
 ) -> Iterator[tuple[list[pa.RecordBatch], I64, Counter[Fault]]]:
     """`parse_lines` for a whole file, a few megabytes at a time; a line over the limit is no such object."""
     first = 0  # number of the first line of what is parsed next
-    rest, cut = b"", False  # the line that has begun; whether it is over the limit, and is read to its end
+    # the line that has begun; whether it is over the limit, and is read to its end
+    rest, cut = stream.read(3).removeprefix(codecs.BOM_UTF8), False
     while chunk := stream.read(_READ_BYTES):
         if cut:
             _, newline, chunk = chunk.partition(b"\n")

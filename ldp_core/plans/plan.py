@@ -416,7 +416,8 @@ class PrivacyPlan(PlanForms):
 
         Raises:
             PlanError: the plan does not perturb this column.
-            ParameterError: reports that SQL cannot count; another dialect; a confidence outside (0, 1).
+            ParameterError: reports that SQL cannot count; another dialect; a confidence outside (0, 1); columns with
+                names of the query's own, as ``n``. (The query itself fails where a report is null.)
 
         >>> from ldp_core import RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})

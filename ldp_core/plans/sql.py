@@ -47,7 +47,10 @@ def histogram_sql(
     ({say.at("supports", "position")} - n * {q!r}) / {m.rates.difference!r} AS estimate
   FROM counted CROSS JOIN {say.positions(m, "position")}"""  # noqa: S608 (as in `_query`)
     counts = {"supports": [f"{say.count}({test})" for test in say.supports(m, column)]}
-    return _query(say, table, confidence, counts, estimates, (f"n * {a!r}", b), {"value": "value"}, ["position"])
+    people = say.people({column: m})
+    return _query(
+        say, table, people, confidence, counts, estimates, (f"n * {a!r}", b), {"value": "value"}, ["position"]
+    )
 
 
 def table_sql(
@@ -65,7 +68,7 @@ def table_sql(
     pair = Joint(columns, names)
     if len(names) > 2:
         raise ParameterError(f"SQL has tables of two columns, got {list(names)}: .ldp.table has those of more")
-    say = _Writer(dialect, packed, by)
+    say = _Writer(dialect, packed, by, pair.names)
     one, two = (_checked(m, name) for m, name in zip(pair.mechanisms, pair.names, strict=True))
     (p1, v0, d1), (p2, w0, d2) = (
         (float(np.max(q)), float(np.max(a)), diff) for q, a, _, diff in (one.rates, two.rates)
@@ -88,18 +91,36 @@ def table_sql(
   FROM counted CROSS JOIN {say.positions(one, "i")} CROSS JOIN {say.positions(two, "j")}"""  # noqa: S608
     values = dict(zip(("first_value", "second_value"), pair.names, strict=True))
     noise = "noise", (v1 - v0) * (w1 - w0) - 1
-    return _query(say, table, confidence, counts, estimates, noise, values, ["i", "j"])
+    people = say.people({name: columns[name] for name in pair.names})
+    return _query(say, table, people, confidence, counts, estimates, noise, values, ["i", "j"])
+
+
+_OWN = ["n", "supports", "firsts", "seconds", "pairs", "position", "i", "j", "estimate", "noise", "middle", "half"]
+_OWN += ["value", "first_value", "second_value", "count", "standard_error", "low", "high", "frequency"]
 
 
 class _Writer:
     """Words of a dialect."""
 
-    def __init__(self, dialect: Dialect, packed: bool, by: Sequence[str]) -> None:
+    def __init__(self, dialect: Dialect, packed: bool, by: Sequence[str], names: Sequence[str] = ()) -> None:
         if dialect not in get_args(Dialect):
             raise ParameterError(f"dialect must be one of {list(get_args(Dialect))}, got {dialect!r}")
+        if taken := [name for name in (*by, *names) if name.lower() in _OWN]:  # (names in SQL have no case)
+            raise ParameterError(f"the query has columns {taken} of its own: rename those of the reports")
         self.dialect, self.packed = dialect, packed
         self.count = "count_if" if dialect == "duckdb" else "countif"
         self.groups = "".join(f"{self.name(key)}, " for key in by)
+
+    def people(self, columns: Mapping[str, Mechanism]) -> str:
+        """How many reports there are; the query fails if one is null, or a value that is none of the mechanism."""
+        bad = []
+        for name, m in ((self.name(name), m) for name, m in columns.items()):
+            bad.append(f"{name} IS NULL")
+            if isinstance(m.reports, Value):
+                labels = map(self.literal, m.reports.domain.declared.labels)
+                bad.append(f"{name} NOT IN ({', '.join(labels)})")
+        refused = "error('a report is null, or none of the plan')"
+        return f"CASE WHEN {self.count}({' OR '.join(bad)}) > 0 THEN {refused} ELSE count(*) END AS n"
 
     def name(self, name: str) -> str:
         """A column's name."""
@@ -143,6 +164,7 @@ class _Writer:
 def _query(
     say: _Writer,
     table: str,
+    people: str,
     confidence: float,
     counts: dict[str, list[str]],
     estimates: str,
@@ -161,7 +183,7 @@ def _query(
     shown = ", ".join(name if name == column else f"{name} AS {say.name(column)}" for name, column in values.items())
     return f"""\
 WITH counted AS (
-  SELECT {say.groups}count(*) AS n{arrays}
+  SELECT {say.groups}{people}{arrays}
   FROM {table}{grouped}
 ), estimates AS (
 {estimates}

@@ -371,6 +371,21 @@ def test_numbers_of_text_may_begin_with_whole_ones(ldp, kind):
     assert found["mean"] == pytest.approx(11.25, abs=0.2)
 
 
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_columns_of_ndjson_may_come_late(ldp, mark):
+    """Polars looks for columns in the first 100 rows, and reads no mark of UTF-8; two ids are not made one."""
+    ldp("plan new plan.toml -c minutes=0:60 -e 200 --keep day")
+    early, late = b'{"minutes": 1.5, "user": 7}\n' * 150, b'{"minutes": 1.5, "user": 7, "day": "a"}\n' * 50
+    Path("one.ndjson").write_bytes(mark + early + late)
+    Path("two.ndjson").write_bytes(late)
+    ldp("perturb [ot]*.ndjson reports.parquet --plan plan.toml")
+    assert pl.read_parquet("reports.parquet")["day"].value_counts(sort=True).rows() == [(None, 150), ("a", 100)]
+    ldp("perturb one.ndjson once.parquet --plan plan.toml --id user --records 1")
+    assert pl.read_parquet("once.parquet").height == 1
+    Path("two.ndjson").write_bytes(early + late.replace(b"7", b'"7"'))
+    ldp("perturb two.ndjson once.parquet --overwrite --plan plan.toml --id user --records 1", code=1)
+
+
 @pytest.mark.parametrize("name", ["partial", "epsilon", "confidence", "column_name", "pane_index"])
 def test_groups_are_not_named_as_what_files_say_of_estimates(ldp, people, name):
     """Else `partial` is written over, and on a page or picture groups are one."""
@@ -413,7 +428,7 @@ def test_a_sketch_answers_about_candidates(ldp):
     done = ldp("estimate reports.parquet --json")
     assert set(done.data["columns"]) == {"won"}
     assert "--candidates word=FILE" in done.err
-    Path("words.txt").write_text("oslo\nlima\n", encoding="utf-8")
+    Path("words.txt").write_text("oslo\nlima\n", encoding="utf-8-sig")  # a mark of UTF-8 is no part of the first word
     found = ldp("estimate reports.parquet --candidates word=words.txt --json").data["columns"]["word"]["estimates"]
     assert [row["value"] for row in found] == ["oslo", "lima"]
     assert abs(found[0]["count"] - 500) < 6 * found[0]["standard_error"]

@@ -87,6 +87,7 @@ def test_toml_takes_no_quadratic_time():
         with pytest.raises(PlanError):
             read_toml(text, "the plan", PlanError)
         assert time.process_time() - start < 5
+    assert read_toml("\ufeffa = 1", "the plan", PlanError) == {"a": 1}  # of an editor that begins files with a mark
     assert read_toml('a = ["' + "1." * 99 + '"]', "the plan", PlanError) == {"a": ["1." * 99]}
 
 

@@ -13,6 +13,7 @@ import pytest
 import ldp_polars
 from ldp_core import (
     Domain,
+    DtypeError,
     HadamardCountMeanSketch,
     HeavyHitters,
     HeavyHittersEstimate,
@@ -581,6 +582,8 @@ def test_bad_arguments_and_records_of_nobody():
     for key in (None, KEY):
         with case(key), pytest.raises(InputError, match=r"'user': 1 of 2 ids are null"):
             nobody.ldp.bound(id="user", records=1, key=key)
+        with case(key), pytest.raises(DtypeError, match="ids must be integers, text or binary, got double"):
+            pl.DataFrame({"user": [float("nan")] * 9}).ldp.bound(id="user", records=1, key=key)  # nine are no person
 
 
 def test_explain_says_what_a_person_spends_on_these_data():

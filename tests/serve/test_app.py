@@ -138,6 +138,7 @@ def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):
         "no UTF-8": (good.replace(b"low", b"\xff"), NDJSON, 400),
         "nothing": (b"", NDJSON, 400),
         "no rows in Arrow": (encode(arrow()[0].slice(0, 0)), ARROW, 400),
+        **{f"no {name} in Arrow": (encode(arrow()[0].drop_columns([name])), ARROW, 400) for name in PLAN},
         "an entry of no report": (encode(hidden), ARROW, None),
         "a value before the report": (good.replace(b'"os"', f'"os": "{SECRET}", "os"'.encode()), NDJSON, 400),
         "too many rows": (good * 1001, NDJSON, 400),
@@ -467,10 +468,12 @@ def test_kept_columns_in_arrow_are_made_anew():
     for far, kind in (
         (pa.array([2**30] * n, pa.date32()), "date"),
         (pa.array([2**62] * n, pa.timestamp("us")), "time"),
+        (pa.array([0.5, None, float("-inf")] + [0.0] * (n - 3)), "number"),
+        (pa.array([float("nan")] * n, pa.float32()), "number"),
     ):
         reader = Reader(plan, {"x": kind}, LIMITS)
         schema = pa.schema([reader.schema.field("level"), ("x", far.type)], metadata=reader.schema.metadata)
-        with pytest.raises(ReportError, match="kept values must be"):
+        with pytest.raises(ReportError, match=r"kept values must be (finite double|date|timestamp)"):
             reader.arrow(write_batch(pa.record_batch([low, far], schema=schema)))
 
 

@@ -106,12 +106,14 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
     pq.write_table(table.replace_schema_metadata(other.metadata), tmp_path / "other")
     keyed = PLAN.with_proof(table.schema, seeded=False, keyed=True)
     pq.write_table(table.cast(keyed), tmp_path / "keyed")
+    pq.write_table(table.drop_columns(["level"]), tmp_path / "less")
     raw = {"os": ["ios"], "level": ["low"], "day": ["2026-11-24"]}
     pq.write_table(pa.table(raw), tmp_path / "raw")
     for damaged, words in (
         (b"", "cannot be read"),
         (b"junk", "cannot be read"),
         (data[:500], "cannot be read"),
+        ((tmp_path / "less").read_bytes(), "cannot be read"),
         (bytes(middle), "cannot be read"),
         ((tmp_path / "other").read_bytes(), "another plan"),
         ((tmp_path / "raw").read_bytes(), "another plan"),

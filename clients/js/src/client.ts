@@ -36,7 +36,8 @@ export class Client {
     const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name) => {
       // Null, a Boolean, a number, an object or text; the letters are of their types, and not of "bigint" and "symbol".
-      if (!/^[bnos][^iy]/.test(typeof record[name])) throw new ValueError(`column ${name}: no value of JSON`);
+      // JSON.stringify would make null of NaN, of infinity and of a date that is none.
+      if (!/^[bnos][^iy]/.test(typeof record[name]) || JSON.stringify(record[name] ?? 0) === "null") throw new ValueError(`column ${name}: no value of JSON`);
       return [name, record[name]];
     });
     const reports = this.columns.map(async (ready, i) => [ready.name, await this.answer(ready, codes[i])]);

@@ -39,7 +39,7 @@ const wrong = (message: string): never => {
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {
   if (typeof text === "string" && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
-  return wrong("thresholds are decimal text, above 0 and below 2^64");
+  return wrong("a threshold is decimal text below 2^64");
 }
 
 /** Check a compiled plan before anything is drawn with it; throws `PlanError`. */
@@ -75,11 +75,11 @@ function ready(name: string, column: Column): Ready {
     if (codes.size < labels!.length || d < 2 || (unmatched === "other" && codes.has("other"))) bad("no two different labels");
     const later = good(end) && [...labels!, end!].every((text, i, all) => !i || text > all[i - 1]);
     const inside = missing === undefined || begun(missing as string, { ...input, missing: undefined, unmatched: "error" });
-    if (date && !(later && inside)) bad("no dates, or none that ascend");
+    if (date && !(later && inside)) bad("no ascending dates");
   }
   const made = { name, column, t, codes, d };
   if (!needs.every((key) => counts(column[key])) || (good && !good(made))) bad("wrong parameters");
-  if (size && size(made) !== report[report.layout === "bits" ? "length" : "limit"]) bad("another length or limit");
+  if (size && size(made) !== report[report.layout === "bits" ? "length" : "limit"]) bad("another size");
   return made;
 }
 

@@ -237,6 +237,17 @@ def test_branches_behind_a_limit_are_not_joined(limit):
 
 
 @pytest.mark.parametrize("limit", LIMITS)
+def test_what_a_limit_lets_through_is_not_joined_with_what_it_was_given(limit):
+    raw = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([USER])
+    for branches in ((raw, raw | limit), (raw | same(), raw | same() | limit | same()), (passed_on(raw), raw | limit)):
+        with pytest.raises(ParameterError, match=r"with the records that it was given.*Put the limit behind"):
+            _ = branches | beam.Flatten() | ldp_beam.Perturb(PLAN)
+    _ = (raw, raw | limit) | beam.Flatten() | limit | ldp_beam.Perturb(PLAN)
+    part, other = parts_of(raw)
+    _ = (part | limit, other) | beam.Flatten() | ldp_beam.Perturb(PLAN)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 def test_what_shares_no_record_is_joined_behind_a_limit(limit):
     """Parts, other sources, and what is known of the same people beside their records."""
     p = beam.Pipeline("FnApiRunner", options=UNNAMED)

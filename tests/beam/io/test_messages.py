@@ -197,6 +197,7 @@ def test_a_stream_of_many_blocks(monkeypatch):
         (b'{"n": 1}\n%b\n{"n": 3}' % long, [1, 3], [0, 2]),
         (b"%b\n\n" % long, [], []),
         (b'{"n": 1}\n%b' % long, [1], [0]),
+        (b'\xef\xbb\xbf{"n": 1}\n[]\n{"n": 2}', [1, 2], [0, 2]),  # with a mark of UTF-8
     ):
         read = list(parse_stream(io.BytesIO(text), pa.schema([("n", pa.int64())]), Limits(line_bytes=30)))
         assert [row["n"] for batches, _, _ in read for batch in batches for row in batch.to_pylist()] == rows

@@ -146,6 +146,10 @@ def test_lines_that_are_no_rows():
                 plan.read_reports(text)
     with pytest.raises(ReportError, match="day"):
         plan.read_reports(good + '\n{"os": "a", "day": {"x": "y"}}')
+    for number in ("1e400", "-1e400", "[1e309]", "NaN", "Infinity"):  # a sum with one of them would be of nobody
+        with pytest.raises(ReportError, match="line 1 is not valid JSON"):
+            plan.read_reports(good.replace("1", number))
+    assert plan.read_reports(good.replace("1", "1e308"))["day"].to_pylist() == [1e308]
     for column, half in (("os", '{"os": "\\ud800", "day": 1}'), ("day", '{"os": "a", "day": ["\\ud800"]}')):
         with pytest.raises(ReportError, match=column):  # half of a surrogate pair
             plan.read_reports(half)

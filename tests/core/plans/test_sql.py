@@ -127,6 +127,23 @@ def test_text_is_compared_and_no_reports_are_no_rows():
     assert run(query(m), reports=pa.table({"x": made[:0]}))["n"] == []
 
 
+def test_columns_of_the_query_are_no_others_and_reports_of_nobody_do_not_count():
+    """A group named n took the place of the number of reports: counts were by hundreds too large."""
+    columns = {"os": RandomizedResponse(["a", "b", "c"], epsilon=1.0), "j": UnaryEncoding([1, 2, 3], epsilon=1.0)}
+    plan = PrivacyPlan(columns)
+    for column, by in (("os", "n"), ("os", "N"), ("os", "estimate"), ("j", "low"), (("os", "j"), "day")):
+        with case(column, by), pytest.raises(ParameterError, match="of its own: rename those of the reports"):
+            plan.sql(column, "reports", by=[by])
+    duckdb = pytest.importorskip("duckdb")
+    bits = pa.array([[True, False, True], None], pa.list_(pa.bool_(), 3))
+    for column, reports in (("os", pa.array(["a", None])), ("os", pa.array(["a", "d"])), ("j", bits)):
+        with case(column), pytest.raises(duckdb.Error, match="a report is null, or none of the plan"):
+            run(plan.sql(column, "reports"), reports=pa.table({column: reports}))
+    both = PrivacyPlan({"os": plan["os"], "k": plan["j"]})
+    with pytest.raises(duckdb.Error, match="a report is null"):
+        run(both.sql(("os", "k"), "reports"), reports=pa.table({"os": ["a", "b"], "k": bits}))
+
+
 @each("dialect", ["duckdb", "bigquery"])
 @each("packed", [False, True])
 def test_a_parser_of_the_dialect_reads_it(dialect, packed):
@@ -135,7 +152,7 @@ def test_a_parser_of_the_dialect_reads_it(dialect, packed):
     text = query(m, "o`s", dialect=dialect, packed=packed, by=["day"])
     [tree] = sqlglot.parse(text, dialect=dialect)
     literals = {literal.this for literal in tree.find_all(sqlglot.exp.Literal) if literal.is_string}
-    assert literals == set(HARD)
+    assert literals == {*HARD, "a report is null, or none of the plan"}
     assert tree.named_selects == ["day", "value", *NUMBERS]
     assert {column.name for column in tree.find_all(sqlglot.exp.Column)} >= {"o`s", "day"}
 
