@@ -183,7 +183,7 @@ def test_bad_bytes_change_no_other_field(monkeypatch):
 
 
 ENDS = """
-import io, os, signal, sys, time
+import gc, io, os, signal, sys, time
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from ldp_beam.io._files import ReadFileDoFn
@@ -195,12 +195,13 @@ class Slow(io.FileIO):
         return super().read(size)
 
 FileSystems.open = Slow
+gc.freeze()  # (Python looks at no object of Beam's when a process ends)
 for _ in range(40):
     if not os.fork():
         signal.alarm(60)
         for _ in EventsDoFn(EventSchema("t", (("os", pa.string()),)), "dead").process(sys.argv[1]):
             pass
-        next(ReadFileDoFn(pa.schema([("os", pa.string())]), "dead").process(sys.argv[1]))  # the first batch, and no more
+        next(ReadFileDoFn(pa.schema([("os", pa.string())]), "dead").process(sys.argv[1]))  # the first batch
         sys.exit(7)
     assert os.waitstatus_to_exitcode(os.wait()[1]) == 7
 """
