@@ -187,10 +187,10 @@ def test_the_sdist_makes_the_same_wheel(wheel, tmp_path):
 
 
 def environment(folder: Path, what: str) -> str:
-    """The Python of a new environment, into which pip has installed something."""
-    venv.create(folder, with_pip=True)
+    """The Python of a new environment, into which the pip from here has installed something, and nothing else."""
+    venv.create(folder)
     python = str(folder / "bin" / "python")
-    command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", what]
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-compile", what]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=600)
     if done.returncode and "connection broken" in done.stderr:
         pytest.skip("pip cannot reach an index")

@@ -66,13 +66,12 @@ class Runs:
 
     @cached_property
     def times(self) -> npt.NDArray[np.int64]:
-        """How many words are so many times in `long`."""
-        return np.bincount(np.unique(self.long, return_counts=True)[1])
+        """How often each word of `long` is there."""
+        return np.unique(self.long, return_counts=True)[1]
 
     def chance(self, rows: int) -> float:
         """That so many reports like those of `long` are the same."""
-        at = np.flatnonzero(self.times)
-        return min(float(((at / len(self.long)) ** rows * self.times[at]).sum()), 1.0)
+        return min(float(((self.times / len(self.long)) ** rows).sum()), 1.0)
 
 
 def _words(reports: tuple[Any, ...]) -> Words:

@@ -29,7 +29,6 @@ _SAMPLED = 1 << 17  # reports from which levels and ranges are learned
 _BINS = 64
 _JOINT = 1 << 12  # keys of several places together
 _MOST_CONTEXTS = 2
-_COMPARED = 8  # keys that are counted one by one
 _MOST_PAIRS = 6  # of parts, which are compared place by place
 
 
@@ -60,10 +59,7 @@ class Rows:
         if (summary, context) not in self._counted:
             keys = self.cells(summary, context) if isinstance(summary, Place) else summary.keys(self)
             size = summary.size * (context.size if context else 1)
-            if size <= _COMPARED and keys.dtype == np.uint8:  # (`bincount` makes an int64 of each first)
-                self._counted[summary, context] = np.array([np.count_nonzero(keys == k) for k in range(size)])
-            else:
-                self._counted[summary, context] = np.bincount(keys, minlength=size)
+            self._counted[summary, context] = np.bincount(keys, minlength=size)
         return self._counted[summary, context]
 
 
@@ -280,9 +276,9 @@ def _score(x: Rows, y: Rows, among: Sequence[Place], context: Place | None) -> S
         found: Keys = ((of - low) / step).clip(0, MOST_KEYS - 1).astype(np.uint16)
         return found
 
-    n, ends = len(seen), np.bincount(steps(seen), minlength=MOST_KEYS).cumsum()
-    ranks = np.r_[: min(_TAIL, n), np.linspace(0, n - 1, _QUANTILES).astype(int), max(n - _TAIL, 0) : n]
-    edges = np.unique(np.searchsorted(ends, ranks, side="right"))
+    ordered = np.sort(steps(seen), kind="stable")  # (two bytes are sorted by their digits)
+    inner = ordered[np.linspace(0, len(ordered) - 1, _QUANTILES).astype(int)]
+    edges = np.unique(np.concatenate([ordered[:_TAIL], inner, ordered[-_TAIL:]]))
     table = np.searchsorted(edges, np.arange(MOST_KEYS), side="right").astype(np.uint16)
     name = "score of all places" + (f", given {context.name}" if context else "")
     return Summary(name, len(edges) + 1, lambda rows: table[steps(scores(rows))])

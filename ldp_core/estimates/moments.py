@@ -150,29 +150,40 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     reaches = student(z, np.maximum(effective, LEAST_EFFECTIVE) - 1)
     low, high = estimates - reaches * errors, estimates + reaches * errors
     far_u, far_v = (far + min(abs(float(w.mean())), far) for far, w in ((far_u, u), (far_v, v)))
-    far_both = far_u * far_v if isinstance(x, tuple) or isinstance(y, tuple) else float(np.abs(both).max())
+    noisy = isinstance(x, tuple) or isinstance(y, tuple)
+    far_both = far_u * far_v if noisy else float(np.abs(both).max())
     for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
-    low[2], high[2] = slope.low, slope.high
     rare = z**2 * repeats / n  # how much of the noise no report may have shown
     less = _less(x, du, of_x, rare * far_u**2)
-    moved = (less - 1) * slope.ratio
-    low[2:4] = min(low[2], low[2] * less), low[3] + min(0, -moved * (of_u + u.mean()))
-    high[2:4] = max(high[2], high[2] * less), high[3] + max(0, -moved * (of_u + u.mean()))
+    low[2], high[2] = _widened(slope.low, slope.high, less)
+    moved = (1 - less) * slope.ratio * (of_u + u.mean())
+    low[3], high[3] = low[3] + min(0, moved), high[3] + max(0, moved)
     # The intercept is as little known. (A variance clearly below 0 is of noise that no report has shown.)
     effective[2:4] *= math.isfinite(slope.low) and of_x.mean() > 0
     few = effective < LEAST_EFFECTIVE
     low[few], high[few] = -np.inf, np.inf
     if "correlation" in found:  # after both variances, of which one is the first, and the other the last but one
-        r, clear = estimates[-1], low[0] > 0 and low[-2] > 0 and not few[-1]
-        if clear and abs(r) < 1:
-            ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * reaches[-1] * errors[-1] / (1 - r**2))
-            noisy = isinstance(x, tuple) or isinstance(y, tuple)  # noise of variances is not less near 1
-            low[-1], high[-1] = (min(low[-1], ends[0]), max(high[-1], ends[1])) if noisy else ends
         less = math.sqrt(less * _less(y, dv, found["variance y"][1], rare * far_v**2))
-        low[-1], high[-1] = min(low[-1], low[-1] * less), max(high[-1], high[-1] * less)
-        low[-1], high[-1] = (max(low[-1], -1), min(high[-1], 1)) if clear else (-1, 1)
+        clear = low[0] > 0 and low[-2] > 0 and not few[-1]
+        ends = _ends_of_correlation(estimates[-1], reaches[-1] * errors[-1], less, noisy=noisy)
+        low[-1], high[-1] = ends if clear else (-1, 1)
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
+
+
+def _ends_of_correlation(r: float, half: float, less: float, *, noisy: bool) -> tuple[float, float]:
+    """By R. A. Fisher's atanh; the noise of reports is not less near 1, so that with it ``half`` is the least width."""
+    low, high = r - half, r + half
+    if abs(r) < 1:
+        ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * half / (1 - r**2))
+        low, high = (min(low, ends[0]), max(high, ends[1])) if noisy else ends
+    low, high = _widened(low, high, less)
+    return max(low, -1.0), min(high, 1.0)
+
+
+def _widened(low: float, high: float, less: float) -> tuple[float, float]:
+    """An interval, with what is ``less`` times its ends."""
+    return min(low, low * less), max(high, high * less)
 
 
 def _less(numbers: Any, about: F64, terms: F64, rare: float) -> float:
