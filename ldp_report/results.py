@@ -30,21 +30,9 @@ LATE = "late"  # the reason of a dead letter whose window had closed
 MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 
 _ENDS = ("window_start", "window_end")
-OF_ROWS = {
-    *(
-        *_ENDS,
-        "column_name",
-        "confidence",
-        "standard_error",
-        "low",
-        "high",
-        "n",
-        "pane_index",
-        "pane_timing",
-        "partial",
-    ),
-    *("epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"),
-}
+OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
+OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
+OF_ROWS |= {"partial"}
 """Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")

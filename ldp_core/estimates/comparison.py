@@ -296,7 +296,7 @@ class Compare(OfAll):
 
         squares = self._scores(one, two, at_pooled) ** 2
         step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
-        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, oracle))
+        p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, tails))
         test = self._test(oracle, one, two, pooled, step) if oracle is not None else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
         each = np.ones(len(n))
@@ -335,17 +335,17 @@ class Compare(OfAll):
         one, two = (side_of(mechanism, n[:, i], counters[:, i], self.population, self.repeats) for i in (0, 1))
         return one, two
 
-    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64], step: float = 0.0, oracle: Any = None) -> F64:
+    def p_values(self, one: Side, two: Side, at_pooled: Sequence[F64], step: float = 0.0, tails: Any = None) -> F64:
         """float64[k, d], of each difference by itself; where few reports decide, with the tails of sums of ``step``.
 
-        Noise of an oracle that has tails of its own has them, as of so many reports as the smaller side has.
+        Where noise has tails of its own, an oracle's, they are those of so many reports as the smaller side has.
         """
         errors = self._added(*at_pooled)
         z = of_coins(self._scores(one, two, at_pooled), one, two, errors, step)
-        if oracle is not None and oracle.tails is not None:
+        if tails is not None:
             least, most = (np.maximum(pick(one.n, two.n), 1) for pick in (np.minimum, np.maximum))
             far = np.abs(two.estimates - one.estimates) * least
-            z = np.minimum(np.abs(z), oracle.error_score(far, least * (1 + least / most), (errors * least) ** 2))
+            z = np.minimum(np.abs(z), tails.error_score(far, least * (1 + least / most), (errors * least) ** 2))
         squares = z**2
         information = self._information(1 - self.confidence, one.n, two.n, *at_pooled)
         return self._p(squares, np.ones(squares.shape, np.int64), information)

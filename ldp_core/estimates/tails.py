@@ -119,17 +119,16 @@ def reach_of_few(
         made: F64 = a + (b + e * c) * c
         return made
 
-    most, coin, share = n if most is None else most, few_at(z) * np.square(step), 1 - _ALL / np.maximum(n, 1)
-    none = (
-        _NONE * np.square(step) * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))
-    )  # (z^2 / 2 is 1.921 of 95 %)
+    most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
+    enough = few_at(z) * coin
+    none = _NONE * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
-        if np.all(np.minimum(a, at(most, a, b, e)) * share >= coin) and np.all(np.asarray(e) <= 0):
+        if np.all(np.minimum(a, at(most, a, b, e)) * share >= enough) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
         one = one * (at(one, a, b, e) - a > none)
         found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
-        few = (reduce(np.minimum, found) * share < coin) & (reduce(np.maximum, found) > none)
+        few = (reduce(np.minimum, found) * share < enough) & (reduce(np.maximum, found) > none)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
     if not few.any():
         return ends
