@@ -396,5 +396,5 @@ def test_half_of_a_surrogate_pair_is_no_text_and_is_called_so():
         for values in (["\ud800"], ["a", "b\udc00"]):
             with pytest.raises(DtypeError, match="got str with half of a surrogate pair"):
                 m.perturb(values)
-    with pytest.raises(DtypeError, match="got int$"):
+    with pytest.raises(DtypeError, match=r"got int$"):
         m.perturb([1])
