@@ -135,12 +135,14 @@ class Store(Sink):
             _write(schema, ours)
         elif schema.read_bytes() != ours:
             raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")
-        with suppress(FileNotFoundError):
-            data = (names := self._journal / "names").read_bytes()
+        if (names := self._journal / "names").exists():
+            data = names.read_bytes()
             whole = len(data) - len(data) % _NAME
             if data[whole:] not in (b"", _crc(data[:whole])):  # (once there was none)
                 raise InputError(f"{str(names)!r} is damaged: restore it; without it what comes again counts again")
             self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, whole, _NAME)}
+        elif any(self._folder.glob("reports-*.parquet")):
+            _LOG.warning("%s is not there: what comes again counts again", names)
         for path in self._journal.glob("*.journal"):
             self._to_parquet(path)
         for path in self._folder.glob("reports-*.parquet"):

@@ -104,7 +104,7 @@ def test_a_journal_with_a_damaged_record_loses_that_record_alone(tmp_path, caplo
     assert n(store) == 7
 
 
-def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
+def test_files_that_are_damaged_or_of_others_are_named(tmp_path, caplog):
     """And what is in them is counted by nobody: another plan's reports would be a wrong number."""
     store = opened(tmp_path)
     store.append([batch("a", 3)])
@@ -142,6 +142,10 @@ def test_files_that_are_damaged_or_of_others_are_named(tmp_path):
             opened(tmp_path)
     (tmp_path / "journal" / "names").write_bytes(names[:-4])  # as it was without a checksum
     opened(tmp_path).close()
+    assert not caplog.text
+    (tmp_path / "journal" / "names").unlink()
+    opened(tmp_path).close()
+    assert "counts again" in caplog.text
     (tmp_path / "journal" / "names").write_bytes(names)
     assert n(opened(tmp_path)) == 3
 
