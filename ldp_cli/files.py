@@ -105,7 +105,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
         kind = format_of(file)
         with _reading(file, kind):
             if kind == "parquet":
-                with pa.parquet.ParquetFile(file) as opened:
+                with open_parquet(file) as opened:
                     _check(file, opened.schema_arrow.names, names)
                     yield from opened.iter_batches(columns=names)
             else:
@@ -210,7 +210,7 @@ def _reading(file: str, kind: str) -> Iterator[None]:
     """What Arrow says of a file may quote it, so it is not passed on."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:  # (a name that is no UTF-8)
         if isinstance(error, OSError) and error.strerror:
             raise InputError(f"cannot read {file!r}: {error.strerror}") from None
         raise InputError(f"{file!r} cannot be read as {kind}: it is corrupt, or of another format") from None
@@ -244,7 +244,7 @@ def polars_work(what: str) -> Iterator[None]:
     polars: Any = import_extra("polars", "polars")
     try:
         yield
-    except polars.exceptions.PolarsError as error:
+    except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             "may quote them"

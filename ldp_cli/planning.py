@@ -400,7 +400,10 @@ def simulate(
         raise typer.BadParameter("give DATA, or --share for each column")
     asked: Any
     if data is not None:
-        asked = pa.Table.from_batches(list(files.batches(data, made)))
+        records = list(files.batches(data, made))
+        if not records:
+            raise core.InputError(f"{data!r} has no records: nothing is to be seen")
+        asked = pa.Table.from_batches(records)
     else:
         asked = {
             name: shares_of(what)

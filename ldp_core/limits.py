@@ -195,13 +195,13 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 
 
 def open_parquet(source: Any) -> Any:
-    """A ``pyarrow.parquet.ParquetFile`` of at most 4,096 row groups, and 4,096 entries in its schema.
+    """A ``pyarrow.parquet.ParquetFile`` of at most 4,096 row groups, and 4,096 entries in its schema; checksums count.
 
     Arrow and Polars walk a schema by recursion: one of 20,000 levels, in 200 kB, ends the process.
     """
     import pyarrow.parquet as pq  # noqa: PLC0415 (most processes that import the core read no such files)
 
-    return pq.ParquetFile(source, thrift_container_size_limit=4096)
+    return pq.ParquetFile(source, thrift_container_size_limit=4096, page_checksum_verification=True)
 
 
 def check_row_groups(file: Any, limits: Limits) -> None:

@@ -1,8 +1,8 @@
 """Reports on disk: a journal, which is on the disk before a request is answered, and then Parquet.
 
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
-data, an Arrow record batch. A record that is not whole was never acknowledged, or the disk has damaged it: the others
-count, but for those behind a damaged length, and the journal stays as ``*.rest``. A journal that is full becomes a
+data, an Arrow record batch, which has its length too. A record that is not whole was never acknowledged, or the disk
+has damaged it: the others count, and the journal stays as ``*.rest``, which is logged. A journal that is full becomes a
 Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again. Its
 rows are shuffled.
 """
@@ -10,6 +10,7 @@ rows are shuffled.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import struct
 import threading
@@ -28,11 +29,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from typing_extensions import override
 
-from ldp_core import InputError, PrivacyPlan
+from ldp_core import InputError, LdpError, PrivacyPlan
 from ldp_core.engine import PlanTold, check_made_by, open_parquet, plain
 
 MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
 JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
+_LOG = logging.getLogger("ldp_serve")
 _HEAD, _NAME = struct.Struct("<II16s8s"), 24  # bytes of a name and a digest
 
 
@@ -133,11 +135,14 @@ class Store(Sink):
             _write(schema, ours)
         elif schema.read_bytes() != ours:
             raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")
-        with suppress(FileNotFoundError):
-            data = (names := self._journal / "names").read_bytes()
-            if len(data) % _NAME:
+        if (names := self._journal / "names").exists():
+            data = names.read_bytes()
+            whole = len(data) - len(data) % _NAME
+            if data[whole:] not in (b"", _crc(data[:whole])):  # (once there was none)
                 raise InputError(f"{str(names)!r} is damaged: restore it; without it what comes again counts again")
-            self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, len(data), _NAME)}
+            self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, whole, _NAME)}
+        elif any(self._folder.glob("reports-*.parquet")):
+            _LOG.warning("%s is not there: what comes again counts again", names)
         for path in self._journal.glob("*.journal"):
             self._to_parquet(path)
         for path in self._folder.glob("reports-*.parquet"):
@@ -149,18 +154,20 @@ class Store(Sink):
     def _count_file(self, path: Path) -> None:
         try:
             with open_parquet(path) as file:
-                made_with = PlanTold.of(file.schema_arrow)
-                if (
-                    made_with is None
-                    or not made_with.tells(self._plan)
-                    or _kinds(file.schema_arrow, self._plan) != _kinds(self._schema, self._plan)
-                ):
-                    raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
-                for batch in file.iter_batches(columns=list(self.tallies)):
+                schema = file.schema_arrow
+                told, kinds = PlanTold.of(schema), [_kinds(one, self._plan) for one in (schema, self._schema)]
+                ours = told is not None and told.tells(self._plan) and kinds[0] == kinds[1]
+                rows = file.metadata.num_rows if ours else 0
+                for batch in file.iter_batches(columns=list(self.tallies)) if ours else ():
                     self._count([batch])
-        except (pa.ArrowException, OSError, KeyError) as error:  # (KeyError: without a column)
+                    rows -= batch.num_rows
+                if rows:
+                    raise pa.ArrowInvalid
+        except (pa.ArrowException, OSError, KeyError, UnicodeError, LdpError) as error:  # (KeyError: without a column)
             reason = type(error).__name__
             raise InputError(f"{str(path)!r} cannot be read ({reason}): restore it, or take it away") from None
+        if not ours:
+            raise InputError(f"{str(path)!r} is of another plan or kind: it is not counted here, take it away")
 
     @override
     def append(self, batches: Sequence[Batch]) -> None:
@@ -200,7 +207,7 @@ class Store(Sink):
         return file
 
     def _to_parquet(self, path: Path) -> None:
-        batches, read = [], 0
+        batches, read, rest = [], 0, path.with_suffix(".rest")
         for name, digest, data in _records(path):
             self._know(name, digest)
             read += _HEAD.size + len(data)
@@ -209,11 +216,13 @@ class Store(Sink):
             sink = pa.BufferOutputStream()
             table = pa.Table.from_batches(batches)
             shuffled = np.random.default_rng(randbits(128)).permutation(len(table))  # nothing tells who came first
-            pq.write_table(table.take(shuffled), sink)
+            pq.write_table(table.take(shuffled), sink, write_page_checksum=True)
             _write(self._folder / f"reports-{path.stem}.parquet", sink.getvalue())
-        _write(self._journal / "names", b"".join(name + digest for name, digest in self._names.items()))
+        names = b"".join(name + digest for name, digest in self._names.items())
+        _write(self._journal / "names", names + _crc(names))
         if read < path.stat().st_size:
-            path.replace(path.with_suffix(".rest"))
+            _LOG.warning("%s has %d bytes that are no whole records: not counted", rest, path.stat().st_size - read)
+            path.replace(rest)
         else:
             path.unlink()
 
@@ -224,14 +233,32 @@ def _kinds(schema: pa.Schema, plan: PrivacyPlan) -> list[bool | None]:
     return [None if one is None else one.keyed for one in made]
 
 
-def _records(path: Path) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _records(path: Path) -> Iterator[tuple[bytes, bytes, memoryview]]:
     """Name, digest and data of each whole record of a journal."""
-    with path.open("rb") as file:
-        while len(head := file.read(_HEAD.size)) == _HEAD.size:
-            length, crc, name, digest = _HEAD.unpack(head)
-            data = file.read(length)
-            if len(data) == length and zlib.crc32(data, zlib.crc32(name + digest)) == crc:
-                yield name, digest, data
+    whole, at = memoryview(path.read_bytes()), 0
+    while at + _HEAD.size <= len(whole):
+        length, crc, name, digest = _HEAD.unpack_from(whole, at)
+        at += _HEAD.size
+        data, before = whole[at : at + length], zlib.crc32(name + digest)
+        if zlib.crc32(data, before) != crc:  # it may be the length that is damaged
+            data = whole[at : at + _length(whole[at:])]
+        if zlib.crc32(data, before) == crc:
+            yield name, digest, data
+            length = len(data)
+        at += length
+
+
+def _length(message: memoryview) -> int:
+    """Of the Arrow message at the beginning, as it says itself; 0 if there is none."""
+    reader = pa.BufferReader(message)
+    with suppress(pa.ArrowException, OSError, EOFError):
+        pa.ipc.read_message(reader)
+        return int(reader.tell())
+    return 0
+
+
+def _crc(data: bytes) -> bytes:
+    return zlib.crc32(data).to_bytes(4, "little")
 
 
 def _write(path: Path, data: bytes | pa.Buffer) -> None:

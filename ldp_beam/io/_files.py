@@ -54,6 +54,8 @@ def parquet_schema(stream: BinaryIO) -> pa.Schema:
 
 def _schema_of(file: pq.ParquetFile) -> pa.Schema:
     schema, key = file.schema_arrow, METADATA_KEY.encode()
+    for kind in schema.types:
+        getattr(kind, "tz", None)  # which Arrow decodes, as names: a ValueError where it is no UTF-8
     plan = {k: v for k, v in (file.metadata.metadata or {}).items() if k == key}  # where Polars writes it
     return schema.with_metadata({**plan, **(schema.metadata or {})} or None)
 

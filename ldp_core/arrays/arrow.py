@@ -223,6 +223,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
                 items = [v if v is None or isinstance(v, str) else str(v).removesuffix("+00:00") for v in items]
             if kind == "int":  # beyond 64 bits there are no labels
                 items = [None if v is None or not -(2**63) <= v < 2**63 else v for v in items]
+            came += " with half of a surrogate pair, which is no text" * (kind == "str")  # if this fails
             with suppress(*CONVERSION_ERRORS):
                 converted = pa.array(items, ARROW_TYPES[kind])
     if converted is None:

@@ -95,6 +95,8 @@ def _over_in_schema(schema: pa.Schema, limits: Limits) -> str | None:
             return over("the message", count, "columns, nested ones included", "columns", limits)
         if not level:
             return None
+        for _, kind in level:
+            getattr(kind, "tz", None)  # which Arrow decodes, as names: a ValueError where it is no UTF-8
         level = [inner for _, kind in level for inner in _inside(kind)]
     return f"the message nests columns deeper than {DEPTH} levels"
 

@@ -334,6 +334,24 @@ def test_what_fails_leaves_nothing_and_quotes_nothing(ldp, people):
         assert sorted(Path().iterdir()) == before
 
 
+def test_files_that_end_polars_or_have_nothing_are_errors_of_ours(ldp):
+    """A row group that says it has a row more, at which Polars panics; no record; a name that is no UTF-8."""
+    pl.DataFrame({"os": ["ios", "web", "web"] * 20}).write_csv("raw.csv")
+    ldp("plan new plan.toml -c os=ios,web --epsilon 1")
+    ldp("perturb raw.csv reports.parquet --plan plan.toml")
+    data, rows = Path("reports.parquet").read_bytes(), b"\x16\x78\x26"  # (60 rows, in Thrift)
+    assert data.count(rows) == 1
+    Path("forged.parquet").write_bytes(data.replace(rows, b"\x16\x7a\x26"))
+    assert "PanicException" in ldp("estimate forged.parquet", code=1).err
+    for name, content in (("none.csv", b"os\n"), ("none.parquet", None)):
+        Path(name).write_bytes(content) if content else pl.DataFrame({"os": []}, {"os": pl.String}).write_parquet(name)
+        assert "has no records" in ldp(f"simulate plan.toml {name}", code=1).err
+    pl.DataFrame({"other": [1], "os": ["ios"]}).write_parquet("raw.parquet")
+    Path("raw.parquet").write_bytes(Path("raw.parquet").read_bytes().replace(b"other", b"oth\xff\xff"))
+    for line in ("simulate plan.toml raw.parquet", "plan check plan.toml raw.parquet"):
+        assert "cannot be read as parquet" in ldp(line, code=1).err
+
+
 def test_a_column_that_is_missing_is_named(ldp, people):
     for name, write in (("less.csv", "write_csv"), ("less.parquet", "write_parquet"), ("less.ndjson", "write_ndjson")):
         getattr(people.drop("os"), write)(name)

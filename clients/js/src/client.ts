@@ -1,7 +1,7 @@
 import { DRAWS, type Report } from "./draw.js";
 import { StorageError, ValueError } from "./errors.js";
 import { type Code, type Id, type Noise, type Secret, fresh } from "./noise.js";
-import { type Plan, type Ready, type Value, encode, read } from "./plan.js";
+import { type Plan, type Ready, type Value, encode, isText, read } from "./plan.js";
 import { type Storage, stored, turns } from "./storage.js";
 
 /** A record, or its report. */
@@ -35,10 +35,10 @@ export class Client {
   async report(record: Row): Promise<Row> {
     const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name) => {
-      // Null, a Boolean, a number, an object or text; the letters are of their types, and not of "bigint" and "symbol".
-      // JSON.stringify would make null of NaN, of infinity and of a date that is none.
-      if (!/^[bnos][^iy]/.test(typeof record[name]) || JSON.stringify(record[name] ?? 0) === "null") throw new ValueError(`column ${name}: no value of JSON`);
-      return [name, record[name]];
+      const given = record[name] as any, value = given?.toJSON?.() ?? given; // of dates their text
+      // JSON.stringify would make null of NaN and infinity, and readers refuse all rows for one with half a pair or a list.
+      if (![true, false, null].includes(value) && !Number.isFinite(value) && !isText(value)) throw new ValueError(`column ${name}: no text, number, Boolean or null`);
+      return [name, value];
     });
     const reports = this.columns.map(async (ready, i) => [ready.name, await this.answer(ready, codes[i])]);
     return Object.fromEntries([...(await Promise.all(reports)), ...kept]);

@@ -1,5 +1,6 @@
 import { aes, little, type Words } from "./aes.js";
 import { NoiseError } from "./errors.js";
+import { isText } from "./plan.js";
 
 /** What noise depends on: a code below 2^32, or the places of a set, each below 2^16. */
 export type Code = number | number[];
@@ -23,7 +24,7 @@ export const fresh: Noise = () => {
   return block;
 };
 
-const utf8 = new TextEncoder();
+const utf8 = /* @__PURE__ */ new TextEncoder();
 
 /** A device's own secret, from which keyed noise is made: never one for several devices. */
 export class Secret {
@@ -62,7 +63,7 @@ export class Secret {
       if (BigInt.asIntN(64, n) !== BigInt(id as number)) throw new NoiseError("an id has at most 64 bits: take its text");
       words = [Number(BigInt.asUintN(32, n)), Number(n >> 32n), 0, 0];
     } else {
-      const data = typeof id === "string" ? utf8.encode(id) : id;
+      const data = isText(id) ? utf8.encode(id) : id;
       if (!(data instanceof Uint8Array)) throw new NoiseError("an id is an integer, text or bytes");
       const ofId = aes(await this.derive("id"));
       words = ofId([data.length, 0, 0, 0]);

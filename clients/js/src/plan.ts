@@ -36,9 +36,12 @@ const wrong = (message: string): never => {
   throw new PlanError(`no compiled plan: ${message}`);
 };
 
+/** Whether this is text: half of a surrogate pair is none. */
+export const isText = (x: unknown): x is string => typeof x === "string" && !/\p{Cs}/u.test(x);
+
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {
-  if (typeof text === "string" && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
+  if (isText(text) && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
   return wrong("a threshold is decimal text below 2^64");
 }
 
@@ -46,20 +49,20 @@ export function threshold(text: unknown): bigint {
 export function read(plan: Plan): Ready[] {
   if (plan?.ldp_plan !== 1) wrong("this client reads version 1");
   const { fingerprint, keep, columns } = plan, names = Array.isArray(columns) ? [] : Object.keys(columns ?? {});
-  if (typeof fingerprint !== "string" || !Array.isArray(keep) || !keep.every((name) => typeof name === "string")) wrong("no fingerprint or keep");
+  if (!Array.isArray(keep) || ![fingerprint, ...keep].every(isText)) wrong("no fingerprint or keep");
   if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
   try { return names.map((name) => ready(name, columns[name])); } catch (e) {
     throw e instanceof PlanError ? e : wrong(`${e}`); // another type than it should be
   }
 }
 
-const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int", string: "str" };
+const KINDS: Record<string, string> = { boolean: "bool", bigint: "int", number: "int" };
 const LABELS: Record<string, RegExp> = { bool: /^(true|false)$/, int: /^(0|-?[1-9]\d*)$/, str: /^/, date: /^/ };
 
 function ready(name: string, column: Column): Ready {
   const { input, report, draw, digest } = column, bad = (what: string) => wrong(`column ${name} has ${what}`);
   if (!Object.hasOwn(DRAWS, draw) || report.layout !== DRAWS[draw].layout) bad("an unknown draw or layout");
-  if (typeof digest !== "string" || !/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
+  if (!isText(digest) || !/^[0-9a-f]{64}$/.test(digest)) bad("no digest");
   const { chances = [], needs = [], takes = ["labels"], none, size, good } = DRAWS[draw];
   const t = Object.fromEntries(chances.map((key) => [key, threshold(column[key])])), codes = new Map<string, number>();
   const { kind, unmatched, labels, edges, end, missing, most } = input, number = kind === "number", date = kind === "date";
@@ -68,7 +71,7 @@ function ready(name: string, column: Column): Ready {
   if (unmatched !== "error" && !not.includes(unmatched)) bad("an unknown unmatched");
   let d = (edges?.length ?? 2) - 1;
   if (!number) {
-    const good = (text: unknown) => typeof text === "string" && LABELS[kind].test(text) && (!date || moment(text, end!) === text);
+    const good = (text: unknown) => isText(text) && LABELS[kind].test(text) && (!date || moment(text, end!) === text);
     if (!labels!.every(good)) bad("labels of another kind");
     labels!.forEach((label, code) => codes.set(label, code));
     d = codes.size + (unmatched === "other" ? 1 : 0);
@@ -91,7 +94,7 @@ export const refused = (name: string): never => { throw new ValueError(`column $
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {
   const { name, column: { input }, codes } = ready;
-  const kind = KINDS[typeof value], none = value === null || value === undefined;
+  const kind = isText(value) ? "str" : KINDS[typeof value], none = value === null || value === undefined;
   if (!none && (input.kind === "date" ? "str" : input.kind) !== kind) refused(name);
   if (typeof value === "number" && !Number.isSafeInteger(value)) refused(name);
   const label = input.kind === "date" ? begun(value as string | null, input) : none ? undefined : String(value);

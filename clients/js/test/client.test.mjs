@@ -50,10 +50,27 @@ test("kept columns pass, and a record that lacks one is refused", async () => {
   assert.equal("name" in (await client.report({ ...value(), day: 1, name: "Ann" })), false);
   await assert.rejects(client.report(value()), ldp.ValueError);
   for (const day of [null, true, 0.5]) assert.equal((await client.report({ ...value(), day })).day, day);
-  // They were queued, and are not JSON; the last three came to the server as null.
-  for (const day of [1n, undefined, Symbol.iterator, value, NaN, -Infinity, new Date("")]) {
+  assert.equal((await client.report({ ...value(), day: new Date(0) })).day, "1970-01-01T00:00:00.000Z");
+  // They were queued. The first are not JSON, others came to the server as null, or cost all rows of the message.
+  const nested = [[NaN], { a: [NaN] }, {}, [], [1], new Map()], halves = ["\ud800", "a\udc00", "\udc00\ud800"];
+  for (const day of [1n, undefined, Symbol.iterator, value, NaN, -Infinity, new Date(""), ...nested, ...halves]) {
     await assert.rejects(client.report({ ...value(), day }), ldp.ValueError);
   }
+});
+
+test("half of a surrogate pair is no text, as in Python", async () => {
+  const secret = await ldp.Secret.of(ldp.Secret.generate());
+  for (const unmatched of ["error", "other", "none"]) {
+    const { input, report, ...rest } = plan.columns.os, d = input.labels.length + (unmatched === "other");
+    const os = { ...rest, input: { ...input, unmatched }, report: { ...report, length: d } };
+    const client = new ldp.Client({ ...plan, columns: { os } }, { storage: null });
+    await client.report({ os: "w7" });
+    if (unmatched !== "error") await client.report({ os: "\ud83d\ude00" });
+    for (const os of ["\ud800", "a\udc00"]) await assert.rejects(client.report({ os }), ldp.ValueError, unmatched);
+  }
+  const keyed = (id) => new ldp.Client(plan, { storage: null, keyed: { secret, id } }).report(value());
+  assert.deepEqual(await keyed("\ud83d\ude00"), await keyed("\ud83d\ude00"));
+  for (const id of ["\ud800", "\udc00"]) await assert.rejects(keyed(id), ldp.NoiseError); // which had one noise
 });
 
 test("secrets and ids", async () => {

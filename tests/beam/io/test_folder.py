@@ -1,5 +1,6 @@
 """A watched folder: complete files, each once, and what cannot be read."""
 
+import base64
 import gzip
 import threading
 from datetime import UTC, datetime
@@ -159,6 +160,18 @@ def test_files_that_cannot_be_read(tmp_path):
     batches, dead = read(watched(tmp_path, schema=SCHEMA))
     assert values(batches, "n") == [1]
     assert dead == [DeadLetter("", UNREADABLE, 1)] * len(CORRUPT)
+
+
+def test_a_zone_that_is_no_utf8(tmp_path):
+    """Arrow reads it when somebody asks for it: by then the job ended."""
+    put(tmp_path / "a.parquet", pa.record_batch({"t": pa.array([0], pa.timestamp("us", "QQQQ"))}))
+    data, schema = (tmp_path / "a.parquet").read_bytes(), pq.read_metadata(tmp_path / "a.parquet").metadata
+    told = schema[b"ARROW:schema"]
+    damaged = base64.b64encode(base64.b64decode(told).replace(b"QQQQ", b"QQ\xff\xff"))
+    assert data.count(told) == 1
+    put(tmp_path / "a.parquet", data.replace(told, damaged))
+    batches, dead = read(watched(tmp_path))
+    assert (batches, [letter.reason for letter in dead]) == ([], [UNREADABLE])
 
 
 def test_files_of_which_something_is_missing_or_too_much(tmp_path):

@@ -137,6 +137,14 @@ def test_sizes_that_are_none():
             RecordBatchCoder().decode(bytes(packed))
 
 
+def test_a_zone_that_is_no_utf8():
+    """Who asked for it, as for a group's name, got an error of Arrow's: a job ended, which has dead letters."""
+    kind = pa.timestamp("us", "QQQQ")
+    for column in (pa.array([0], kind), pa.array([[0]], pa.list_(kind)), pa.array([0], kind).dictionary_encode()):
+        with pytest.raises(InputError, match="not an Arrow"):
+            read_batch(write_batch(one(column)).replace(b"QQQQ", b"QQ\xff\xff"), SMALL)
+
+
 def test_coders_refuse_with_our_errors():
     for data in (b"", b"\xff" * 40, SECRET.encode(), write_batch(one(pa.array([SECRET])))[:-150]):
         for decode in (RecordBatchCoder().decode, lambda encoded: AnyReportsCoder().decode(encoded + b"A")):

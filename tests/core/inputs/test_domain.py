@@ -387,3 +387,14 @@ def test_a_pair_of_numbers_is_an_interval_or_two_labels():
             asked()
     assert Domain([0, 60]).labels == (0, 60)
     assert Domain(("no", "yes")).size == Domain((False, True)).size == 2
+
+
+def test_half_of_a_surrogate_pair_is_no_text_and_is_called_so():
+    """It was "needs str values, got str"; clients in JavaScript refuse it too, whatever becomes of other values."""
+    for unmatched in ("error", "other", "none"):
+        m = UnaryEncoding(Domain(["a", "b"], unmatched=unmatched), epsilon=1.0)
+        for values in (["\ud800"], ["a", "b\udc00"]):
+            with pytest.raises(DtypeError, match="got str with half of a surrogate pair"):
+                m.perturb(values)
+    with pytest.raises(DtypeError, match=r"got int$"):
+        m.perturb([1])
