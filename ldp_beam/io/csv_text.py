@@ -55,6 +55,8 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     mark = b",".join([_MARK] * len(found)) + b"\n"
     for chunk in chunks:
         lines = rest + chunk
+        long = _first_long(lines, limits)
+        lines, beyond = lines[:long], lines[long:]
         end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
         rest, bad = lines[end:], 0
         try:
@@ -67,7 +69,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
             good, bad, rest = _sifted(lines, len(found))
             batch = _parsed(names, header, *good)
         yield batch, bad
-        _check_length(rest, limits)
+        _check_length(beyond or rest, limits)
     if rest:
         yield _parsed(names, header), 1
 
@@ -91,6 +93,7 @@ def _header(chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, bytes]:
         head = (head + chunk).removeprefix(codecs.BOM_UTF8)
         found = _FIRST.match(head)
         if found is not None:
+            _check_length(found[0].strip(b"\r\n"), limits)
             return found[0].decode(errors="replace").encode(), head[found.end() :]
         _check_length(head, limits)
     return b"", b""
@@ -99,6 +102,21 @@ def _header(chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, bytes]:
 def _check_length(line: bytes, limits: Limits) -> None:
     if len(line) > limits.line_bytes:
         raise LimitError(over("a line", len(line), "bytes", "line_bytes", limits))
+
+
+def _first_long(lines: bytes, limits: Limits) -> int:
+    """Where the first line over the limit begins, if it ends; else where all end."""
+    at = 0
+    while len(lines) - at > limits.line_bytes:
+        plain = re.compile(rb'(?:[^"\r\n]{0,%d}+[\r\n]++)*+' % limits.line_bytes).match(lines, at)
+        at = plain.end() if plain is not None else at
+        found = _LINE.match(lines, at)
+        if found is None:
+            break
+        if len(found[0].strip(b"\r\n")) > limits.line_bytes:
+            return at
+        at = found.end()
+    return len(lines)
 
 
 def _names(header: bytes) -> list[str]:
@@ -140,15 +158,15 @@ _MARK = os.urandom(16).hex().encode()
 # As Arrow has it, quotes are quotes where a field begins only; two of them in quotes are one. What has begun in quotes
 # and does not end is no line yet. Nothing is tried twice, so that the time is linear.
 _FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|\Z))?+[^,\r\n]*+'
-_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
-_FIRST = re.compile(rb"[\r\n]*+" + _LINE)
+_ANY_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
+_LINE, _FIRST = re.compile(_ANY_LINE), re.compile(rb"[\r\n]*+" + _ANY_LINE)
 
 
 @lru_cache(16)
 def _kinds_of_lines(fields: int) -> re.Pattern[bytes]:
     """Some lines of so many fields; or another line; or what is no line yet."""
     line = rb"%b(?:,%b){%d}+[\r\n]++" % (_FIELD, _FIELD, fields - 1)
-    return re.compile(rb"((?:%b)++)|(%b)|(?s:.)++" % (line, _LINE))
+    return re.compile(rb"((?:%b)++)|(%b)|(?s:.)++" % (line, _ANY_LINE))
 
 
 def _sifted(lines: bytes, fields: int) -> tuple[list[bytes], int, bytes]:

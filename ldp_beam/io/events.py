@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,8 +31,8 @@ from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parq
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_core import InputError, LdpWarning, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports
+from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -260,7 +259,7 @@ def _check_head(path: str, schema: EventSchema) -> None:
     if schema.event_time in missing:
         raise PlanError(f"{path!r}: none of its first {len(rows)} lines has the event time {schema.event_time!r}")
     if missing:
-        warnings.warn(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}", LdpWarning, 2)
+        warn_user(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}")
 
 
 def _is_a_number(kind: pa.DataType) -> bool:
