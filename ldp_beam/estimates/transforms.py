@@ -40,6 +40,7 @@ from ldp_beam.graph.upstream import (
     refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
+    refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
@@ -293,6 +294,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
+            if self._unsaid is not None:
+                refuse_unsaid(pcoll, self._names, self._unsaid)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:

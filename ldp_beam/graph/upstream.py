@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -25,9 +25,11 @@ class EndsValues:
 
     Attributes:
         made: the plan of the reports that come out; None if these are no reports.
+        said_keyed: columns of reports that were stored, and say that their noise is keyed, by whatever id.
     """
 
     made: PrivacyPlan | None = None
+    said_keyed: Collection[str] = ()
 
 
 def check_plan(plan: Any) -> None:
@@ -82,6 +84,14 @@ def refuse_perturbed(
     """Raise if the pipeline has perturbed one of these columns before, which are values or (`refuse_keys_in`) keys."""
     for plan in _plans_before(pcoll):
         refuse(plan.columns.keys() & set(columns), "the Perturb before this step")
+
+
+def refuse_unsaid(pcoll: PCollection[Any], columns: Iterable[str], unsaid: Callable[[str], ParameterError]) -> None:
+    """Raise what ``unsaid`` makes of a column of which stored reports say that their noise is keyed."""
+    for step in steps_before([pcoll], until=EndsValues):
+        for name in columns if isinstance(step.transform, EndsValues) else ():
+            if name in step.transform.said_keyed:
+                raise unsaid(name)
 
 
 def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
