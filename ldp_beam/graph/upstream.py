@@ -73,17 +73,23 @@ def _wholes(step: Any) -> Iterator[Any]:
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
-    """Raise if the pipeline perturbs this column with another mechanism than this one."""
-    for plan in _plans_before(pcoll):
-        check_reports_of(plan, column, mechanism, "the Perturb before this step")
+    """Raise if the pipeline perturbs this column with another mechanism than this one, or not in all ways to here."""
+    here = _as_they_are([pcoll])
+    for step in _plans_before(pcoll):
+        check_reports_of(step.transform.made, column, mechanism, "the Perturb before this step")
+        if column in step.transform.made.columns and here & _as_they_are(step.inputs):
+            raise MechanismMismatchError(
+                f"column {column!r}: beam.Flatten joins reports with the records that they were made of, whose values "
+                "would count as reports: leave these out"
+            )
 
 
 def refuse_perturbed(
     pcoll: PCollection[Any], columns: Iterable[str], refuse: Callable[[set[str], str], None] = refuse_reports_in
 ) -> None:
     """Raise if the pipeline has perturbed one of these columns before, which are values or (`refuse_keys_in`) keys."""
-    for plan in _plans_before(pcoll):
-        refuse(plan.columns.keys() & set(columns), "the Perturb before this step")
+    for step in _plans_before(pcoll):
+        refuse(step.transform.made.columns.keys() & set(columns), "the Perturb before this step")
 
 
 def refuse_unsaid(pcoll: PCollection[Any], columns: Iterable[str], unsaid: Callable[[str], ParameterError]) -> None:
@@ -107,9 +113,24 @@ def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism
         check_same(plan.columns[column], mechanism, column, who)
 
 
-def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
-    transforms = [step.transform for step in steps_before([pcoll], until=EndsValues)]
-    return [one.made for one in transforms if isinstance(one, EndsValues) and one.made is not None]
+def _plans_before(pcoll: PCollection[Any]) -> list[Any]:
+    steps = steps_before([pcoll], until=EndsValues)
+    return [step for step in steps if isinstance(step.transform, EndsValues) and step.transform.made is not None]
+
+
+def _as_they_are(pcolls: Iterable[Any]) -> set[Any]:
+    """The collections whose records, or some of them, come here and nothing was done to them."""
+    found: set[Any] = set()
+    ahead = [one for one in pcolls if isinstance(one, PCollection)]
+    while ahead:
+        one = ahead.pop()
+        step: Any = one.producer
+        wholes = [] if one in found else [whole.transform for whole in _wholes(step)]
+        found.add(one)
+        kept = any(isinstance(whole, (*_KEEP, BoundsPersons, BudgetsNoise)) for whole in wholes)
+        if kept and not any(isinstance(whole, EndsValues) for whole in wholes):
+            ahead += [before for before in step.inputs if isinstance(before, PCollection)]
+    return found
 
 
 class DrawsNoise:

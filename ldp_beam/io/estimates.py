@@ -289,7 +289,7 @@ class WriteEstimates(beam.PTransform[Any, Any]):
 
     def __init__(self, path: str, format: _FileFormat = "parquet") -> None:  # noqa: A002 (as in DecodeMessages)
         super().__init__()
-        if format not in _FILES:
+        if format not in list(_FILES):
             raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")
         self._path = str(path)
         self._format = format

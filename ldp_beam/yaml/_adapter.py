@@ -100,7 +100,7 @@ def _read(name: str, value: Any, declared: Any) -> Any:
     """An option as Python has it."""
     if declared is bool and not isinstance(value, bool):
         raise ParameterError(f"{name} must be true or false, got {value!r}")
-    if Sequence[str] in (declared, *get_args(declared)) and value is not None:
+    if Sequence[str] in (declared, *get_args(declared)) and not (value is None and type(None) in get_args(declared)):
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
             raise ParameterError(f"{name} is a list of texts, got {value!r}")
@@ -148,7 +148,7 @@ def _plain(declared: Any) -> Any:
     origin, of = get_origin(declared), get_args(declared)
     if origin is Literal:
         return str
-    if origin is Iterable:
+    if origin in (Iterable, Sequence):
         return Sequence[_plain(of[0])]  # type: ignore[misc]
     if origin in (Union, UnionType):
         kinds = [_plain(kind) for kind in of]

@@ -12,7 +12,9 @@ from ldp_beam.yaml import (
     LdpPerturb,
     LdpPrivacyLedger,
     LdpPrivateHistogram,
+    LdpReadCsv,
     LdpTable,
+    LdpWriteEstimates,
 )
 from ldp_core import DtypeError, LdpError, ParameterError, PlanError
 
@@ -113,6 +115,12 @@ def ask(mechanism, question=None, **options):
 
 def test_what_one_kind_alone_refuses():
     for message, make in (
+        ("column must be the name", lambda: LdpHistogram(column=["os"], mechanism=OS)),
+        ("column must be the name", lambda: LdpEstimate(column={"os": 1}, mechanism=OS)),
+        ("columns is a list of texts", lambda: LdpTable(columns=5, plan=PLAN)),
+        ("columns is a list of texts", lambda: LdpTable(columns=None, plan=PLAN)),
+        ("required is a list of texts", lambda: LdpReadCsv(path=__file__, columns={"os": "string"}, required=None)),
+        ("format must be one of", lambda: LdpWriteEstimates(path="out", format=["csv"])),
         ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
         ("no estimate: .*candidates", lambda: ask({**SKETCH, "domain": {"kind": "str"}})),
         ("threshold", lambda: ask(WORD, {"question": "heavy_hitters", "threshold": "high"})),
