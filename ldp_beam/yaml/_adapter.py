@@ -61,7 +61,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
         fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
-            columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
+            columns = [self.read.get(name) for name in ("column", "id", "person", "record", "event_time")]
             values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
             _check_columns([*columns, *self.read.get("columns", ()), *self.read.get("by", ())], values, fields)
         out = pcoll | "Ldp" >> self._transform
