@@ -40,7 +40,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
 
     Raises:
         LimitError: a line is over the limit; where the next one begins is not known.
-        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it.
+        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it, or twice.
 
     >>> import io
     >>> file = io.BytesIO(b'country,day\nNA,1\n"",2\n,3\n\xff,4,5\n')
@@ -50,7 +50,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     chunks = _chunks(stream)
     header, rest = _header(chunks, limits)
     found = _names(header)
-    if set(names) - set(found):
+    if any(found.count(name) != 1 for name in names):
         raise KeyError
     mark = b",".join([_MARK] * len(found)) + b"\n"
     for chunk in chunks:

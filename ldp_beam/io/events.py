@@ -68,7 +68,7 @@ class ReadEvents(RecordsTransform):
     Raises:
         InputError: a pattern matches nothing; a file is empty, cannot be read, or holds reports already; or a column is
             of different types in two files.
-        PlanError: not a plan, or a file lacks a needed column.
+        PlanError: not a plan, or a file lacks a needed column, or has it twice.
         ParameterError: bad arguments.
 
     >>> import tempfile
@@ -238,6 +238,8 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
         # A file of text without a line of names begins with a record.
         has = "" if found is None else f"; it has {names}"
         raise PlanError(f"{path!r} does not have the columns {missing}{has}")
+    if twice := [name for name in schema.names if [*names].count(name) > 1]:
+        raise PlanError(f"{path!r} has the columns {twice} twice: which one is meant? Rename one of them")
     if found is None:
         return None
     head = pa.schema([found.field(name) for name in schema.names], found.metadata)
@@ -332,7 +334,7 @@ def _to_time(numbers: pa.Array, unit: TimeUnit) -> pa.Array:
 
 
 _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
-_DIGITS = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+_DIGITS = r"^[ \t]*[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 
 
 def _text_to_time(text: pa.Array, unit: TimeUnit) -> pa.Array:
