@@ -176,7 +176,8 @@ class ReadReports(RecordsTransform, EndsValues):
                 )
         assert plan is not None  # noqa: S101 (there is a file at least)
         self.plan = self.made = plan
-        self.said_keyed = {field.name for head in heads.values() for field in head if _is_keyed(field, plan)}
+        distinct = {head.serialize().to_pybytes(): head for head in heads.values()}.values()
+        self.said_keyed = {field.name for head in distinct for field in head if _is_keyed(field, plan)}
         self._schema = None
         if columns is not None:
             names = [columns] if isinstance(columns, str) else list(columns)
