@@ -111,20 +111,25 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
             else:
                 if kind == "csv":
                     convert = pa.csv.ConvertOptions(
-                        column_types=texts, strings_can_be_null=True, quoted_strings_can_be_null=False
+                        column_types=texts, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
                     )
                     table = pa.csv.read_csv(file, convert_options=convert)
                 else:
                     table = pa.json.read_json(file)
                 _check(file, table.schema.names, names)
-                yield from table.select(names).to_batches()
+                columns = {name: table[name] for name in names}
+                for name, inputs in plan.inputs.items() if kind == "csv" else ():
+                    if inputs.kind == "bool" and {*columns[name].unique().to_pylist()} <= {0, 1, None}:
+                        columns[name] = columns[name].cast(pa.bool_())
+                yield from pa.table(columns).to_batches()
 
 
 def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> pl.LazyFrame:  # noqa: A002
     """A lazy frame of a file, a folder of Parquet files, or a pattern.
 
     In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
-    type in all files, as keyed noise needs. Numbers of the plan are floats, also after many whole ones.
+    type in all files, as keyed noise needs. Numbers and Booleans are of the type of the plan, also after many empty
+    fields, or whole numbers; Booleans may be 0 and 1.
     """
     polars: Any = import_extra("polars", "polars")
     found = files_of(path)
@@ -141,9 +146,17 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
         there |= {name: kind for name, kind in first.items() if kind != polars.Null}
         there |= {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
         return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
-    said = {**dict.fromkeys(_TEXTS, polars.String), "float": polars.Float64}
+    said = dict.fromkeys(_TEXTS, polars.String)
+    said |= {"float": polars.Float64, "int": polars.Int64, "bool": polars.Boolean}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
-    return polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True)  # type: ignore[no-any-return]
+    bits: list[str] = []
+    if "bool" in kinds.values():
+        with polars_work(path):
+            head = polars.scan_csv(found[0]).collect_schema()
+        bits = [name for name, kind in kinds.items() if kind == "bool" and name in head and head[name].is_integer()]
+    frame = polars.scan_csv(found, schema_overrides=dtypes | dict.fromkeys(bits, polars.Int64), try_parse_dates=True)
+    asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
+    return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
 
 
 def _unmarked(file: str) -> Any:

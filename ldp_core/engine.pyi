@@ -17,6 +17,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.compute import kernels
+from ldp_core.errors import warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
@@ -222,5 +223,6 @@ __all__ = [
     "visible",
     "warn_assumed",
     "warn_of_seed",
+    "warn_user",
     "write_batch",
 ]

@@ -74,9 +74,9 @@ class LdpWarning(UserWarning):
 
 
 def warn_user(message: str) -> None:
-    """An `LdpWarning` at the line outside of this project that led here."""
+    """An `LdpWarning` at the line outside of this project, and of Beam, which calls it, that led here."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ldp_"):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("ldp_", "apache_beam")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, LdpWarning, level)
 

@@ -75,7 +75,7 @@ class Batch:
         labels = None
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
-                column = column.cast(pa.float32()) if pa.types.is_float16(column.type) else column  # (Arrow lacks it)
+                column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
                 column = column.dictionary_encode(null_encoding="encode")
             labels = _texts_of(column.dictionary)
         if labels is None:
@@ -247,6 +247,13 @@ def _without(element: Any, name: str | None) -> Any:
     return Row(**{key: value for key, value in fields.items() if key != name})
 
 
+def _wider(kind: pa.DataType) -> pa.DataType:
+    """A type of numbers of which Arrow makes dictionaries; any other as it is."""
+    if pa.types.is_decimal(kind) and kind.bit_width < 128:
+        return pa.decimal128(38, kind.scale)
+    return pa.float32() if pa.types.is_float16(kind) else kind
+
+
 def _texts_of(values: pa.Array) -> list[str | None]:
     """The `_text` of each value, or None."""
     kind = values.type
@@ -262,6 +269,7 @@ def _texts_of(values: pa.Array) -> list[str | None]:
 def _text(value: Any) -> str:
     """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
     value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
+    value = str.__str__(value) if isinstance(value, str) else value  # (of an Enum of texts: it is equal to one)
     if value is None:
         return "null"
     if isinstance(value, Timestamp):

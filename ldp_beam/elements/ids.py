@@ -22,6 +22,14 @@ _KINDS = "int, str or bytes"
 _PUBLIC = Secret(b"ldp-telemetry: hash of ids without a secret, version 1")
 
 
+def _secret_of(key: KeyLike) -> Secret:
+    """The secret; a function that gets none must not make noise fresh, which a ledger has not charged for."""
+    secret = key if isinstance(key, Secret) else key()
+    if not isinstance(secret, Secret):
+        raise ParameterError(f"key must be a Secret, or a function that gets one: it got {type(secret).__name__}")
+    return secret
+
+
 @dataclass(frozen=True)
 class IdHash:
     """A 64-bit hash of the ids in one column: AES-256 of what `id_words` makes of them.
@@ -51,7 +59,7 @@ class IdHash:
             )
         if missing.any():
             raise InputError(f"column {self.column!r}: {np.count_nonzero(missing)} of {len(ids)} ids are null")
-        secret = self.key if isinstance(self.key, Secret) else _PUBLIC if self.key is None else self.key()
+        secret = _PUBLIC if self.key is None else _secret_of(self.key)
         if isinstance(ids, pa.Array):
             return _hash(ids, secret)
         hashes = np.empty(len(ids), np.uint64)
@@ -101,7 +109,7 @@ class NoiseKey:
     @property
     def secret(self) -> Secret:
         """The secret itself."""
-        return self.source if isinstance(self.source, Secret) else self.source()
+        return _secret_of(self.source)
 
     def columns(self, part: AnyBatch) -> tuple[Any, Any]:
         """What tells the noise of the records apart, one each; and the same for a second round, or None."""

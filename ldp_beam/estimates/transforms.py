@@ -40,6 +40,7 @@ from ldp_beam.graph.upstream import (
     refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
+    refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_beam.time.triggers import refuse_counts
@@ -146,8 +147,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
             `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
             that overlap, and is not asked in these windows as they are: pass them as ``window``.
-        MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is; or, with
-            ``private``, it has perturbed the column already.
+        MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is, or joins
+            reports with the records that they were made of; or, with ``private``, it has perturbed the column already.
 
     >>> from ldp_core import MeanEstimate, OneBitMean
     >>> mechanism = OneBitMean((0, 10), epsilon=80.0)  # so large that a report says whether the number was 0 or 10
@@ -182,6 +183,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         person: str | None = None,
     ) -> None:
         super().__init__()
+        _check_column(column)
         engine.check_open("confidence", confidence)
         asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
@@ -293,6 +295,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         else:
             for name, mechanism in self._mechanism.by_column(self._column).items():
                 refuse_other_reports(pcoll, name, mechanism)
+            if self._unsaid is not None:
+                refuse_unsaid(pcoll, self._names, self._unsaid)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
@@ -322,6 +326,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def display_data(self) -> dict[str, Any]:
         return {"column": self._column, "mechanism": self._mechanism.name, "epsilon": self._mechanism.epsilon}
+
+
+def _check_column(column: Any) -> None:
+    if not isinstance(column, str):
+        raise core.ParameterError(f"column must be the name of a column, got {type(column).__name__}")
 
 
 def _check_names(columns: tuple[str, ...], event_time: str | None, by: tuple[str, ...]) -> None:
@@ -515,6 +524,7 @@ class Histogram(Estimate):
         **options: Unpack[EstimateOptions],
     ) -> None:
         question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
+        _check_column(column)
         columns: Mapping[str, Any] = {column: mechanism}
         if isinstance(mechanism, core.PrivacyPlan | Mapping):
             columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any
@@ -25,9 +25,11 @@ class EndsValues:
 
     Attributes:
         made: the plan of the reports that come out; None if these are no reports.
+        said_keyed: columns of reports that were stored, and say that their noise is keyed, by whatever id.
     """
 
     made: PrivacyPlan | None = None
+    said_keyed: Collection[str] = ()
 
 
 def check_plan(plan: Any) -> None:
@@ -71,17 +73,31 @@ def _wholes(step: Any) -> Iterator[Any]:
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
-    """Raise if the pipeline perturbs this column with another mechanism than this one."""
-    for plan in _plans_before(pcoll):
-        check_reports_of(plan, column, mechanism, "the Perturb before this step")
+    """Raise if the pipeline perturbs this column with another mechanism than this one, or not in all ways to here."""
+    here = _as_they_are([pcoll])
+    for step in _plans_before(pcoll):
+        check_reports_of(step.transform.made, column, mechanism, "the Perturb before this step")
+        if column in step.transform.made.columns and here & _as_they_are(step.inputs):
+            raise MechanismMismatchError(
+                f"column {column!r}: beam.Flatten joins reports with the records that they were made of, whose values "
+                "would count as reports: leave these out"
+            )
 
 
 def refuse_perturbed(
     pcoll: PCollection[Any], columns: Iterable[str], refuse: Callable[[set[str], str], None] = refuse_reports_in
 ) -> None:
     """Raise if the pipeline has perturbed one of these columns before, which are values or (`refuse_keys_in`) keys."""
-    for plan in _plans_before(pcoll):
-        refuse(plan.columns.keys() & set(columns), "the Perturb before this step")
+    for step in _plans_before(pcoll):
+        refuse(step.transform.made.columns.keys() & set(columns), "the Perturb before this step")
+
+
+def refuse_unsaid(pcoll: PCollection[Any], columns: Iterable[str], unsaid: Callable[[str], ParameterError]) -> None:
+    """Raise what ``unsaid`` makes of a column of which stored reports say that their noise is keyed."""
+    for step in steps_before([pcoll], until=EndsValues):
+        for name in columns if isinstance(step.transform, EndsValues) else ():
+            if name in step.transform.said_keyed:
+                raise unsaid(name)
 
 
 def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism: Mechanism, who: str) -> None:
@@ -97,9 +113,24 @@ def check_reports_of(plan: PrivacyPlan | PlanTold | None, column: str, mechanism
         check_same(plan.columns[column], mechanism, column, who)
 
 
-def _plans_before(pcoll: PCollection[Any]) -> list[PrivacyPlan]:
-    transforms = [step.transform for step in steps_before([pcoll], until=EndsValues)]
-    return [one.made for one in transforms if isinstance(one, EndsValues) and one.made is not None]
+def _plans_before(pcoll: PCollection[Any]) -> list[Any]:
+    steps = steps_before([pcoll], until=EndsValues)
+    return [step for step in steps if isinstance(step.transform, EndsValues) and step.transform.made is not None]
+
+
+def _as_they_are(pcolls: Iterable[Any]) -> set[Any]:
+    """The collections whose records, or some of them, come here and nothing was done to them."""
+    found: set[Any] = set()
+    ahead = [one for one in pcolls if isinstance(one, PCollection)]
+    while ahead:
+        one = ahead.pop()
+        step: Any = one.producer
+        wholes = [] if one in found else [whole.transform for whole in _wholes(step)]
+        found.add(one)
+        kept = any(isinstance(whole, (*_KEEP, BoundsPersons, BudgetsNoise)) for whole in wholes)
+        if kept and not any(isinstance(whole, EndsValues) for whole in wholes):
+            ahead += [before for before in step.inputs if isinstance(before, PCollection)]
+    return found
 
 
 class DrawsNoise:

@@ -82,7 +82,7 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
 def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
     file = open_parquet(stream)
     columns, whole = None if schema is None else schema.names, _schema_of(file)
-    if columns is not None and set(columns) - set(whole.names):
+    if columns is not None and any(whole.names.count(name) != 1 for name in columns):
         raise LookupError
     first = 0
     for batch in read_batches(file, stream, columns, limits):

@@ -40,7 +40,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
 
     Raises:
         LimitError: a line is over the limit; where the next one begins is not known.
-        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it.
+        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it, or twice.
 
     >>> import io
     >>> file = io.BytesIO(b'country,day\nNA,1\n"",2\n,3\n\xff,4,5\n')
@@ -50,11 +50,13 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     chunks = _chunks(stream)
     header, rest = _header(chunks, limits)
     found = _names(header)
-    if set(names) - set(found):
+    if any(found.count(name) != 1 for name in names):
         raise KeyError
     mark = b",".join([_MARK] * len(found)) + b"\n"
     for chunk in chunks:
         lines = rest + chunk
+        long = _first_long(lines, limits)
+        lines, beyond = lines[:long], lines[long:]
         end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
         rest, bad = lines[end:], 0
         try:
@@ -67,7 +69,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
             good, bad, rest = _sifted(lines, len(found))
             batch = _parsed(names, header, *good)
         yield batch, bad
-        _check_length(rest, limits)
+        _check_length(beyond or rest, limits)
     if rest:
         yield _parsed(names, header), 1
 
@@ -91,6 +93,7 @@ def _header(chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, bytes]:
         head = (head + chunk).removeprefix(codecs.BOM_UTF8)
         found = _FIRST.match(head)
         if found is not None:
+            _check_length(found[0].strip(b"\r\n"), limits)
             return found[0].decode(errors="replace").encode(), head[found.end() :]
         _check_length(head, limits)
     return b"", b""
@@ -99,6 +102,21 @@ def _header(chunks: Iterator[bytes], limits: Limits) -> tuple[bytes, bytes]:
 def _check_length(line: bytes, limits: Limits) -> None:
     if len(line) > limits.line_bytes:
         raise LimitError(over("a line", len(line), "bytes", "line_bytes", limits))
+
+
+def _first_long(lines: bytes, limits: Limits) -> int:
+    """Where the first line over the limit begins, if it ends; else where all end."""
+    at = 0
+    while len(lines) - at > limits.line_bytes:
+        plain = re.compile(rb'(?:[^"\r\n]{0,%d}+[\r\n]++)*+' % limits.line_bytes).match(lines, at)
+        at = plain.end() if plain is not None else at
+        found = _LINE.match(lines, at)
+        if found is None:
+            break
+        if len(found[0].strip(b"\r\n")) > limits.line_bytes:
+            return at
+        at = found.end()
+    return len(lines)
 
 
 def _names(header: bytes) -> list[str]:
@@ -140,15 +158,15 @@ _MARK = os.urandom(16).hex().encode()
 # As Arrow has it, quotes are quotes where a field begins only; two of them in quotes are one. What has begun in quotes
 # and does not end is no line yet. Nothing is tried twice, so that the time is linear.
 _FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|\Z))?+[^,\r\n]*+'
-_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
-_FIRST = re.compile(rb"[\r\n]*+" + _LINE)
+_ANY_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
+_LINE, _FIRST = re.compile(_ANY_LINE), re.compile(rb"[\r\n]*+" + _ANY_LINE)
 
 
 @lru_cache(16)
 def _kinds_of_lines(fields: int) -> re.Pattern[bytes]:
     """Some lines of so many fields; or another line; or what is no line yet."""
     line = rb"%b(?:,%b){%d}+[\r\n]++" % (_FIELD, _FIELD, fields - 1)
-    return re.compile(rb"((?:%b)++)|(%b)|(?s:.)++" % (line, _LINE))
+    return re.compile(rb"((?:%b)++)|(%b)|(?s:.)++" % (line, _ANY_LINE))
 
 
 def _sifted(lines: bytes, fields: int) -> tuple[list[bytes], int, bytes]:
@@ -167,23 +185,33 @@ def _sifted(lines: bytes, fields: int) -> tuple[list[bytes], int, bytes]:
 def cast_or_null(text: pa.Array, kind: pa.DataType) -> pa.Array:
     """Text, or bytes that may be text, as another type; null where a value does not convert.
 
+    A number is one as Polars reads it: with blanks or a plus before it, and not hexadecimal, or nan with more to it.
     Arrow converts all or nothing. So where it fails, what cannot be of the type by its looks becomes null before it
     tries again; what is left of the bad ones (as the 29th of February of a common year) is found by halving, some
     0.1 ms each.
 
-    >>> cast_or_null(pa.array(["7", "", "NA", None]), pa.int64()).to_pylist()
-    [7, None, None, None]
+    >>> cast_or_null(pa.array(["7", " +7", "0x7", "", "NA", None]), pa.int64()).to_pylist()
+    [7, 7, None, None, None, None]
     """
     if pa.types.is_binary(text.type):
         text = _as_text(text)
-    found = _cast(text, kind)
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
+    found = None if number and _of_arrow_only(text) else _cast(text, kind)
     if found is not None:
         return found
     looks = _looks_of(kind)
     if looks is not None:
         text = pc.if_else(pc.match_substring_regex(text, f"^(?:{looks})$"), text, pa.scalar(None, text.type))
+    if number:
+        text = pc.replace_substring_regex(text, r"^[ \t]*\+?", "")
     parts = in_halves(text, lambda some: _cast(some, kind))
     return pa.concat_arrays([pa.nulls(len(part), kind) if found is None else found for part, found in parts])
+
+
+def _of_arrow_only(text: pa.Array) -> bool:
+    """Whether there may be numbers that only Arrow takes: 0x10, which it has as 16, or nan(7)."""
+    data = text.buffers()[2]
+    return data is not None and any(mark in data.to_pybytes() for mark in (b"x", b"X", b"("))
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array | None:
@@ -206,14 +234,14 @@ def _decoded(value: bytes | None) -> str | None:
 
 
 def _looks_of(kind: pa.DataType) -> str | None:
-    """A regular expression of all text that Arrow converts, and of little more; None: not known."""
+    """A regular expression of all text that converts, and of little more; None: not known."""
     if pa.types.is_boolean(kind):
         return "(?i)true|false|0|1"
     if pa.types.is_integer(kind):
         digits = len(str(1 << (kind.bit_width - pa.types.is_signed_integer(kind))))
-        return f"-?0*[0-9]{{1,{digits}}}|0[xX][0-9a-fA-F]{{1,16}}"
+        return rf"[ \t]*[+-]?0*[0-9]{{1,{digits}}}"
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
-        return r"(?i)[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?(?:inf|infinity|nan(?:\(.*\))?)"
+        return r"(?i)[ \t]*[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)"
     if pa.types.is_timestamp(kind):
         fraction = "" if kind.unit == "s" else rf"(?:\.[0-9]{{1,{_DIGITS[kind.unit]}}})?"
         time = rf"[T ](?:[01][0-9]|2[0-3])(?::[0-5][0-9](?::[0-5][0-9]{fraction})?)?"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
+from os import PathLike
 from typing import Any, Literal, TypeAlias
 
 import apache_beam as beam
@@ -279,7 +280,7 @@ class WriteEstimates(beam.PTransform[Any, Any]):
         format: ``"parquet"``, of `estimate_schema`; or ``"ndjson"``, see `estimate_line`.
 
     Raises:
-        ParameterError: another format.
+        ParameterError: another format, or no path.
 
     >>> WriteEstimates("out", format="csv")
     Traceback (most recent call last):
@@ -289,8 +290,10 @@ class WriteEstimates(beam.PTransform[Any, Any]):
 
     def __init__(self, path: str, format: _FileFormat = "parquet") -> None:  # noqa: A002 (as in DecodeMessages)
         super().__init__()
-        if format not in _FILES:
+        if format not in list(_FILES):
             raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")
+        if not isinstance(path, (str, PathLike)) or not str(path):
+            raise ParameterError(f"path must be a folder's, got {path!r}")
         self._path = str(path)
         self._format = format
 

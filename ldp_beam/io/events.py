@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,8 +31,8 @@ from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parq
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_core import InputError, LdpWarning, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports
+from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
+from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -69,7 +68,7 @@ class ReadEvents(RecordsTransform):
     Raises:
         InputError: a pattern matches nothing; a file is empty, cannot be read, or holds reports already; or a column is
             of different types in two files.
-        PlanError: not a plan, or a file lacks a needed column.
+        PlanError: not a plan, or a file lacks a needed column, or has it twice.
         ParameterError: bad arguments.
 
     >>> import tempfile
@@ -239,6 +238,8 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
         # A file of text without a line of names begins with a record.
         has = "" if found is None else f"; it has {names}"
         raise PlanError(f"{path!r} does not have the columns {missing}{has}")
+    if twice := [name for name in schema.names if [*names].count(name) > 1]:
+        raise PlanError(f"{path!r} has the columns {twice} twice: which one is meant? Rename one of them")
     if found is None:
         return None
     head = pa.schema([found.field(name) for name in schema.names], found.metadata)
@@ -260,7 +261,7 @@ def _check_head(path: str, schema: EventSchema) -> None:
     if schema.event_time in missing:
         raise PlanError(f"{path!r}: none of its first {len(rows)} lines has the event time {schema.event_time!r}")
     if missing:
-        warnings.warn(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}", LdpWarning, 2)
+        warn_user(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}")
 
 
 def _is_a_number(kind: pa.DataType) -> bool:
@@ -333,7 +334,7 @@ def _to_time(numbers: pa.Array, unit: TimeUnit) -> pa.Array:
 
 
 _ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
-_DIGITS = r"^[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
+_DIGITS = r"^[ \t]*[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 
 
 def _text_to_time(text: pa.Array, unit: TimeUnit) -> pa.Array:

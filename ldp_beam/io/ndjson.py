@@ -62,7 +62,7 @@ def parse_stream(
         head, newline, rest = (rest + chunk).rpartition(b"\n")
         if newline:
             lines = head.split(b"\n")
-            batches, numbers, bad = parse_lines(lines, schema)
+            batches, numbers, bad = _within(lines, schema, limits)
             yield batches, numbers + first, bad
             first += len(lines)
         if len(rest) > limits.line_bytes:
@@ -70,8 +70,18 @@ def parse_stream(
             yield [], np.empty(0, np.int64), Counter({("", NOT_A_RECORD): 1})
             first += 1
     if rest:
-        batches, numbers, bad = parse_lines([rest], schema)
+        batches, numbers, bad = _within([rest], schema, limits)
         yield batches, numbers + first, bad
+
+
+def _within(lines: list[bytes], schema: pa.Schema, limits: Limits) -> tuple[list[pa.RecordBatch], I64, Counter[Fault]]:
+    """`parse_lines`, of those that are not over the limit."""
+    if max(map(len, lines)) <= limits.line_bytes:
+        return parse_lines(lines, schema)
+    short = [line if len(line) <= limits.line_bytes else b"" for line in lines]
+    batches, numbers, bad = parse_lines(short, schema)
+    bad["", NOT_A_RECORD] += sum(map(bool, lines)) - sum(map(bool, short))
+    return batches, numbers, bad
 
 
 def _parsed(lines: Sequence[bytes], schema: pa.Schema, faults: Counter[Fault]) -> tuple[list[pa.RecordBatch], Bools]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import apache_beam as beam
@@ -111,8 +112,9 @@ def _of_type(reports: Any, to: pa.DataType) -> Any:
 class ReadReports(RecordsTransform, EndsValues):
     """Parquet files of reports, as `WriteReports` and Polars' ``sink_parquet`` write them -> ``pyarrow.RecordBatch``.
 
-    The plan that made them is read from the files when this is made, and travels with the batches. An estimate with
-    another mechanism is refused when the pipeline is built.
+    The plan that made them is read from the files when this is made, and travels with the batches. When
+    the pipeline is built, an estimate with another mechanism is refused, and one of keyed reports that does not say how
+    often a person is in it.
 
     Args:
         files: a pattern, or several; globs allowed, on any file system that Beam knows.
@@ -174,6 +176,8 @@ class ReadReports(RecordsTransform, EndsValues):
                 )
         assert plan is not None  # noqa: S101 (there is a file at least)
         self.plan = self.made = plan
+        distinct = {head.serialize().to_pybytes(): head for head in heads.values()}.values()
+        self.said_keyed = {field.name for head in distinct for field in head if _is_keyed(field, plan)}
         self._schema = None
         if columns is not None:
             names = [columns] if isinstance(columns, str) else list(columns)
@@ -202,6 +206,14 @@ def _plan_of(path: str, head: pa.Schema) -> PrivacyPlan:
     except LdpError as error:
         reason = str(error)
     raise PlanError(f"{path!r}: the plan in its metadata cannot be read: {reason}")
+
+
+def _is_keyed(field: pa.Field, plan: PrivacyPlan) -> bool:
+    """Whether a column of reports says that its noise is; what it should not say its batches are refused for."""
+    with suppress(LdpError):
+        made = check_made_by(field, plan[field.name]) if field.name in plan.columns else None
+        return made is not None and made.keyed
+    return False
 
 
 def _differing(plan: PrivacyPlan, other: PrivacyPlan) -> str:

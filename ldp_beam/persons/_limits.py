@@ -13,7 +13,6 @@ which are counted beside it (`with_late`).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypedDict
@@ -43,8 +42,8 @@ from ldp_beam.graph.upstream import refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
-from ldp_core import LdpWarning, ParameterError, Secret
-from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds
+from ldp_core import ParameterError, Secret
+from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds, warn_user
 
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
@@ -343,11 +342,9 @@ class LimitTransform(RecordsTransform):
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         windows = limit.windows or pcoll.windowing.windowfn
         if forgets_at_the_end(pcoll) and not isinstance(windows, GlobalWindows):
-            warnings.warn(
+            warn_user(
                 "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
-                "runner, or of PrivacyLedger rolling=True",
-                LdpWarning,
-                stacklevel=2,
+                "runner, or of PrivacyLedger rolling=True"
             )
         if limit.windows is not None:
             if drops_late_state(pcoll):

@@ -61,7 +61,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
         fields = None if are_batches else fields_of(pcoll.element_type)
         if fields is not None:
-            columns = [self.read.get(name) for name in ("column", "id", "record", "event_time")]
+            columns = [self.read.get(name) for name in ("column", "id", "person", "record", "event_time")]
             values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
             _check_columns([*columns, *self.read.get("columns", ()), *self.read.get("by", ())], values, fields)
         out = pcoll | "Ldp" >> self._transform
@@ -100,7 +100,7 @@ def _read(name: str, value: Any, declared: Any) -> Any:
     """An option as Python has it."""
     if declared is bool and not isinstance(value, bool):
         raise ParameterError(f"{name} must be true or false, got {value!r}")
-    if Sequence[str] in (declared, *get_args(declared)) and value is not None:
+    if Sequence[str] in (declared, *get_args(declared)) and not (value is None and type(None) in get_args(declared)):
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, (list, tuple)) or not all(isinstance(one, str) for one in names):
             raise ParameterError(f"{name} is a list of texts, got {value!r}")
@@ -148,7 +148,7 @@ def _plain(declared: Any) -> Any:
     origin, of = get_origin(declared), get_args(declared)
     if origin is Literal:
         return str
-    if origin is Iterable:
+    if origin in (Iterable, Sequence):
         return Sequence[_plain(of[0])]  # type: ignore[misc]
     if origin in (Union, UnionType):
         kinds = [_plain(kind) for kind in of]

@@ -64,7 +64,7 @@ def _window(window: Any) -> Any:
     make, needed = _WINDOWS[kind]
     if (given := window.keys() - {"type"}) != needed:
         raise ParameterError(f"a window of type {kind} has {sorted(needed)}, got {sorted(map(str, given))}")
-    if kind == "fixed":
+    if kind == "fixed" and window["size"] is not None:
         return window["size"]
     lengths = {name: Duration(micros=round(seconds(window[name], name=name) * 1e6)) for name in needed}
     if not all(length.micros for length in lengths.values()):
@@ -93,9 +93,10 @@ def _whole_seconds(length: Any, name: str) -> int:
 
 
 def _output(error_handling: Any) -> str:
-    if not isinstance(error_handling, Mapping) or set(error_handling) != {"output"}:
+    name = error_handling.get("output") if isinstance(error_handling, Mapping) and len(error_handling) == 1 else None
+    if not isinstance(name, str) or not name:
         raise ParameterError("error_handling is {output: NAME}, the name of the output with the dead letters")
-    return str(error_handling["output"])
+    return name
 
 
 class Reading(NamedTuple):

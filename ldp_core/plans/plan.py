@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
-from ldp_core.errors import PlanError, warn_large
+from ldp_core.errors import ParameterError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
@@ -225,6 +225,7 @@ class PrivacyPlan(PlanForms):
             PlanError: no records; a planned column is missing; the plan is seeded, and there is no id or another key.
             DomainError, DtypeError: see `Domain.encode`; the message names the column.
             MechanismMismatchError: the batch says that a planned column holds reports already.
+            ParameterError: ``id`` or ``records`` without ``key``, of a plan that is not seeded.
 
         Warns:
             LdpWarning: the plan is seeded, so that its noise protects nobody.
@@ -244,6 +245,8 @@ class PrivacyPlan(PlanForms):
 
             warn_of_seed(self)
             key = Secret.from_seed(self.seed)
+        elif key is None and (id is not None or records is not None):
+            raise ParameterError("id= and records= tell whose noise is keyed: give key=, a Secret, too")
         seeded = key is not None and key.seeded
         schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)

@@ -135,6 +135,26 @@ def test_a_line_over_the_limit(tmp_path):
         list(csv_text.read_text(io.BytesIO(b'"' + b"x" * (1 << 21)), ["a"], Limits(line_bytes=1 << 16)))
 
 
+def test_the_limit_of_a_line_is_exact_wherever_reads_end(tmp_path, monkeypatch):
+    """A line within one read, of a megabyte, was of any length."""
+    path, limits = tmp_path / "a.csv", Limits(line_bytes=len(AT) + 10)
+    for size, end in product((1, 7, 1 << 20), (b"\n", b"\r\n")):
+        monkeypatch.setattr(csv_text, "_READ_BYTES", size)
+        for longest, readable in (
+            (b"x" * 9, True),
+            (b"x" * 10, False),
+            (b'"x\n\n\nyyy"', True),
+            (b'"x\n\n\nyyyy"', False),
+        ):
+            path.write_bytes(HEAD + lines(b"a", b'"b"', longest, b"c" * 9, b"d", end=end))
+            items = list(_files.ReadFileDoFn(SCHEMA, "dead", limits).process(str(path)))
+            good = [one for item in items if isinstance(item, pa.RecordBatch) for one in item["os"].to_pylist()]
+            with case(size, end, longest):
+                assert (len(good), isinstance(items[-1], TaggedOutput)) == ((5, False) if readable else (2, True))
+    with pytest.raises(LimitError, match="line_bytes"):
+        list(csv_text.read_text(io.BytesIO(b"a,b\n1,2\n"), ["a"], Limits(line_bytes=2)))
+
+
 def whole(text: bytes) -> tuple[list[dict[str, str]], int]:
     """A file as Arrow reads it, all at once."""
     bad = []

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from itertools import product
 
 import apache_beam as beam
 import numpy as np
@@ -364,6 +365,20 @@ def test_the_secret_travels_only_if_it_is_given():
     assert bytes(range(32)) in given
     named = pickle.dumps(ldp_beam.Perturb(PLAN, key=partial(Secret.from_env, "LDP_SECRET"), id="user"))
     assert bytes(range(32)) not in named
+
+
+def test_a_function_that_gets_no_secret_makes_no_noise_fresh():
+    """Of batches it did, as if there were no key=: a ledger had charged for keyed noise."""
+    keyed = {"key": lambda: None, "id": "user"}
+    batch = pa.record_batch({"os": ["a"], "crashed": [True], "user": ["u"], "day": [1], "country": ["fr"]})
+    for transform in (
+        ldp_beam.Perturb(PrivacyPlan({"os": PLAN["os"]}), **keyed),
+        ldp_beam.PrivateHistogram("os", PLAN["os"], repeats=1, **keyed),
+        ldp_beam.BoundContributions("user", 1, key=keyed["key"]),
+    ):
+        for elements, one in product(([batch], batch.to_pylist()), (transform, transform.with_exception_handling())):
+            with pytest.raises(ParameterError, match="it got NoneType"):
+                run(one, elements)
 
 
 ID = "not of type int, str or bytes"

@@ -389,6 +389,22 @@ def test_numbers_of_text_may_begin_with_whole_ones(ldp, kind):
     assert found["mean"] == pytest.approx(11.25, abs=0.2)
 
 
+def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
+    """After 100 empty fields they were text; Booleans could not be 0 and 1; of NA, a country, the check said null."""
+    domains = {"age": Domain([1, 5, 7], unmatched="other"), "old": [False, True], "land": ["NA", "FR"]}
+    plan = PrivacyPlan({name: RandomizedResponse(domain, epsilon=60.0) for name, domain in domains.items()})
+    Path("plan.toml").write_text(plan.to_toml())
+    for bits in (["true", "False", "TRUE"], ["1", "0", "1"]):
+        rows = [*[f",{bits[0]},NA"] * 150, f"7,{bits[0]},NA", f" 5,{bits[1]},FR", f"+1,{bits[2]},NA"]
+        Path("people.csv").write_text("\n".join(["age,old,land", *rows]) + "\n")
+        ldp("perturb people.csv reports.parquet --overwrite --plan plan.toml")
+        made = pl.read_parquet("reports.parquet")
+        assert made["age"].to_list() == [*["other"] * 150, "7", "5", "1"]
+        assert made["old"].to_list() == [*[True] * 151, False, True]
+    Path("people.csv").write_text("\n".join(["age,old,land", *rows[:-1]]) + "\n")
+    assert ldp("plan check plan.toml people.csv --json").data["columns"]["land"]["refused"] == 0
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_columns_of_ndjson_may_come_late(ldp, mark):
     """Polars looks for columns in the first 100 rows, and reads no mark of UTF-8; two ids are not made one."""

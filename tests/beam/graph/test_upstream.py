@@ -18,6 +18,7 @@ from apache_beam.transforms.window import (
 import ldp_beam
 from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
+from ...cases import case
 from ..helpers import Collector
 
 ONE, THREE = (UnaryEncoding(["a", "b"], epsilon=epsilon) for epsilon in (1.0, 3.0))
@@ -48,6 +49,22 @@ def passed_on(pcoll):
         | beam.Flatten()
         | beam.WindowInto(beam.window.FixedWindows(60))
     )
+
+
+def test_reports_are_not_joined_with_the_records_that_they_are_of():
+    """Their values counted as reports: 3 records gave n = 6."""
+    histogram = ldp_beam.Histogram("crashed", COIN)
+    for form, elements in FORMS.items():
+        records = new(elements)
+        limited = records | ldp_beam.BoundContributions("day", 1, drop_id=False)
+        spread = records | "Windows" >> beam.WindowInto(FixedWindows(60)) | beam.Reshuffle()
+        reports = limited | ldp_beam.Perturb(PLAN)
+        for k, other in enumerate((records, limited, spread, (limited, spread) | beam.Flatten())):
+            joined = (reports, other) | f"Join {k}" >> beam.Flatten()
+            with case(form, k), pytest.raises(MechanismMismatchError, match="records that they were made of"):
+                _ = joined | f"Count {k}" >> histogram
+        stored = records.pipeline | "Stored" >> beam.Create([{"crashed": True}])
+        _ = (reports, stored) | "More" >> beam.Flatten() | histogram
 
 
 class InPart(beam.PTransform):

@@ -1,7 +1,8 @@
-"""Text as other types: what converts alone converts among others, and nothing else does."""
+"""Text as other types: what converts alone converts among others, and nothing else does; numbers as Polars' own."""
 
 import random
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -28,7 +29,12 @@ VALUES = [
     b"",
     b" ",
     b" 1",
+    b"\t 1",
+    b" +1",
+    b"+ 1",
+    b"+-1",
     b"1 ",
+    "٣".encode(),
     b"1\n",
     b"2024-01-01 00:00:00",
     b"\xff",
@@ -46,6 +52,15 @@ def alone(value, kind):
         return pa.nulls(1, kind)
 
 
+def each(values, kind):
+    """Numbers as Polars reads them from CSV (Arrow took 0x10 for 16, and refused +5); others as Arrow has them."""
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return pa.concat_arrays([alone(value, kind) for value in values])
+    file = b"x\n" + b"\n".join(b"" if value is None else b'"%s"' % value for value in values)
+    dtype = pl.DataFrame(pa.table({"x": pa.nulls(0, kind)})).schema
+    return pl.read_csv(file, schema_overrides=dtype, ignore_errors=True)["x"].to_arrow()
+
+
 def mutants(n, seed):
     rng = random.Random(seed)
     for _ in range(n):
@@ -60,7 +75,7 @@ def mutants(n, seed):
 @pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_what_converts_is_what_converts_alone(kind, n):
     values = [*VALUES, *mutants(n, n)]
-    expected = pa.concat_arrays([alone(value, kind) for value in values])
+    expected = each(values, kind)
     found = cast_or_null(pa.array(values, pa.binary()), kind)
     assert repr(found.cast(pa.string()).to_pylist()) == repr(expected.cast(pa.string()).to_pylist())
     assert found.type == kind

@@ -5,11 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder
+from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
 
@@ -37,6 +39,18 @@ def test_a_file_that_breaks_off_is_a_dead_letter(tmp_path, name):
     found = list(EventsDoFn(schema, "dead").process(str(path)))
     assert found[-1].value == DeadLetter("", UNREADABLE, 1)
     assert with_json_types(schema, [str(path)]).event_time == "t"
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path):
+    """Of CSV the first was taken, and of Parquet a KeyError came out."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=1.0)})
+    (tmp_path / "a.csv").write_text("os,os\na,b\n")
+    pq.write_table(pa.table([["a"], ["b"]], ["os", "os"]), tmp_path / "a.parquet")
+    schema, dead = pa.schema([("os", pa.string())]), DeadLetter("", UNREADABLE, 1)
+    for path in (str(tmp_path / "a.csv"), str(tmp_path / "a.parquet")):
+        with pytest.raises(PlanError, match="twice: which one is meant"):
+            ReadEvents(path, plan)
+        assert [item.value for item in ReadFileDoFn(schema, "dead").process(path)] == [dead]  # (a file that came later)
 
 
 # ---- the source

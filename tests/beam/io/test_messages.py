@@ -2,6 +2,7 @@
 
 import io
 import random
+from itertools import product
 from typing import Any
 
 import apache_beam as beam
@@ -189,16 +190,17 @@ def test_a_field_that_must_be_there():
 
 
 def test_a_stream_of_many_blocks(monkeypatch):
-    monkeypatch.setattr(ndjson, "_READ_BYTES", 10)
     many = b"\n".join(b'{"n": %d}' % i for i in range(100)) + b"\nnull\n" + b'{"n": 100}'
     long = b'{"n": 2, "x": "' + b"y" * 100 + b'"}'  # over the limit: its end is looked for, and it is no record
-    for text, rows, numbers in (
+    texts = (
         (many, list(range(101)), [*range(100), 101]),
         (b'{"n": 1}\n%b\n{"n": 3}' % long, [1, 3], [0, 2]),
         (b"%b\n\n" % long, [], []),
         (b'{"n": 1}\n%b' % long, [1], [0]),
         (b'\xef\xbb\xbf{"n": 1}\n[]\n{"n": 2}', [1, 2], [0, 2]),  # with a mark of UTF-8
-    ):
+    )
+    for size, (text, rows, numbers) in product((10, 1 << 20), texts):  # (in one read a long line was a record)
+        monkeypatch.setattr(ndjson, "_READ_BYTES", size)
         read = list(parse_stream(io.BytesIO(text), pa.schema([("n", pa.int64())]), Limits(line_bytes=30)))
         assert [row["n"] for batches, _, _ in read for batch in batches for row in batch.to_pylist()] == rows
         assert [number for _, found, _ in read for number in found.tolist()] == numbers

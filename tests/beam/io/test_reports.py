@@ -1,5 +1,7 @@
 """Nothing but a plan's reports is written under it: into files, or into messages."""
 
+from contextlib import nullcontext
+
 import apache_beam as beam
 import polars as pl
 import pyarrow as pa
@@ -24,6 +26,7 @@ from ldp_core import (
     UnaryEncoding,
 )
 
+from ...cases import case
 from ...parquet_bombs import levels_of_a_schema
 from ..helpers import SURE, SURE_BOOL, run
 
@@ -187,6 +190,30 @@ def test_files_say_that_noise_is_keyed_by_person(tmp_path):
             reports = p | beam.Create([raw]) | ldp_beam.Perturb(plan, **noise)
             _ = reports | WriteReports(str(tmp_path / name), plan, raw.schema, shard_name_template="")
         assert pl.read_parquet_schema(tmp_path / f"{name}.parquet")["x"].keyed == (name == "id")
+
+
+def test_an_estimate_of_keyed_files_says_how_often_a_person_is_there_or_is_not_built(tmp_path):
+    """With dead letters all reports were dead letters, and the job ended well."""
+    plan = PrivacyPlan({"x": SURE_BOOL, "y": SURE_BOOL}, keep=["user"])
+    raw = pa.record_batch({"x": [True] * 2, "y": [True] * 2, "user": ["a", "b"]})
+    fresh, keyed = plan.perturb(raw), plan.perturb(raw, key=Secret(bytes(range(32))), id=raw["user"])
+    ldp_polars.sink_parquet(pl.from_arrow(fresh), tmp_path / "fresh.parquet", plan)
+    ldp_polars.sink_parquet(pl.from_arrow(keyed), tmp_path / "keyed.parquet", plan)
+    for name, options, refused in (
+        ("fresh", {}, False),
+        ("keyed", {}, True),
+        ("*", {}, True),
+        ("keyed", {"repeats": 1}, False),
+        ("keyed", {"person": "user"}, False),
+    ):
+        read = ReadReports(str(tmp_path / f"{name}.parquet"))
+        histogram = ldp_beam.Histogram("x", plan["x"], **options).with_exception_handling()
+        with case(name, options), pytest.raises(ParameterError, match="say repeats=1") if refused else nullcontext():
+            rows, dead = run(histogram, read | "By hand" >> beam.Map(lambda batch: batch.slice(0)))
+            assert (len(rows), dead) == (2, [])
+    compare = ldp_beam.Compare("x", plan["x"], window="1h", event_time="user").with_exception_handling()
+    with pytest.raises(ParameterError, match="same_people"):
+        run(compare, ReadReports(str(tmp_path / "keyed.parquet")))
 
 
 def test_files_say_that_noise_is_keyed_if_any_batch_says_so(tmp_path):

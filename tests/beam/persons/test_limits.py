@@ -379,8 +379,9 @@ def test_without_lateness_a_late_record_may_be_lost_but_never_passes_uncounted()
 def test_a_runner_that_forgets_a_limit_is_said():
     # seen in Prism 2.77.0, within the allowed lateness: four records of a person and window under a limit of two
     source = beam.Pipeline("PrismRunner") | Stream()
-    with pytest.warns(LdpWarning, match="Prism forgets a limit when its window ends"):
+    with pytest.warns(LdpWarning, match="Prism forgets a limit when its window ends") as told:
         _ = source | "Ends" >> BoundContributions("user", 2, window=10, event_time="time", allowed_lateness=400)
+    assert told[0].filename == __file__  # (it was a line of Beam's)
     _ = source | "Goes on" >> PrivacyLedger(1.0, id="user", budget=2, per=10, rolling=True, event_time="time")
 
 

@@ -1,5 +1,7 @@
 """The options of the transforms of Beam YAML: what is refused before anything runs."""
 
+from functools import partial
+
 import apache_beam as beam
 import pytest
 from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark
@@ -12,7 +14,9 @@ from ldp_beam.yaml import (
     LdpPerturb,
     LdpPrivacyLedger,
     LdpPrivateHistogram,
+    LdpReadCsv,
     LdpTable,
+    LdpWriteEstimates,
 )
 from ldp_core import DtypeError, LdpError, ParameterError, PlanError
 
@@ -111,8 +115,26 @@ def ask(mechanism, question=None, **options):
     return LdpEstimate(column="x", mechanism=mechanism, ask=question, **options)
 
 
+FIXED = {"type": "fixed"}
+
+
 def test_what_one_kind_alone_refuses():
     for message, make in (
+        ("column must be the name", lambda: LdpHistogram(column=["os"], mechanism=OS)),
+        ("column must be the name", lambda: LdpEstimate(column={"os": 1}, mechanism=OS)),
+        ("columns is a list of texts", lambda: LdpTable(columns=5, plan=PLAN)),
+        ("columns is a list of texts", lambda: LdpTable(columns=None, plan=PLAN)),
+        ("required is a list of texts", lambda: LdpReadCsv(path=__file__, columns={"os": "string"}, required=None)),
+        ("path must be", lambda: LdpWriteEstimates(path=None)),
+        (
+            "window must be|size must be",
+            lambda: LdpHistogram(column="os", mechanism=OS, window={**FIXED, "size": None}),
+        ),
+        *(
+            ("error_handling is", partial(LdpPerturb, plan=PLAN, error_handling={"output": name}))
+            for name in (None, 5, ["bad"], "")
+        ),
+        ("format must be one of", lambda: LdpWriteEstimates(path="out", format=["csv"])),
         ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
         ("no estimate: .*candidates", lambda: ask({**SKETCH, "domain": {"kind": "str"}})),
         ("threshold", lambda: ask(WORD, {"question": "heavy_hitters", "threshold": "high"})),
@@ -171,6 +193,7 @@ def test_what_does_not_fit_the_rows_is_refused_before_anything_runs():
             (DtypeError, "'os'", LdpEstimate(column="os", mechanism=NUMBER, private=True)),
             (DtypeError, "'n'", LdpEstimate(column="n", mechanism=WORD, private=True)),
             (PlanError, "seconds", LdpEstimate(column="seconds", mechanism=NUMBER)),
+            (PlanError, "user", LdpHistogram(column="os", mechanism=OS, person="user")),
             (PlanError, "user", LdpDeduplicate(id="user", within="1h")),
             (PlanError, "'t'", LdpBoundContributions(id="n", per_window=1, window="1h", event_time="t")),
         ]

@@ -22,6 +22,7 @@ from ldp_core import (
     DtypeError,
     LdpWarning,
     MechanismMismatchError,
+    ParameterError,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
@@ -230,6 +231,9 @@ def test_a_seeded_plan_perturbs_by_ids():
     for options in ({}, {"key": Secret.generate(), "id": np.arange(90)}):
         with pytest.raises(PlanError, match="seeded plan takes id="):
             plan.perturb(batch, **options)
+    for options in ({"id": np.arange(90)}, {"records": np.arange(90)}):  # (the noise was fresh)
+        with pytest.raises(ParameterError, match="give key="):
+            plan.seeded(None).perturb(batch, **options)
 
 
 # ---- what proves that columns are reports
