@@ -19,6 +19,8 @@ three cumulants are
 where 4 s v is the variance of phi2 by the delta method, at the estimated shares. A chi-square variable, moved and
 scaled, has these cumulants (J. P. Imhof, Biometrika 48, 1961, Section 4). The interval is all v for which the sum is
 between its quantiles, as in J. H. Steiger, "Beyond the F Test", Psychological Methods 9, 2004, for V without noise.
+Where phi2 is nearly all that it can be, few people are not where they are expected: the sample's part of s is then
+in proportion to what v lacks, so that the low end is farther (of two equal halves, 4 v (1 - v) / n without noise).
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ RARE = 2.0
 MOST_VALUES = 64
 """Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
 _NOTHING = 1e-12
+_NEAR_MOST = 80.0
 _COINS, _FOR_V = 2.0, 5.0  # that decide about a cell: of sums of values, in the test; and of values, for V
 
 
@@ -110,13 +113,13 @@ def of_columns(
     noise = [m.noise_covariance(np.eye(m.domain.size)) for m in mechanisms]
     by_g, by_f = moves - of_g[:, None, :], moves - of_f[:, :, None]
     means = by_g - of_f[:, :, None]
-    spread = (joint * means**2).sum(axis=(1, 2)) - (joint * means).sum(axis=(1, 2)) ** 2
+    sample = spread = (joint * means**2).sum(axis=(1, 2)) - (joint * means).sum(axis=(1, 2)) ** 2
     first, second = (np.tensordot(joint, one, axes=(side, 0)) for side, one in ((1, noise[0]), (2, noise[1])))
-    spread += np.einsum("kxi,kxij,kxj->k", by_g, second, by_g, optimize=True)
+    spread = spread + np.einsum("kxi,kxij,kxj->k", by_g, second, by_g, optimize=True)
     spread += np.einsum("kiy,kyij,kjy->k", by_f, first, by_f, optimize=True)
     spread += np.einsum("kyab,kyab->k", first, moves[:, None] @ noise[1] @ moves.transpose(0, 2, 1)[:, None])
     traces = np.prod([_traces(one, share) for one, share in zip(covariances, shares, strict=True)], axis=0)
-    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, sample, scale, confidence))
 
 
 def of_cells(
@@ -153,8 +156,10 @@ def of_cells(
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
     spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
+    joint, flat = joint.reshape(k, -1), moves
+    sample = (joint * flat**2).sum(axis=1) - (joint * flat).sum(axis=1) ** 2
     traces = _traces(covariances, independent)
-    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, scale, confidence))
+    return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, sample, scale, confidence))
 
 
 def _enough_each(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
@@ -203,18 +208,29 @@ def _moves(found: F64, f: F64, g: F64) -> tuple[F64, F64, F64, F64]:
 
 
 def _cramers_v(
-    found: F64, shares: Sequence[F64], errors: Sequence[F64], traces: F64, spread: F64, scale: F64, confidence: float
+    found: F64,
+    shares: Sequence[F64],
+    errors: Sequence[F64],
+    traces: F64,
+    spread: F64,
+    sample: F64,
+    scale: F64,
+    confidence: float,
 ) -> tuple[F64, F64, F64]:
     """V and the ends of its interval; nan where a share is not above `RARE` times its standard error."""
     f, g = shares
     phi2 = (found**2 / f[:, :, None] / g[:, None, :]).sum(axis=(1, 2))
     t1, t2, t3 = (traces[j] * scale ** (j + 1) for j in range(3))
-    s, most = scale * spread / (4 * np.maximum(phi2, _NOTHING)), float(min(found.shape[1:]) - 1)
+    most, at = float(min(found.shape[1:]) - 1), 4 * np.maximum(phi2, _NOTHING)
+    room = np.maximum(most - phi2, scale)
+    sample = np.where(room < _NEAR_MOST * scale, sample, 0)
+    rest, rises = scale * (spread - sample), scale * sample / room
 
     def end(z: float) -> F64:
         low, high = np.zeros(len(phi2)), np.full(len(phi2), most)
         for _ in range(50):
             v = (low + high) / 2
+            s = (rest + rises * np.maximum(most - v, room)) / at
             variance, third = 2 * t2 + 4 * s * v, 8 * t3 + 24 * s**2 * v
             degrees = 8 * variance**3 / third**2
             part = 2 / (9 * degrees)  # (E. B. Wilson, M. M. Hilferty, 1931)

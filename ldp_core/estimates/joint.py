@@ -302,7 +302,7 @@ class Table(Counted):
     true, false      10.0  10.0  10.0  25.00 %  25.00 %  25.00 %
     true, true       30.0  30.0  30.0  75.00 %  75.00 %  75.00 %
     independent? chi-square 60.34, 1 degrees of freedom, p = 7.98e-15
-    Cramer's V 0.770 (0.654 to 0.890)
+    Cramer's V 0.770 (0.629 to 0.890)
     """
 
     question: ClassVar[str] = "table"

@@ -30,10 +30,11 @@ v sqrt(1 - 4 v), the third central moment of a coin of variance v, is concave. F
     Pr[Bin(N, r) > k] <= Pr[N > sqrt(2 N KL(k / N, r))] <= Pr[Bin(N, r) >= k]        k >= N r
 
 It is nearly the mean of both, as of a mid-p interval. With a whole coin less in k, as above, it would be a bound, and
-intervals up to twice as long; `_NEARER` of a coin less is what it takes to hold at least 93 %, which tests enumerate.
-Where V is that of `FEW` rare coins or more, at both ends (of few people, more), the score interval does so by itself,
-and also where it is that of `_NONE` coins (for more than 95 %, fewer) or fewer: with that they all fall as expected.
-Farther out more coins are few, see `few_at`.
+intervals up to twice as long; `_NEARER + _OF_FEW / N` of a coin less is what it takes to hold at least 93 %, and 88 %
+of 90 %, which tests enumerate.
+Where V is that of `FEW` rare coins or more, at both ends (of few people more, and for 90 % or less `_LESS` times as
+many), the score interval does so by itself, and also where it is that of `_NONE` coins (for more than 95 %, fewer) or
+fewer: with that they all fall as expected. Farther out more coins are few, see `few_at`.
 """
 
 from __future__ import annotations
@@ -84,13 +85,13 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     """As `two_point_score`, of coins that are worth ``step`` and have this variance together; nearly, and no bound.
 
     >>> coins_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
-    [0.0, 6.16, inf]
+    [0.0, 6.15, inf]
     """
     of_one = np.maximum(variance, 1e-300) / step**2
     coins = np.maximum(n, 4 * of_one + _MORE * np.maximum(4 * of_one - n, 0))
     v = of_one / coins
     expected = coins * 2 * v / (1 + np.sqrt(np.maximum(1 - 4 * v, 0)))
-    heads = expected + np.maximum(t / step - _NEARER, 0)
+    heads = expected + np.maximum(t / step - _NEARER - _OF_FEW / coins, 0)
     rest = np.maximum(coins - heads, 1e-300)
     twice = 2 * (deviance(np.maximum(heads, 1e-300), expected) + deviance(rest, coins - expected))
     score: F64 = np.where(heads > coins * (1 + 1e-9), math.inf, np.sqrt(np.maximum(twice, 0)))
@@ -120,13 +121,13 @@ def reach_of_few(
         return made
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
-    enough = few_at(z) * coin
+    enough = few_at(z) * np.clip(1 + 10 * (1.96 - z), 1, _LESS) * coin
     none = _NONE * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= enough) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
-        one = one * (at(one, a, b, e) - a > none)
+        one = one * (np.maximum(at(one, a, b, e) - a, at(most - one, a, b, e) - at(most, a, b, e)) > none)
         found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
         few = (reduce(np.minimum, found) * share < enough) & (reduce(np.maximum, found) > none)
     few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
@@ -162,7 +163,7 @@ def few_at(z: Any, skewed: Any = 1.0) -> Any:
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
-_NONE, FEW, _ALL, _NEARER, _MORE = 0.04, 6, 24, 0.23, 10
+_NONE, FEW, _ALL, _NEARER, _OF_FEW, _MORE, _LESS = 0.04, 6, 24, 0.23, 1.2, 10, 4
 
 
 def least_that(holds: Callable[[float], bool], about: float) -> float:

@@ -12,7 +12,8 @@ has mean 0 and is nearly normal, with a variance of about sum (u - m w)^2. All m
     (sum u - m sum w)^2 <= z^2 sum (u - m w)^2        which is A m^2 - 2 B m + C <= 0
 
 are the interval (E. C. Fieller, "Some Problems in Interval Estimation", JRSS B 16(2), 1954). If A is not above 0, the
-sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded.
+sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded. Of
+uneven numbers it reaches over that of the next but one paragraph, too, if V < 35 J^2, r being (u - m w) / sum w.
 
 **Where few records carry the sum**, that variance is far too small: where none has it, it is 0. But how much a number y
 of two values varies is known if its mean is m. Let u = w y, w be one of two values of which the sum is c (so is that of
@@ -30,12 +31,12 @@ it is not shorter than Fieller's, and unbounded where that one is.
 more of some numbers that are rare, and J higher than most, V is J x higher. So the interval reaches to the greatest x
 with x^2 <= z^2 (V + J x), and not less far than z standard errors. Of two numbers, a < b, J is (a + b - 2 f) / n and
 V + J x - x^2 / n the exact variance: it is Wilson's interval. Of more, J is sum r^3 / sum r^2, r the part of a record
-in the error, where V < 50 J^2. Where V is 0 the other number must be known. Of few products perhaps none of a large y
-is supported. So a total has the V and J of coins of y, too, p of them heads, the share of products above 0, with y on
-the scale on which these and the others have the same geometric mean. Of less than half a coin it is unbounded. A ratio
-to public numbers, as a share over several mechanisms, has it where it has weights between -1 and 0, or 1 and 2. Where
-no weight is above 0, one of 2 - a is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized
-response more than the weight.
+in the error, where V < 50 J^2, and z Student's quantile by the fourth moment. Where V is 0 the other number must be
+known. Of few products perhaps none of a large y is supported. So a total has the V and J of coins of y, too, p of them
+heads, the share of products above 0, with y on the scale on which these and the others have the same geometric mean. Of
+less than half a coin it is unbounded. A ratio to public numbers, as a share over several mechanisms, has it where it
+has weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a is possible, a the least: it is so in
+unary encoding (p = 1/2), and of randomized response more than the weight.
 
 **Quantiles.** The q-quantile of y among those who have the value is where sum w (1[y <= t] - q) crosses 0. The interval
 is from the first t where that is not z standard errors below 0 to the last one where it is not as many above (R. S.
@@ -141,26 +142,33 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
     known = _sums(u, w)
     two = _two_values(known)
     if two is not None:
-        return ratio_of(known, confidence, repeats)
+        return _bounded(_ratio(known, confidence, two, repeats), known, repeats, np.zeros(3))
     with np.errstate(divide="ignore", invalid="ignore"):
         near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
-    found = _ratio(_plain_sums(u - near * w, w), confidence, None, repeats)
+    r = u - near * w
+    found = _ratio(_plain_sums(r, w), confidence, None, repeats)
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
-    return _bounded(found, known, repeats)
+    with np.errstate(over="ignore"):
+        moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
+    return _bounded(found, known, repeats, moments)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
-    """float64[12] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+    """float64[21] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
 
     The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
-    the greatest w, u / w, and of u and w - u together.
+    the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4.
     """
-    return _sums(*columns_of(above=above, below=below))
+    u, w = columns_of(above=above, below=below)
+    uu, uw, ww = u * u, u * w, w * w
+    pairs = (uu, u), (uu, w), (ww, u), (ww, w), (uu, uu), (uu, uw), (uu, ww), (uw, ww), (ww, ww)
+    with np.errstate(over="ignore"):
+        return np.append(_sums(u, w), [one @ two for one, two in pairs])
 
 
 def added_sums(one: F64, two: F64) -> F64:
     """`ratio_sums` of the records of both."""
-    return np.concatenate([one[:6] + two[:6], np.maximum(one[6:], two[6:])])
+    return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
 
 
 def _sums(u: F64, w: F64) -> F64:
@@ -225,13 +233,31 @@ _SAME = 1e-9
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    return _bounded(_ratio(sums, confidence, _two_values(sums), repeats), sums, repeats)
+    found = _ratio(sums, confidence, _two_values(sums), repeats)
+    with np.errstate(over="ignore", invalid="ignore"):
+        m = (-found.ratio) ** np.arange(5)
+        squares = sums[3:6] * (1, 2, 1) @ m[:3]
+        moments = np.array([squares, sums[12:16] * (1, 3, 3, 1) @ m[:4], sums[16:] * (1, 4, 6, 4, 1) @ m])
+    return _bounded(found, sums, repeats, moments if squares > _TOLD * sums[3] else np.zeros(3))
 
 
-def _bounded(found: Ratio, sums: F64, repeats: int) -> Ratio:
-    """With an interval that reaches far enough, or to infinity, where few records carry a sum."""
+def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
+    """With an interval that reaches far enough, or to infinity, where few records carry a sum.
+
+    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known.
+    """
+    z = z_score(found.confidence)
     if not _carried(sums, found.confidence, repeats):
         return replace(found, low=-np.inf, high=np.inf)
+    second, third, fourth = moments.tolist()
+    clear = sums[2] ** 2 > _CLEAR * repeats * z**2 * sums[5] and _two_values(sums) is None
+    if clear and second > 0 and fourth < math.inf:
+        jump = repeats * third / second / float(sums[2])
+        if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:
+            spread = max(fourth / second / second - 1 / found.n, _SAME)
+            t, m = student(z, max(2 / (spread * repeats), 3)), found.ratio
+            low, high = (m + side * score_reach(t, found.standard_error, side * jump) for side in (-1, 1))
+            found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
     low, high = -float(sums[8]), float(sums[9])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
     if -float(sums[6]) <= 0 or low == high or not (some or most) or _two_values(sums) is not None:
@@ -243,8 +269,11 @@ def _bounded(found: Ratio, sums: F64, repeats: int) -> Ratio:
     size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
     jumps = size * np.array([found.ratio - low, high - found.ratio])
     jumps *= variance < _MANY * jumps**2
-    below, above = _reach(z_score(found.confidence), variance, variance, jumps, size).tolist()
+    below, above = _reach(z, variance, variance, jumps, size).tolist()
     return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
+
+
+_TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-6, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `_MANY`
 
 
 def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:

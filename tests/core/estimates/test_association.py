@@ -121,6 +121,20 @@ def held(v: float, *, together: bool, runs: int = 400) -> tuple[float, float]:
     return inside.mean(), (found.p_value < 0.05).mean()
 
 
+def test_the_interval_of_nearly_all_holds_for_few_people():
+    """92.2 % held of 200 people, of whom five have the other answer: at the low end the variance was that of V."""
+    pair = Joint({name: RandomizedResponse(epsilon=8.0) for name in "xy"})
+    one, two = channels(pair.mechanisms)
+    chances = one.T @ np.array([[0.4875, 0.0125], [0.0125, 0.4875]]) @ two
+    for n, least, most in ((200, 0.95, 1.0), (20_000, 0.93, 0.97)):
+        reports = np.random.default_rng(7).multinomial(n, chances.ravel(), 1000).reshape(-1, 2, 2)
+        counters = np.concatenate([reports.reshape(-1, 4), reports.sum(axis=2), reports.sum(axis=1)], axis=1)
+        of, asked = np.full(1000, n), TableEstimate()
+        found = pair.association(asked, of, counters, pair.arrays(asked, of, counters)[1])
+        with case(n):
+            assert least <= ((found.cramers_v_low <= 0.95) & (found.cramers_v_high >= 0.95)).mean() <= most
+
+
 def channels(mechanisms):
     return [(m.p - m.q) * np.eye(m.domain.size) + m.q for m in mechanisms]
 

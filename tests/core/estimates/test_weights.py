@@ -301,6 +301,23 @@ def test_means_in_a_private_group_hold(n, share):
     assert 0.92 <= coverage_of_means(n, share, lambda m, reports: m.weights(reports, True)) <= 0.98
 
 
+def test_means_of_very_uneven_public_numbers_hold():
+    """86 to 89 % of log-normal numbers held, as a sample without the largest ones has a low mean and a low variance."""
+    rng, runs = np.random.default_rng(5), 1000
+    for epsilon, n, share in ((2.0, 500, 0.5), (4.0, 500, 0.5), (4.0, 2000, 0.1)):
+        m = RandomizedResponse(epsilon=epsilon)
+        has, y = rng.random((runs, n)) < share, rng.lognormal(0, 1.5, (runs, n))
+        w = weights_of(has ^ (rng.random((runs, n)) >= m.p), m)
+        with case(epsilon, n, share):
+            found = [ratio(w * y, w) for y, w in zip(y, w, strict=True)]
+            assert held(found, np.exp(1.125), np.full(runs, 1 / runs))[0] >= 0.92
+            combined = [ratio_of(ratio_sums(w * y, w), 0.95).high for y, w in zip(y[:9], w[:9], strict=True)]
+            np.testing.assert_allclose(combined, [one.high for one in found[:9]])  # as in Beam
+    y, w = rng.normal(5, 1, 2000), weights_of(rng.random(2000) < 0.5, m)
+    even, sums = ratio(w * y, w), np.array([w @ y, w.sum(), (w * y) @ (w * y), (w * y) @ w, w @ w])
+    np.testing.assert_allclose([even.low, even.high], ratios(sums, 0.95)[2:])  # Fieller's
+
+
 def test_without_weights_they_do_not():
     assert coverage_of_means(2000, 0.2, lambda m, reports: reports.astype(float)) < 0.5
 
