@@ -43,7 +43,7 @@ from ldp_polars.columns import (
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
-from ldp_polars.noise import NoiseOptions
+from ldp_polars.noise import NoiseOptions, ids_to_arrow
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 from ldp_polars.tallying import tally_dtype, tally_series, warn_of_copies
 from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
@@ -445,7 +445,7 @@ def explain(
         total, delta: see `PrivacyPlan.explain`.
 
     Raises:
-        InputError: null ids.
+        InputError, DtypeError: null ids, or ids of another type than keyed noise takes.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -458,6 +458,7 @@ def explain(
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
         return checked_plan(plan).explain(n, **how)
     counted = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()
+    engine.id_words(ids_to_arrow(counted["id"].head(0)), bytes(32))  # (of floats all NaN would be one person)
     if nobody := counted.filter(pl.col("id").is_null())["len"].sum():
         raise InputError(f"{nobody:,} of {counted['len'].sum():,} ids are null: whose records are they?")
     each = counted["len"]

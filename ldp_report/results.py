@@ -413,7 +413,7 @@ def read_results(
         most_rows: the most rows of estimates.
 
     Raises:
-        InputError: there are no estimates, or a file cannot be read.
+        InputError: there are no estimates, or a file cannot be read, or two rows are of one value in one group.
         LimitError: there is more than a page can show.
         PlanError: the plan in the folder is not one.
 
@@ -454,6 +454,8 @@ def read_results(
         _take(found, file, rows)
     if not found.columns:
         raise core.InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
+    for name, rows in found.columns.items():
+        _check_told_apart(name, rows)
     if found.plan is not None:  # in the order of the plan
         order = {name: k for k, name in enumerate(found.plan.columns)}
         found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
@@ -487,6 +489,17 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
     if letters or (file.stem == engine.DEAD_LETTERS and not rows):
         found.letters = letters
+
+
+def _check_told_apart(name: str, rows: Sequence[Row]) -> None:
+    """Raise `InputError` if a group has two rows of one value: they are of two groups, or of two estimates."""
+    view = engine.view_of(rows[0], name) or core.HistogramEstimate.view
+    different = {(window_of(row), _key(row, view), *(_word(row.get(label)) for label in view.labels)) for row in rows}
+    if len(different) < len(rows):
+        raise core.InputError(
+            f"column {name!r} has two rows of one value in one group: give each estimate a page of its own, and rename "
+            "columns of groups that have a name of columns of estimates, as 'epsilon'"
+        )
 
 
 def _bytes(file: Path) -> bytes:

@@ -586,6 +586,24 @@ def test_bad_arguments_and_records_of_nobody():
             pl.DataFrame({"user": [float("nan")] * 9}).ldp.bound(id="user", records=1, key=key)  # nine are no person
 
 
+def test_ids_of_floats_are_refused_wherever_persons_are_told_apart():
+    """All NaN were one person: of 10 people without an id ``explain`` said one person with 10 records."""
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=2.0), "y": Hybrid((0, 1), epsilon=1.0)}, keep=["user", "g"])
+    ids = [float("nan")] * 10 + [1.5] * 10
+    frame = pl.DataFrame({"x": [True] * 20, "y": [1.0] * 20, "g": [0, 1] * 10, "user": ids})
+    made = frame.ldp.perturb(plan)
+    for ask in (
+        lambda: frame.ldp.explain(plan, id="user"),
+        lambda: made.ldp.histograms(person="user"),
+        lambda: made.ldp.estimates(person="user"),
+        lambda: made.ldp.compare(plan, by="g", person="user"),
+        lambda: made.select(pl.col("y").ldp.mean(person="user")),
+        lambda: HistogramEstimate().of_persons(plan["x"], frame["x"], frame["user"].to_list()),
+    ):
+        with pytest.raises(DtypeError, match="ids must be integers, text or binary, got double"):
+            ask()
+
+
 def test_explain_says_what_a_person_spends_on_these_data():
     plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=2.0)})
     for frame in (PERSONS, PERSONS.lazy()):

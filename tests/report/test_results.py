@@ -145,6 +145,17 @@ def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
         read_results(tmp_path)
 
 
+def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
+    """Groups by a column named epsilon were shown as one group, of twice as many rows."""
+    frame = pl.DataFrame({"group": [1, 2], **{k: [v, v] for k, v in ROW.items()}})
+    frame.write_parquet(tmp_path / "os.parquet")
+    assert len(read_results(tmp_path).to_json()["columns"][0]["groups"]) == 2
+    for name in ("epsilon", "partial", "pane_timing", "fingerprint"):
+        frame.rename({"group": name}).write_parquet(tmp_path / "os.parquet")
+        with pytest.raises(InputError, match="two rows of one value in one group"):
+            read_results(tmp_path)
+
+
 def test_times_that_utc_does_not_have_are_none(tmp_path):
     row = ROW | {"window_start": "0001-01-01T00:00:00+14:00", "window_end": "1970-01-01T00:00:00Z"}
     (tmp_path / "crashed.ndjson").write_text(json.dumps(row))
@@ -258,7 +269,7 @@ def test_broken_files_are_our_errors(tmp_path_factory):
 
 
 def test_too_much_for_a_page(tmp_path):
-    (tmp_path / "os.ndjson").write_text(f"{json.dumps(ROW)}\n" * 3)
+    (tmp_path / "os.ndjson").write_text("".join(json.dumps({**ROW, "day": day}) + "\n" for day in range(3)))
     assert len(read_results(tmp_path, most_rows=3).columns["os"]) == 3
     with pytest.raises(LimitError, match="3 rows"):
         read_results(tmp_path, most_rows=2)
