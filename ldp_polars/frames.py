@@ -309,7 +309,7 @@ class Groups:
         whose = None if person is None else cs.by_name(person)
         if whose is None:
             check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
-        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose, grouped=bool(self.keys)))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
@@ -331,7 +331,8 @@ def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallie
     for (name, mechanism), reports in zip(tallier.by_column("").items(), inputs, strict=True):
         arrays[name] = to_arrow(untyped(reports, mechanism))
         warn_of_copies(reports, arrays[name], mechanism, repeats)
-    return tally_series(inputs[0].name, tallier.tally(arrays))
+    tally = tallier.tally(arrays)
+    return tally_series(inputs[0].name, [tally.n], tally.counters, tally.fingerprint)
 
 
 def groups_of(

@@ -586,6 +586,20 @@ def test_bad_arguments_and_records_of_nobody():
             pl.DataFrame({"user": [float("nan")] * 9}).ldp.bound(id="user", records=1, key=key)  # nine are no person
 
 
+def test_many_groups_are_tallied_in_few_calls(monkeypatch):
+    """Each of them was a call of a Python function: 20,000 took 6 s, and 0.3 s now."""
+    calls, count = [], UnaryEncoding.count_reports
+    monkeypatch.setattr(UnaryEncoding, "count_reports", lambda *args: calls.append(1) or count(*args))
+    plan = PrivacyPlan({"x": UnaryEncoding(["a", "b", "c"], epsilon=1.0)}, keep=["g"])
+    frame = pl.DataFrame({"x": ["a", "b", "c"] * 1500, "g": [k * k % 701 if k % 3 else None for k in range(4500)]})
+    made = frame.ldp.perturb(plan)
+    found = made.ldp.histograms(by="g")
+    assert len(calls) == 1
+    each = made.group_by("g").agg(pl.col("x").ldp.histogram()).sort("g").explode("x").unnest("x")
+    assert len(calls) > 300
+    assert found.drop("column_name").equals(each, null_equal=True)
+
+
 def test_ids_of_floats_are_refused_wherever_persons_are_told_apart():
     """All NaN were one person: of 10 people without an id ``explain`` said one person with 10 records."""
     plan = PrivacyPlan({"x": RandomizedResponse(epsilon=2.0), "y": Hybrid((0, 1), epsilon=1.0)}, keep=["user", "g"])
