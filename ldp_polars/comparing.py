@@ -273,7 +273,8 @@ def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyP
         return pairs
     mine, theirs = (digest_of(side, plan).select(pl.all().alias(name)) for name, side in (("a", reports), ("b", other)))
     checked = pl.map_batches(["a", "b"], partial(_checked, plan=plan), return_dtype=pl.Boolean).alias("entry")
-    return pairs.join(mine.join(theirs, how="cross").select(checked), how="cross").filter("entry").drop("entry")
+    same = mine.join(theirs, how="cross").select(checked)
+    return pairs.join(same, how="cross", maintain_order="left").filter("entry").drop("entry")
 
 
 def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
