@@ -6,7 +6,7 @@ import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -130,7 +130,7 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     found = files_of(path)
     form = format_of(found[0])
     if form == "parquet":
-        return polars.scan_parquet(found)  # type: ignore[no-any-return]
+        return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):
@@ -143,13 +143,13 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
         return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
     said = {**dict.fromkeys(_TEXTS, polars.String), "float": polars.Float64}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
-    return polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True)  # type: ignore[no-any-return]
+    return polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False)  # type: ignore[no-any-return]
 
 
 def _unmarked(file: str) -> Any:
     """A file as Polars reads it: of one that begins with a mark of UTF-8 the bytes behind it."""
     with Path(file).open("rb") as text:
-        return text.read() if text.read(3) == codecs.BOM_UTF8 else file
+        return text.read() if text.read(3) == codecs.BOM_UTF8 else escape(file)  # (a name is no pattern)
 
 
 def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:

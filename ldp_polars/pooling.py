@@ -131,7 +131,7 @@ def _refuse_same(given: Iterable[Any]) -> None:
 def _source(one: Any) -> _Source:
     """Reports and their plan."""
     if isinstance(one, (str, Path)):
-        return pl.scan_parquet(one), read_plan(one)
+        return pl.scan_parquet(one, glob=not Path(one).is_file()), read_plan(one)
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
         raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
     return one[0], checked_plan(one[1])
