@@ -194,17 +194,21 @@ def _changed(
     before = next((window for window in reversed(windows) if last is not None and window[1] <= last[0]), None)
     if mechanism is None or last is None or before is None or len(view.labels) > 1:
         return None
+    places = {text: k for k, text in enumerate(getattr(mechanism.inputs, "texts", ()))}
+    if bool(places) != bool(view.labels) or (places and not view.counts):  # (a curve, a median: no shares of values)
+        return None
     found: list[tuple[str, float, float]] = []
     p_values: list[float] = []
     for key in dict.fromkeys(key for _, key in groups):
         sides = [_numbers(groups.get((place[window], key), ()), view) for window in (before, last)]
-        words = [word for word in sides[0] if word in sides[1]]
+        words = [word for word in sides[0] if word in sides[1] and (word in places or not places)]  # (no ranges)
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
-            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
+            at = [places[word] for word in words] if places else None
+            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, values=at, **how)
             if p is None:
                 return None
-            named = [", ".join(filter(None, (key, word))) for word in words]
+            named = [_aside(", ".join(filter(None, (key, word)))) for word in words]
             found += zip(named, *estimates.tolist(), strict=True)
             p_values += p.tolist()
     if not found:
@@ -222,6 +226,11 @@ def _changed(
 
 
 _LEVEL, _TOLD = 0.05, 5
+
+
+def _aside(words: str) -> str:
+    """Words that do not turn around the numbers beside them, if they are written from right to left."""
+    return words if words.isascii() else f"\u2068{words}\u2069"
 
 
 def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, float, float]]:
@@ -300,7 +309,7 @@ def _key(row: Row, view: engine.View) -> str:
         pairs = [] if key is None else [("key", key)]
     own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
-    return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
+    return ", ".join(f"{name} is null" if value is None else f"{name} = {_word(value)}" for name, value in pairs)
 
 
 def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
