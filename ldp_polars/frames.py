@@ -530,7 +530,7 @@ def sink_parquet(
     *,
     assume_reports: bool = False,
     **options: Any,
-) -> None:
+) -> pl.LazyFrame | None:
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
@@ -543,7 +543,7 @@ def sink_parquet(
         plan: the plan that made them.
         assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that
             were made elsewhere. If they are raw values, they travel as reports from here on.
-        options: of ``LazyFrame.sink_parquet``.
+        options: of ``LazyFrame.sink_parquet``; with ``lazy=True`` nothing is written before what returns is collected.
 
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
@@ -561,7 +561,8 @@ def sink_parquet(
     """
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
-    checked.sink_parquet(path, metadata=plan.metadata, **options)
+    later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
+    return later
 
 
 def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:

@@ -294,7 +294,8 @@ def test_what_is_not_the_plans_reports_is_refused(tmp_path):
 def test_the_plan_travels_with_the_reports(tmp_path):
     path, df = tmp_path / "reports.parquet", frame()
     for packed in (False, True):
-        df.lazy().ldp.perturb(PLAN, packed=packed).ldp.sink_parquet(path, PLAN)
+        later = df.lazy().ldp.perturb(PLAN, packed=packed).ldp.sink_parquet(path, PLAN, lazy=True)
+        later.collect()  # (it was lost, and nothing was written)
         assert ldp_polars.read_plan(path) == PLAN
         assert PrivacyPlan.from_metadata(pq.read_schema(path).metadata or pq.read_metadata(path).metadata) == PLAN
         assert pl.read_parquet(path).ldp.histograms(PLAN)["n"].unique().to_list() == [df.height]
