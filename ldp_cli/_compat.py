@@ -16,6 +16,7 @@ def end_at_once(code: int | str | None) -> None:
     https://github.com/python/cpython/issues/87135; seen with Polars 2.1). Beam's threads must be waited for.
     """
     if sys.version_info < FIXED and "polars" in sys.modules and "apache_beam" not in sys.modules:
-        sys.stdout.flush()
-        sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # closed by a shell's >&-
+                stream.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))

@@ -6,7 +6,7 @@ import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -135,7 +135,7 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     found = files_of(path)
     form = format_of(found[0])
     if form == "parquet":
-        return polars.scan_parquet(found)  # type: ignore[no-any-return]
+        return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):
@@ -152,9 +152,10 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     bits: list[str] = []
     if "bool" in kinds.values():
         with polars_work(path):
-            head = polars.scan_csv(found[0]).collect_schema()
+            head = polars.scan_csv(found[0], glob=False).collect_schema()
         bits = [name for name, kind in kinds.items() if kind == "bool" and name in head and head[name].is_integer()]
-    frame = polars.scan_csv(found, schema_overrides=dtypes | dict.fromkeys(bits, polars.Int64), try_parse_dates=True)
+    dtypes |= dict.fromkeys(bits, polars.Int64)
+    frame = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False)
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
     return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
 
@@ -162,7 +163,7 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
 def _unmarked(file: str) -> Any:
     """A file as Polars reads it: of one that begins with a mark of UTF-8 the bytes behind it."""
     with Path(file).open("rb") as text:
-        return text.read() if text.read(3) == codecs.BOM_UTF8 else file
+        return text.read() if text.read(3) == codecs.BOM_UTF8 else escape(file)  # (a name is no pattern)
 
 
 def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:

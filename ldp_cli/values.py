@@ -67,7 +67,10 @@ def _declared(text: str, other: bool) -> core.Domain | core.Interval | core.Pref
             return core.Domain(range(low, high + 1), unmatched="other" if other else "error")
         if mark == ".." and len(ends) == 2 and "," not in text:
             raise core.ParameterError(f"{text!r}: a range of integers is written as 1..12")
-    return core.Domain(labels(_parts(text)), unmatched="other" if other else "error")
+    words = _parts(text)
+    if not all(map(str.strip, words)):
+        raise core.ParameterError(f"{text!r} has a comma without a value; an empty text is declared in a plan's file")
+    return core.Domain(labels(words), unmatched="other" if other else "error")
 
 
 _DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")

@@ -271,7 +271,8 @@ def _of_key(record: Mapping[str, Any], key: str) -> str:
     of_beam = dict(tuple(pair.values()) if isinstance(pair, Mapping) else pair for pair in pairs)
     if key not in record and key not in of_beam:
         raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
-    return engine.text_of(record[key] if key in record else of_beam[key])
+    value = record[key] if key in record else of_beam[key]
+    return "null" if value is None else engine.text_of(value)
 
 
 def _records(data: Any) -> list[Mapping[str, Any]]:

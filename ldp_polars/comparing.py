@@ -14,7 +14,6 @@ from polars import selectors as cs
 
 from ldp_core import Mechanism, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import (
-    I64,
     Compare,
     ComparePersons,
     CompareQuantiles,
@@ -27,7 +26,7 @@ from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of,
 from ldp_polars.copies import any_copies, are_copies, digest_of
 from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
 from ldp_polars.noise import ids_to_arrow
-from ldp_polars.tallying import counts, tally_for
+from ldp_polars.tallying import counts_with_nulls, tally_for
 
 _WITH = "compared_with"
 _ITSELF = (
@@ -188,7 +187,7 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
 def _aggregated(name: str, mechanism: Mechanism, person: str | None, repeats: Any, side: Groups) -> pl.LazyFrame:
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
-        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats))
+        return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats, grouped=bool(side.keys)))
     dtypes: Mapping[str, Any] = side.reports.collect_schema()
     dtype = dtypes[name].ext_storage() if isinstance(dtypes[name], Report) else dtypes[name]
     whole = pl.List(pl.Struct({"report": dtype, "person": dtypes[person]}))
@@ -230,7 +229,7 @@ def _answered(
 ) -> pl.Series:
     """Polars calls it back: tallies before and after -> lists of rows, pair by pair but all at once."""
     _check_baseline(inputs[0], required)
-    sides = [_counted(side, mechanism) for side in inputs]
+    sides = [counts_with_nulls(side, mechanism) for side in inputs]
     n, counters = (np.stack(arrays, axis=1) for arrays in zip(*sides, strict=True))
     table, lengths = asked.rows(mechanism, n, counters)
     return answers_of(inputs[0].name, table, lengths, return_dtype)
@@ -274,7 +273,8 @@ def _not_of_itself(pairs: pl.LazyFrame, reports: Any, other: Any, plan: PrivacyP
         return pairs
     mine, theirs = (digest_of(side, plan).select(pl.all().alias(name)) for name, side in (("a", reports), ("b", other)))
     checked = pl.map_batches(["a", "b"], partial(_checked, plan=plan), return_dtype=pl.Boolean).alias("entry")
-    return pairs.join(mine.join(theirs, how="cross").select(checked), how="cross").filter("entry").drop("entry")
+    same = mine.join(theirs, how="cross").select(checked)
+    return pairs.join(same, how="cross", maintain_order="left").filter("entry").drop("entry")
 
 
 def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: PrivacyPlan) -> pl.Series:
@@ -283,11 +283,3 @@ def _checked(inputs: Sequence[pl.Series], return_dtype: Any = None, *, plan: Pri
         if are_copies(mine, theirs, plan):
             raise ParameterError(_ITSELF)
     return pl.Series([True] * len(inputs[0]), dtype=pl.Boolean)
-
-
-def _counted(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
-    """n and counters; of null those of no reports."""
-    there = tallies.is_not_null().to_numpy()
-    n, counters = np.zeros(len(tallies), np.int64), np.zeros((len(tallies), mechanism.counters), np.int64)
-    n[there], counters[there] = counts(tallies.drop_nulls(), mechanism)
-    return n, counters

@@ -365,15 +365,21 @@ def cdf(
 
 
 def aggregate(
-    expr: pl.Expr | str, mechanism: core.Mechanism, question: core.Question[Any], person: pl.Expr | str | None = None
+    expr: pl.Expr | str,
+    mechanism: core.Mechanism,
+    question: core.Question[Any],
+    person: pl.Expr | str | None = None,
+    *,
+    grouped: bool = False,
 ) -> pl.Expr:
-    """`estimate` of a column that is known to hold reports, and not tallies."""
+    """`estimate` of a column that is known to hold reports, and not tallies; ``grouped`` as of `tally_for`."""
     question.check(check_mechanism(mechanism))
     if person is not None:
         of_persons = partial(_of_persons, mechanism=mechanism, question=question)
         dtype = _dtype(mechanism, question)
         return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
-    return answers(tally_for(expr, mechanism, question.tallier(mechanism), question.repeats), mechanism, question)
+    tally = tally_for(expr, mechanism, question.tallier(mechanism), question.repeats, grouped=grouped)
+    return answers(tally, mechanism, question)
 
 
 def _estimated(

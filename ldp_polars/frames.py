@@ -43,7 +43,7 @@ from ldp_polars.columns import (
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
-from ldp_polars.noise import NoiseOptions
+from ldp_polars.noise import NoiseOptions, ids_to_arrow
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 from ldp_polars.tallying import tally_dtype, tally_series, warn_of_copies
 from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
@@ -309,7 +309,7 @@ class Groups:
         whose = None if person is None else cs.by_name(person)
         if whose is None:
             check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
-        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose))
+        grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose, grouped=bool(self.keys)))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
         return grouped.unnest("entry")
@@ -331,7 +331,8 @@ def _tallied(inputs: Sequence[pl.Series], return_dtype: object = None, *, tallie
     for (name, mechanism), reports in zip(tallier.by_column("").items(), inputs, strict=True):
         arrays[name] = to_arrow(untyped(reports, mechanism))
         warn_of_copies(reports, arrays[name], mechanism, repeats)
-    return tally_series(inputs[0].name, tallier.tally(arrays))
+    tally = tallier.tally(arrays)
+    return tally_series(inputs[0].name, [tally.n], tally.counters, tally.fingerprint)
 
 
 def groups_of(
@@ -445,7 +446,7 @@ def explain(
         total, delta: see `PrivacyPlan.explain`.
 
     Raises:
-        InputError: null ids.
+        InputError, DtypeError: null ids, or ids of another type than keyed noise takes.
 
     >>> import polars as pl, ldp_polars
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -458,6 +459,7 @@ def explain(
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
         return checked_plan(plan).explain(n, **how)
     counted = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()
+    engine.id_words(ids_to_arrow(counted["id"].head(0)), bytes(32))  # (of floats all NaN would be one person)
     if nobody := counted.filter(pl.col("id").is_null())["len"].sum():
         raise InputError(f"{nobody:,} of {counted['len'].sum():,} ids are null: whose records are they?")
     each = counted["len"]
@@ -528,7 +530,7 @@ def sink_parquet(
     *,
     assume_reports: bool = False,
     **options: Any,
-) -> None:
+) -> pl.LazyFrame | None:
     """Write reports with their plan in the file's metadata, where `read_plan` and the Beam transforms find it.
 
     Nothing else is written under a plan: the dtype of each planned column must say that it holds reports of the plan's
@@ -541,7 +543,7 @@ def sink_parquet(
         plan: the plan that made them.
         assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that
             were made elsewhere. If they are raw values, they travel as reports from here on.
-        options: of ``LazyFrame.sink_parquet``.
+        options: of ``LazyFrame.sink_parquet``; with ``lazy=True`` nothing is written before what returns is collected.
 
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
@@ -559,7 +561,8 @@ def sink_parquet(
     """
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
-    checked.sink_parquet(path, metadata=plan.metadata, **options)
+    later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
+    return later
 
 
 def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:

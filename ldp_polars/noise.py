@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +13,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import InputError, Keyed, ParameterError, Secret
+from ldp_core import InputError, Keyed, LdpWarning, ParameterError, Secret
 from ldp_polars.columns import to_arrow
 
 
@@ -46,6 +48,15 @@ class KeyedNoise:
     tag: str | None = None  # the other one, of a plan or of several columns
     by_position: bool = False  # the ids are row positions, which must not repeat within a call
     nameless: bool = False  # the column that is perturbed really has the empty name
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled; a warning says why a secret is not: Polars drops the error, and asks for cloudpickle."""
+        try:
+            pickle.dumps(self.secret)
+        except TypeError as error:
+            warnings.warn(str(error), LdpWarning, 2)
+            raise
+        return self.__dict__
 
     def randomness(self, ids: pl.Series, column: str) -> Keyed:
         """The noise of the records with these ids."""

@@ -13,7 +13,7 @@ from ldp_core import InputError, Keyed, ParameterError, Secret
 from ldp_core.engine import check_integer, id_words
 from ldp_polars.columns import Report, as_expr
 from ldp_polars.frames import Frame, unused
-from ldp_polars.noise import ids_to_arrow
+from ldp_polars.noise import KeyedNoise, ids_to_arrow
 
 
 def bound(
@@ -65,21 +65,20 @@ def bound(
     groups: list[pl.Expr | str] = [per] if isinstance(per, (str, pl.Expr)) else list(per)
     whose = [as_expr(id), *map(as_expr, groups)]
     order = unused(frame.collect_schema().names())  # a column: within `over`, Polars calls once a group
-    made = pl.map_batches(
-        [whose[0], pl.int_range(pl.len()).over(whose)], partial(_order, key=key), return_dtype=pl.UInt64
-    )
+    taken = partial(_order, noise=None if key is None else KeyedNoise(key, ""))
+    made = pl.map_batches([whose[0], pl.int_range(pl.len()).over(whose)], taken, return_dtype=pl.UInt64)
     numbered = frame.with_columns(made.alias(order))
     return numbered.filter(pl.col(order).rank("ordinal").over(whose) <= records).drop(order)
 
 
-def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, key: Secret | None) -> pl.Series:
+def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, noise: KeyedNoise | None) -> pl.Series:
     """Polars calls it back: (ids, number of the record among those of its person) -> in which order they are taken."""
     ids, numbers = inputs
     if ids.null_count():
         raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
-    if key is None:
+    if noise is None:
         id_words(ids_to_arrow(ids.head(0)), bytes(32))  # (of floats all NaN would be one person)
         return numbers.cast(pl.UInt64)
     codes = numbers.to_numpy().astype(np.uint32)
-    noise = Keyed(key, ids_to_arrow(ids), column="").bind("bound", codes)
-    return pl.Series(ids.name, noise.words(len(codes), 0))
+    random = Keyed(noise.secret, ids_to_arrow(ids), column="").bind("bound", codes)
+    return pl.Series(ids.name, random.words(len(codes), 0))

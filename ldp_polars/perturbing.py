@@ -380,7 +380,7 @@ def perturb_drawn(
             columns=columns,
             packed=packed,
             tag=noise.get("tag"),
-            secret=None if keyed is None else keyed.secret,
+            noise=keyed,
         ),
         return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
         is_elementwise=True,
@@ -394,16 +394,16 @@ def _perturbed_draw(
     columns: DrawnColumns,
     packed: bool,
     tag: str | None,
-    secret: core.Secret | None,
+    noise: KeyedNoise | None,
 ) -> pl.Series:
     """Polars calls it back: (row index, see `Perturb`; values of each column; perhaps ids) -> structs of reports."""
     index, *values = inputs
     refuse_reports({series.name: series.dtype for series in values})
-    ids = values.pop() if secret is not None else index
+    ids = values.pop() if noise is not None else index
     n = len(index)
     if any(len(series) != n for series in (ids, *values)):
         raise core.ParameterError("a plan needs one value a row in each of its columns")
-    keyed = None if secret is None else core.Keyed(secret, ids_to_arrow(ids), column="")
+    keyed = None if noise is None else core.Keyed(noise.secret, ids_to_arrow(ids), column="")
     sources = columns.sources
     arrays = columns.perturb({v.name: to_arrow(v, sources[v.name].kind) for v in values}, keyed, packed=packed, tag=tag)
     series = []

@@ -18,7 +18,7 @@ from ldp_core.engine import check_open, common_values, pooled_rows
 from ldp_polars.columns import check_repeats_said, of_one_seed
 from ldp_polars.copies import any_copies
 from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
-from ldp_polars.tallying import counts, tally_for
+from ldp_polars.tallying import counts_with_nulls, tally_for
 
 _TWICE = "the same reports are there twice: people count once, so give each file or frame once"
 _ANSWER = ("value", "estimate", "standard_error", "low", "high", "q", "p_value", "n")
@@ -92,38 +92,27 @@ def pool(
     check_same_keys(grouped)
     keys = named(grouped[0].names)
     own = unused([*grouped[0].names, *_ANSWER])
-    side, row, place = (own + name for name in ("side", "row", "place"))
+    place, entries = own, [f"{own}{k}" for k in range(len(plans))]
     tables = []
     for name, made in mechanisms.items():
-        column = cs.by_name(name)
-        found = [g.aggregated(tally_for(column, m, m, repeats)).collect() for g, m in zip(grouped, made, strict=True)]
-        counted = [counts(table["entry"], m) for table, m in zip(found, made, strict=True)]
-        entries = pl.concat(
-            table.select(*keys, pl.lit(k).alias(side), pl.int_range(pl.len()).alias(row))
-            for k, table in enumerate(found)
-        )
-        if entries.is_empty():
+        found = []
+        for entry, g, m in zip(entries, grouped, made, strict=True):
+            tally = tally_for(cs.by_name(name), m, m, repeats, grouped=bool(g.keys))
+            found.append(g.aggregated(tally).collect().rename({"entry": entry}))
+        sides = pl.concat(found, how="diagonal" if keys else "horizontal")
+        if sides.is_empty():
             raise ParameterError("there are no reports to pool")
-        where = [pl.col(side), pl.col(row)]
-        lists = (
-            entries.group_by(keys, maintain_order=True).agg(where)
-            if keys
-            else entries.select(c.implode() for c in where)
-        )
-        lists = lists.with_row_index(place)
-        flat = lists.select(place, *where).explode(side, row)
-        n = np.zeros((len(lists), len(made)), np.int64)
-        counters = [np.zeros((len(lists), m.counters), np.int64) for m in made]
-        for k, (people, sums) in enumerate(counted):
-            at, rows = (flat.filter(pl.col(side) == k)[one].to_numpy() for one in (place, row))
-            n[at, k], counters[k][at] = people[rows], sums[rows]
+        if keys:
+            sides = sides.group_by(keys, maintain_order=True).agg(pl.col(one).drop_nulls().first() for one in entries)
+        counted = [counts_with_nulls(sides[entry], m) for entry, m in zip(entries, made, strict=True)]
+        n, counters = np.stack([people for people, _ in counted], axis=1), [sums for _, sums in counted]
         values, numbers = pooled_rows(made, n, counters, confidence, repeats)
-        pairs = [array.reshape(-1) for array in np.indices((len(lists), len(values)))]
+        pairs = [array.reshape(-1) for array in np.indices((len(sides), len(values)))]
         answer = {place: pl.Series(pairs[0], dtype=pl.UInt32), "value": pl.Series(values.take(pa.array(pairs[1])))}
         answer |= dict(zip(_ANSWER[1:], [*numbers.reshape(6, -1), n.sum(axis=1)[pairs[0]]], strict=True))
         value = pl.col("value") if len(types) == 1 else pl.col("value").cast(pl.String)
         head = pl.lit(name).alias("column_name")
-        joined = lists.join(pl.DataFrame(answer), on=place, maintain_order="left_right")
+        joined = sides.with_row_index(place).join(pl.DataFrame(answer), on=place, maintain_order="left_right")
         tables.append(joined.select(head, *keys, value, *_ANSWER[1:]))
     order = {name: k for k, name in enumerate(names)}
     return pl.concat(tables).sort(pl.col("column_name").replace_strict(order), *keys, maintain_order=True)
@@ -142,7 +131,7 @@ def _refuse_same(given: Iterable[Any]) -> None:
 def _source(one: Any) -> _Source:
     """Reports and their plan."""
     if isinstance(one, (str, Path)):
-        return pl.scan_parquet(one), read_plan(one)
+        return pl.scan_parquet(one, glob=not Path(one).is_file()), read_plan(one)
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
         raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
     return one[0], checked_plan(one[1])

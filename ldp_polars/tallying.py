@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import LdpWarning, Mechanism, MechanismMismatchError, Tally
+from ldp_core import LdpWarning, Mechanism, MechanismMismatchError
 from ldp_core.engine import I64, type_words
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
@@ -43,9 +43,18 @@ def _tally(reports: pl.Expr, dtype: Any, *, mechanism: Mechanism | None, assume_
     return tally_for(reports, made_by, made_by)
 
 
-def tally_for(expr: pl.Expr | str, mechanism: Mechanism, tallier: Any, repeats: int | None = None) -> pl.Expr:
-    """`tally` of reports of a mechanism by what a question counts them with; see `Question.tallier`."""
-    return _aggregated(expr, partial(_tallied, mechanism=mechanism, tallier=tallier, repeats=repeats), tallier)
+def tally_for(
+    expr: pl.Expr | str, mechanism: Mechanism, tallier: Any, repeats: int | None = None, *, grouped: bool = False
+) -> pl.Expr:
+    """`tally` of reports of a mechanism by what a question counts them with; see `Question.tallier`.
+
+    If ``grouped``, for ``group_by``, where no report is in two groups: of all groups in one call.
+    """
+    function = partial(_tallied, mechanism=mechanism, tallier=tallier, repeats=repeats, grouped=grouped)
+    if grouped:
+        lists = as_expr(expr).implode()
+        return pl.map_batches([lists], function, return_dtype=tally_dtype(tallier), is_elementwise=True)
+    return _aggregated(expr, function, tallier)
 
 
 def merge(expr: pl.Expr | str, mechanism: Mechanism) -> pl.Expr:
@@ -87,17 +96,28 @@ def tally_dtype(tallier: Any) -> pl.Struct:
 
 
 def _tallied(
-    inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism, tallier: Any, repeats: int | None
+    inputs: Sequence[pl.Series],
+    return_dtype: object = None,
+    *,
+    mechanism: Mechanism,
+    tallier: Any,
+    repeats: int | None,
+    grouped: bool,
 ) -> pl.Series:
-    """Polars calls it back: reports -> one tally."""
+    """Polars calls it back: reports -> one tally; or lists of reports -> a tally of each."""
     [reports] = inputs
+    sizes = np.array([len(reports)])
+    if grouped:
+        sizes, name = unnamed(reports).list.len().to_numpy().astype(np.int64), reports.name
+        reports = unnamed(reports).explode(empty_as_null=False).alias(name)
     plain = untyped(reports, mechanism)
     arrow = to_arrow(plain)
     form = tallier.reports
     with polars_words(plain, arrow, form.arrow_type(), form.arrow_type(packed=True)):
-        tallied = tallier.tally(arrow, column=reports.name)
-    warn_of_copies(reports, arrow, mechanism, repeats)
-    return tally_series(reports.name, tallied)
+        counters = tallier.tally_parts(arrow, sizes, column=reports.name)
+    for end, size in zip(np.cumsum(sizes)[sizes >= _LOOKED_AT], sizes[sizes >= _LOOKED_AT], strict=True):
+        warn_of_copies(reports, arrow.slice(end - size, size), mechanism, repeats)
+    return tally_series(reports.name, sizes, counters, tallier.fingerprint)
 
 
 _LOOKED_AT = 512  # reports: to look at each of a thousand groups of 100 would take a fifth of the time of all
@@ -119,14 +139,23 @@ def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechani
     n, counters = counts(unnamed(tallies).drop_nulls().alias(tallies.name), mechanism)
     total = sum(n.tolist())
     mechanism.check_total(total)
-    return tally_series(tallies.name, Tally(total, counters.sum(axis=0), mechanism.fingerprint))
+    return tally_series(tallies.name, [total], counters.sum(axis=0), mechanism.fingerprint)
 
 
-def tally_series(name: str, tally: Tally) -> pl.Series:
-    """One tally as a Series of `tally_dtype`."""
-    counters = pa.FixedSizeListArray.from_arrays(pa.array(tally.counters), len(tally.counters))
-    fields = {"n": pa.array([tally.n], pa.int64()), "counters": counters, "fingerprint": pa.array([tally.fingerprint])}
+def tally_series(name: str, n: Sequence[int] | I64, counters: I64, fingerprint: str) -> pl.Series:
+    """k tallies, of n, int64[k], and counters, int64[k, counters], as a Series of `tally_dtype`."""
+    made = pa.FixedSizeListArray.from_arrays(pa.array(counters.reshape(-1)), counters.shape[-1])
+    made_by = pa.array([fingerprint] * len(n), pa.string())
+    fields = {"n": pa.array(n, pa.int64()), "counters": made, "fingerprint": made_by}
     return pl.Series(name, pa.StructArray.from_arrays(list(fields.values()), list(fields)))
+
+
+def counts_with_nulls(tallies: pl.Series, mechanism: Mechanism) -> tuple[I64, I64]:
+    """`counts`; of null those of no reports."""
+    there = tallies.is_not_null().to_numpy()
+    n, counters = np.zeros(len(tallies), np.int64), np.zeros((len(tallies), mechanism.counters), np.int64)
+    n[there], counters[there] = counts(tallies.drop_nulls(), mechanism)
+    return n, counters
 
 
 def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:

@@ -194,17 +194,21 @@ def _changed(
     before = next((window for window in reversed(windows) if last is not None and window[1] <= last[0]), None)
     if mechanism is None or last is None or before is None or len(view.labels) > 1:
         return None
+    places = {text: k for k, text in enumerate(getattr(mechanism.inputs, "texts", ()))}
+    if bool(places) != bool(view.labels) or (places and not view.counts):  # (a curve, a median: no shares of values)
+        return None
     found: list[tuple[str, float, float]] = []
     p_values: list[float] = []
     for key in dict.fromkeys(key for _, key in groups):
         sides = [_numbers(groups.get((place[window], key), ()), view) for window in (before, last)]
-        words = [word for word in sides[0] if word in sides[1]]
+        words = [word for word in sides[0] if word in sides[1] and (word in places or not places)]  # (no ranges)
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
-            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, **how)
+            at = [places[word] for word in words] if places else None
+            p = engine.p_values_of(mechanism, n[:, 0].astype(np.int64), estimates, errors, values=at, **how)
             if p is None:
                 return None
-            named = [", ".join(filter(None, (key, word))) for word in words]
+            named = [_aside(", ".join(filter(None, (key, word)))) for word in words]
             found += zip(named, *estimates.tolist(), strict=True)
             p_values += p.tolist()
     if not found:
@@ -222,6 +226,11 @@ def _changed(
 
 
 _LEVEL, _TOLD = 0.05, 5
+
+
+def _aside(words: str) -> str:
+    """Words that do not turn around the numbers beside them, if they are written from right to left."""
+    return words if words.isascii() else f"\u2068{words}\u2069"
 
 
 def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, float, float]]:
@@ -300,7 +309,7 @@ def _key(row: Row, view: engine.View) -> str:
         pairs = [] if key is None else [("key", key)]
     own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     pairs += [(name, value) for name, value in row.items() if name not in own]
-    return ", ".join(f"{name} = {_word(value)}" for name, value in pairs)
+    return ", ".join(f"{name} is null" if value is None else f"{name} = {_word(value)}" for name, value in pairs)
 
 
 def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
@@ -413,7 +422,7 @@ def read_results(
         most_rows: the most rows of estimates.
 
     Raises:
-        InputError: there are no estimates, or a file cannot be read.
+        InputError: there are no estimates, or a file cannot be read, or two rows are of one value in one group.
         LimitError: there is more than a page can show.
         PlanError: the plan in the folder is not one.
 
@@ -454,6 +463,8 @@ def read_results(
         _take(found, file, rows)
     if not found.columns:
         raise core.InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
+    for name, rows in found.columns.items():
+        _check_told_apart(name, rows)
     if found.plan is not None:  # in the order of the plan
         order = {name: k for k, name in enumerate(found.plan.columns)}
         found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
@@ -487,6 +498,17 @@ def _take(found: Results, file: Path, rows: list[Row]) -> None:
             found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
     if letters or (file.stem == engine.DEAD_LETTERS and not rows):
         found.letters = letters
+
+
+def _check_told_apart(name: str, rows: Sequence[Row]) -> None:
+    """Raise `InputError` if a group has two rows of one value: they are of two groups, or of two estimates."""
+    view = engine.view_of(rows[0], name) or core.HistogramEstimate.view
+    different = {(window_of(row), _key(row, view), *(_word(row.get(label)) for label in view.labels)) for row in rows}
+    if len(different) < len(rows):
+        raise core.InputError(
+            f"column {name!r} has two rows of one value in one group: give each estimate a page of its own, and rename "
+            "columns of groups that have a name of columns of estimates, as 'epsilon'"
+        )
 
 
 def _bytes(file: Path) -> bytes:

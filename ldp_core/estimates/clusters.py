@@ -55,6 +55,7 @@ from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import DtypeError, InputError, ParameterError
 from ldp_core.estimates.base import Population
+from ldp_core.exact.hashing import id_words
 from ldp_core.reports import Native
 
 LEAST_EFFECTIVE = 10
@@ -88,9 +89,10 @@ def codes_of(persons: Any, n: int) -> tuple[I64, int]:
     ids = None
     with suppress(*CONVERSION_ERRORS):
         ids = plain(given) if isinstance(given, pa.Array) else pa.array(given)
-        ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
-    if ids is None or not pa.types.is_dictionary(ids.type):
+    if ids is None:
         raise DtypeError("persons must be integers, text or binary: the column cannot be compared")
+    id_words(pa.nulls(0, ids.type), bytes(32))  # (of floats all NaN would be one person)
+    ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
     if len(ids) != n or ids.null_count:
         raise InputError(
             f"persons must be the id of the person of each of {n:,} reports, got {len(ids):,} of which "

@@ -480,7 +480,14 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
 
 
 def p_values_of(
-    mechanism: Any, n: I64, estimates: F64, errors: F64, *, anytime: bool = False, population: Population = None
+    mechanism: Any,
+    n: I64,
+    estimates: F64,
+    errors: F64,
+    *,
+    values: Sequence[int] | None = None,
+    anytime: bool = False,
+    population: Population = None,
 ) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
@@ -490,6 +497,7 @@ def p_values_of(
         mechanism: that made the reports.
         n: int64[2], numbers of reports, at least 1.
         estimates, errors: float64[2, d]: unbiased shares, or means (d = 1), and their standard errors.
+        values: places in the domain of the values that they are of; default: of all, in its order.
         anytime: see `compare`.
         population: whom the errors of shares are about. Those of noise alone, None, get the error of sampling here.
     """
@@ -498,7 +506,7 @@ def p_values_of(
         return None
     if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
         return None
-    b = mechanism.rates.b if is_oracle else 0.0
+    b = mechanism.rates.b[slice(None) if values is None else values] if is_oracle else 0.0
     sampled = float(is_oracle and population is None)
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
     below, above = (0 * errors, 0 * errors) if is_oracle else mechanism.far(n[:, None], estimates, errors)

@@ -91,6 +91,23 @@ class Tallier(ABC):
         one_group = np.broadcast_to(np.int64(0), len(native))  # zeros that nobody has to write
         return Tally(len(native), self.count_reports(native, one_group, 1)[0], self.fingerprint)
 
+    def tally_parts(self, reports: Any, sizes: I64, *, column: str = "reports") -> I64:
+        """int64[k, counters]: the counters of `tally` of k parts of so many reports each, which follow each other."""
+        array, out = self._reports_as_arrow(reports, column), np.empty((len(sizes), self.counters), np.int64)
+        ends, first = np.cumsum(sizes), 0
+        while first < len(sizes):
+            start = ends[first] - sizes[first]
+            few = int(np.searchsorted(ends, start + _ROWS, "right")), first + _CELLS // self.counters
+            last = max(min(few), first + 1)
+            some = array.slice(start, ends[last - 1] - start)
+            if last == first + 1:
+                out[first] = self.tally(some, column=column).counters
+            else:
+                of = np.repeat(np.arange(last - first), sizes[first:last])
+                out[first:last] = self.count_reports(self._checked(some, column), of, last - first)
+            first = last
+        return out
+
     def _checked(self, reports: Any, column: str) -> Native:
         """What `perturb` returned, in the working layout."""
         return self.reports.from_arrow(self._reports_as_arrow(reports, column), column=column)
@@ -193,6 +210,9 @@ class Tallier(ABC):
         histogram.
         """
         return ()
+
+
+_ROWS, _CELLS = 1 << 16, 1 << 20  # of small parts that are counted in one call, and their counters
 
 
 class NumberedCounters(Tallier):

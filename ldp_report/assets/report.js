@@ -93,7 +93,9 @@
   // The numbers of a column as people read them: days since 1970 as dates, places in a list as its words.
   const shown = (column, number) => (!column.unit ? number : Array.isArray(column.unit) ? (x) => column.unit[x] ?? (isNumber(x) ? "" : LDP.MISSING)
     : (x) => (isNumber(x) ? new Date(Math.round(x * 864e5)).toISOString().slice(0, column.unit === "date" ? 10 : 16).replace("T", " ") : LDP.MISSING));
-  const titled = (column, group) => `${[column.name, windowName(group), group.key].filter(Boolean).join(", ")}: ${whole(group.n)} reports`;
+  // Words that are written from right to left do not turn around the dates beside them.
+  const aside = (text) => (/[\u0590-\u08FF\uFB1D-\uFDFF\uFE70-\uFEFC]/.test(text) ? `\u2068${text}\u2069` : text);
+  const titled = (column, group) => `${[aside(column.name), windowName(group), aside(group.key)].filter(Boolean).join(", ")}: ${whole(group.n)} reports`;
 
   function histogram(column, group, all) {
     const ranked = group.rows.map(([name, estimate, low, high]) => ({ name: name === "" ? "(empty)" : name, estimate, low, high, share: group.n && isNumber(estimate) ? estimate / group.n : null }));

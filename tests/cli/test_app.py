@@ -272,6 +272,10 @@ def test_a_process_ends_at_once(monkeypatch, capsys):
             ldp_cli.main()
         assert ended == [code]
         assert said in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stdout", None)  # a shell has closed it: there was an AttributeError
+    with pytest.raises(SystemExit):
+        ldp_cli.main()
+    assert ended == [0, 0]
 
 
 OF_THE_CORE = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]

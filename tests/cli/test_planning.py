@@ -117,6 +117,7 @@ WRONG_LINES = [
     ("plan new -c os --epsilon 1", "NAME=WHAT"),
     ("plan new -c os=a,b -c os=a,b --epsilon 1", "twice"),
     ("plan new -c os=a,a --epsilon 1", "distinct"),
+    ("plan new -c os=a,b, --epsilon 1", "'a,b,' has a comma without a value"),
     ("plan new -c os=a,b --epsilon 1 --other so", "not in the plan"),
     ("plan new -c os=a,b --epsilon -1", "epsilon must be in (0, inf)"),
     ("plan new -c w=text:x --epsilon 1", "whole number"),

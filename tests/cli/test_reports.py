@@ -481,6 +481,20 @@ def test_folders_and_patterns(ldp):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
 
 
+def test_a_file_with_brackets_in_its_name_is_itself(ldp):
+    """Polars took the name for a pattern, and read v1 in the place of v[1]: records of others, without a word."""
+    ldp("plan new plan.toml -c x=a,b -e 50")
+    for kind in ("csv", "ndjson", "parquet"):
+        for name, letters in (("v[1]", ["a"] * 20), ("v1", ["b"] * 70)):
+            getattr(pl.DataFrame({"x": letters}), f"write_{kind}")(f"{name}.{kind}")
+        ldp(f"perturb 'v[1].{kind}' 'r[1].parquet' --plan plan.toml --overwrite")
+        ldp(f"perturb v1.{kind} r1.parquet --plan plan.toml --overwrite")
+        found = ldp("estimate 'r[1].parquet' --json").data["columns"]["x"]["estimates"]
+        assert [(row["value"], round(row["count"]), row["n"]) for row in found] == [("a", 20, 20), ("b", 0, 20)]
+    ldp("perturb v[1].csv other.parquet --plan plan.toml")
+    assert ldp_polars.pool(["r[1].parquet", "other.parquet"])["n"].to_list() == [40, 40]
+
+
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
     """People counted twice there, with intervals that were too narrow."""
     Path("folder").mkdir()

@@ -83,6 +83,13 @@ def test_two_frames_by_groups_of_which_one_is_missing():
     assert found.select(pl.col(pl.Float64).is_nan().any()).row(0) != (True,)
 
 
+def test_lazy_groups_of_two_frames_are_in_order():
+    """Polars left out the sorting before a join, and groups were in any order."""
+    found = ONE.ldp.compare(PLAN, other=TWO, by="day")
+    assert found.filter(column_name="minutes")["day"].is_sorted()
+    assert_frame_equal(ONE.lazy().ldp.compare(PLAN, other=TWO.lazy(), by="day").collect(), found)
+
+
 def test_groups_against_a_baseline():
     sides = {country: ONE.filter(pl.col("country") == country) for country in ("de", "fr", "it")}
     for baseline, first in ((None, "de"), ("fr", "fr")):

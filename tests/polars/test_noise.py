@@ -13,6 +13,7 @@ from ldp_core import (
     DtypeError,
     InputError,
     Keyed,
+    LdpWarning,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
@@ -216,9 +217,15 @@ def test_bad_ids(run):
 def test_secrets_do_not_travel_unless_shared():
     m = MECHANISMS["bits"]
     assert "Secret(...)" not in str(pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False))
-    with pytest.raises(Exception) as caught:  # noqa: PT011 (Polars makes its own of it)
-        pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False))
-    assert bytes(range(32)).hex() not in str(caught.value)
+    plan, frame = PrivacyPlan.sampled({"x": range(9), "y": range(9)}, epsilon=1.0), pl.LazyFrame({"x": [0], "y": [0]})
+    for query in (
+        pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False),
+        frame.ldp.perturb(plan, key=SECRET, id="x"),
+        frame.ldp.bound(id="x", records=1, key=SECRET),
+    ):  # Polars alone asks for cloudpickle
+        with pytest.warns(LdpWarning, match=r"secret\.shared\(\) does"), pytest.raises(Exception) as caught:  # noqa: PT011
+            pickle.dumps(query)
+        assert bytes(range(32)).hex() not in str(caught.value)
     shared = pickle.loads(pickle.dumps(pl.col("x").ldp.perturb(m, key=SECRET.shared(), id="user", typed=False)))
     df = people()
     assert df.select(shared).equals(df.select(ldp_polars.perturb("x", m, key=SECRET, id="user", typed=False)))

@@ -80,6 +80,18 @@ def test_values_of_the_data_are_text(browser, report):
     assert page.run("document.title") == "Private estimates"
 
 
+def test_arabic_names_turn_no_dates_around(browser, tmp_path):
+    """2024-01-08 was shown as 08-01-2024."""
+    row = {"value": "x", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
+    row |= {"window_start": "2024-01-08", "window_end": "2024-01-15"}
+    (tmp_path / "page.html").write_text(report_page(Results({"\N{ARABIC LETTER MEEM}": [row]})), encoding="utf-8")
+    page = browser.page((tmp_path / "page.html").as_uri())
+    place = "(at) => { const n = document.querySelector('caption').firstChild, r = new Range();"
+    place = f"({place} at += n.data.indexOf('2024'); r.setStart(n, at); r.setEnd(n, at + 1);"
+    place += " return r.getBoundingClientRect().left; })"
+    assert page.run(f"{place}(0)") < page.run(f"{place}(9)")
+
+
 def test_numbers_are_those_of_the_file(browser, report, results):
     page = browser.page(report)
     written = pl.read_parquet(results / "histograms.parquet")

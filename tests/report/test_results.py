@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ldp_core import (
+    CdfEstimate,
     HeavyHitters,
     HistogramEstimate,
     Hybrid,
@@ -21,6 +22,8 @@ from ldp_core import (
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    RangeEstimate,
+    SubsetSelection,
     UnaryEncoding,
     compare,
 )
@@ -145,6 +148,20 @@ def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
         read_results(tmp_path)
 
 
+def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
+    """Groups by a column named epsilon were shown as one group, of twice as many rows."""
+    frame = pl.DataFrame({"group": [1, 2], **{k: [v, v] for k, v in ROW.items()}})
+    frame.write_parquet(tmp_path / "os.parquet")
+    assert len(read_results(tmp_path).to_json()["columns"][0]["groups"]) == 2
+    frame.with_columns(group=pl.Series([None, ""])).write_parquet(tmp_path / "os.parquet")  # these two were one group
+    groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
+    assert [group["key"] for group in groups] == ["group = ", "group is null"]
+    for name in ("epsilon", "partial", "pane_timing", "fingerprint"):
+        frame.rename({"group": name}).write_parquet(tmp_path / "os.parquet")
+        with pytest.raises(InputError, match="two rows of one value in one group"):
+            read_results(tmp_path)
+
+
 def test_times_that_utc_does_not_have_are_none(tmp_path):
     row = ROW | {"window_start": "0001-01-01T00:00:00+14:00", "window_end": "1970-01-01T00:00:00Z"}
     (tmp_path / "crashed.ndjson").write_text(json.dumps(row))
@@ -234,6 +251,28 @@ def test_the_last_window_is_compared_with_the_one_before():
     assert [one.to_json()["columns"][0]["changed"] for one in (alone, rolling, seeded)] == [None] * 3
 
 
+def test_what_has_changed_is_said_of_declared_values():
+    """Of some of them or of a range there was an IndexError; and no curve was said to have changed."""
+    arabic = "\N{ARABIC LETTER MEEM}"
+    os = SubsetSelection(["ios", "web", arabic], epsilon=2.0)
+    tallies = [os.simulate(people, seed=1) for people in ([6000, 3000, 1000], [4000, 3000, 3000])]
+    found = {}
+    for question in (HistogramEstimate(), RangeEstimate("ios", "web"), CdfEstimate()):
+        rows = []
+        for day, tally in enumerate(tallies, 1):
+            when = {"window_start": f"2024-01-0{day}", "window_end": f"2024-01-0{day + 1}"}
+            rows += [{**row, **when} for row in question.result(os, tally).to_arrow().to_pylist()]
+        plan = PrivacyPlan({"os": os})
+        for values in (["ios"], [arabic, "ios"], None):
+            some = [row for row in rows if values is None or row["value"] in values]
+            if some:
+                found[question.name, len(values or "all")] = Results({"os": some}, plan=plan).to_json()["columns"][0]
+    said = {name: column["changed"] for name, column in found.items()}
+    assert {name for name, text in said.items() if text} == {("histogram", k) for k in (1, 2, 3)}
+    assert [text.count(" to ") for name, text in said.items() if text] == [1, 2, 2]
+    assert f"\u2068{arabic}\u2069 " in said["histogram", 2]  # so that it does not turn the numbers around
+
+
 def test_broken_files_are_our_errors(tmp_path_factory):
     for name, data in [
         ("os.parquet", b"PAR1 no"),
@@ -258,7 +297,7 @@ def test_broken_files_are_our_errors(tmp_path_factory):
 
 
 def test_too_much_for_a_page(tmp_path):
-    (tmp_path / "os.ndjson").write_text(f"{json.dumps(ROW)}\n" * 3)
+    (tmp_path / "os.ndjson").write_text("".join(json.dumps({**ROW, "day": day}) + "\n" for day in range(3)))
     assert len(read_results(tmp_path, most_rows=3).columns["os"]) == 3
     with pytest.raises(LimitError, match="3 rows"):
         read_results(tmp_path, most_rows=2)

@@ -159,6 +159,11 @@ def test_counts_of_groups_are_sums_of_those_of_the_reports(monkeypatch, name):
             order = np.argsort(groups, kind="stable")
             np.testing.assert_array_equal(m.count_reports(reports[order], groups[order], n_groups), expected)
     assert not m.count_reports(reports[:0], groups[:0], n_groups).any()
+    sizes = np.array([0, 1, 30, 0, 7, n - 40, 2])
+    for rows in (1 << 16, 29):  # parts in one call, and some of them by themselves
+        monkeypatch.setattr("ldp_core.randomizer.tallying._ROWS", rows)
+        parts = m.tally_parts(m.reports.to_arrow(reports), sizes)
+        np.testing.assert_array_equal(parts, np.eye(7)[:, np.repeat(np.arange(7), sizes)] @ alone)
 
 
 @each("name", [name for name, m in ALONE.items() if isinstance(m, FrequencyOracle)])
