@@ -293,6 +293,7 @@ class Compare(OfAll):
         (low1, high1), (low2, high2) = (side.ends_of(z, tails, self.repeats or 1) for side in sides)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
+        low, high = blurred(mechanism, low, high)
 
         squares = self._scores(one, two, at_pooled) ** 2
         step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
@@ -449,6 +450,13 @@ def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
     few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
     return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
+
+
+def blurred(mechanism: Any, low: F64, high: F64) -> tuple[F64, F64]:
+    """Ends of intervals of differences, of means as much farther as those of both sides may be off."""
+    domain = mechanism.domain
+    off = 0.0 if isinstance(mechanism, Comparable) else 2 * mechanism.blur * (domain.high - domain.low)
+    return low - off, high + off
 
 
 def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:
