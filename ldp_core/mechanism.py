@@ -154,8 +154,8 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         """One unbiased weight per report, float64[n]: of expectation 1 if the record has the value, else 0.
 
         The sum of the weights is the estimated count. Of numbers it is the report's value, in their own unit, whose
-        expectation is the number. See `ldp_core.ratio` and `ldp_core.weighted_quantiles` for what else follows from
-        weights. Negative ones are normal: leave them as they are.
+        expectation is the number (of `SquareWave` the middle of its bucket). See `ldp_core.ratio` and
+        `ldp_core.weighted_quantiles` for what else follows from weights. Negative ones are normal: leave them.
 
         Args:
             reports: what `perturb` returned, in either layout.

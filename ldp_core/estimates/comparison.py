@@ -60,7 +60,7 @@ from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import Averaging, finite_times
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.tails import FEW, coins_score, few_at
+from ldp_core.estimates.tails import FEW, few_at, scores_of_few
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_integer, check_open, parameter
@@ -293,6 +293,7 @@ class Compare(OfAll):
         (low1, high1), (low2, high2) = (side.ends_of(z, tails, self.repeats or 1) for side in sides)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
+        low, high = blurred(mechanism, low, high)
 
         squares = self._scores(one, two, at_pooled) ** 2
         step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
@@ -441,18 +442,21 @@ def few_coins(one: Side, two: Side, error: F64, step: Any, z: Any) -> F64:
 def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
     """Scores of differences; where few coins decide, of their tails, and N - 1 of N (G. Upton, JRSS A 145(1), 1982)."""
     few = few_coins(one, two, error, step, z) & (z != 0)
-    coin = step / np.maximum(np.minimum(one.n, two.n), 1)
-    n, coin = (np.broadcast_to(x, z.shape)[few] for x in (one.n + two.n, coin))
-    far = coins_score(np.abs(two.estimates - one.estimates)[few], n, error[few] ** 2, coin) * np.sqrt(1 - 1 / n)
-    made = z.copy()
-    made[few] = np.copysign(np.minimum(np.abs(z[few]), far), z[few])
-    return made
+    n, coin = np.maximum(one.n + two.n, 1), step / np.maximum(np.minimum(one.n, two.n), 1)
+    return scores_of_few(z, few, n, error, coin, np.sqrt(1 - 1 / n))
 
 
 def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
     few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
     return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
+
+
+def blurred(mechanism: Any, low: F64, high: F64) -> tuple[F64, F64]:
+    """Ends of intervals of differences, of means as much farther as those of both sides may be off."""
+    domain = mechanism.domain
+    off = 0.0 if isinstance(mechanism, Comparable) else 2 * mechanism.blur * (domain.high - domain.low)
+    return low - off, high + off
 
 
 def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:

@@ -26,7 +26,8 @@ Statistics in Medicine 27(10), 2008).
 **One population?** Whether the groups are of one population is tested by
 Q = sum (f_g - f)^2 / v_g(f), chi-square with one degree of freedom less than there are groups (W. G. Cochran,
 "The Combination of Estimates from Different Experiments", Biometrics 10(1), 1954). People who choose a small epsilon
-may differ from others: a total over *these* people is the sum of the groups' estimates, whatever Q is.
+may differ from others: a total over *these* people is the sum of the groups' estimates, whatever Q is. Where few
+reports decide about a group, its term is of their tails (`scores_of_few`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_
 from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging, MeanEstimate
-from ldp_core.estimates.tails import reach_of_few
+from ldp_core.estimates.tails import few_at, reach_of_few, scores_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -218,7 +219,7 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
         low, high = _of_few((low, high), alone, error**2 / of_alone, estimate, z)
-    q: F64 = (np.array([(side.estimates - estimate) ** 2 for side in sides]) / variances).sum(axis=0)
+    q: F64 = sum((_score(side, estimate, v) ** 2 for side, v in zip(sides, variances, strict=True)), start=0 * estimate)
     return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
 
 
@@ -290,6 +291,13 @@ def _of_few(ends: tuple[F64, F64], sides: Sequence[Side], weights: F64, estimate
     of_one = [sum(w**2 / m * part for w, m, part in zip(weights, n, parts, strict=True)) for parts in (a, b, e)]
     most = np.max([w / m * x for w, m, x in zip(weights, n, step, strict=True)], axis=0)
     return reach_of_few(ends, estimate, sum(n), z, most, tuple(of_one), 1)
+
+
+def _score(side: Side, f: F64, variance: F64) -> F64:
+    """How many standard errors a group is from f; where few coins decide, of their tails."""
+    error, coin = np.sqrt(variance), side.step / np.maximum(side.n, 1)
+    z: F64 = (side.estimates - f) / error
+    return scores_of_few(z, variance < few_at(z) * coin**2, side.n, error, coin)
 
 
 def _inside(f: F64, side: Side) -> F64:

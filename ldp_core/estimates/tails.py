@@ -98,6 +98,14 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     return score
 
 
+def scores_of_few(z: F64, few: Any, n: Any, error: Any, step: Any, part: Any = 1.0) -> F64:
+    """Scores ``z`` of sums with these errors; where ``few`` coins decide, a part of those of their tails, if less."""
+    size, people, one, coin, part = (np.broadcast_to(x, z.shape)[few] for x in (np.abs(z), n, error, step, part))
+    made = z.copy()
+    made[few] = np.copysign(np.minimum(size, part * coins_score(size * one, people, one**2, coin)), z[few])
+    return made
+
+
 def reach_of_few(
     ends: tuple[F64, F64], counts: F64, n: Any, z: Any, step: Any, variance: tuple[Any, Any, Any], most: Any = None
 ) -> tuple[F64, F64]:

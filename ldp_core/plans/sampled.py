@@ -264,6 +264,11 @@ class SampledNumber(Sampled, Numeric):
         people: F64 = (self.columns - 1) * np.asarray(shares) * (1 - np.asarray(shares))
         return self.columns * self.inner.noise(shares) + people
 
+    @property
+    @override
+    def blur(self) -> float:
+        return self.inner.blur
+
     @cached_property
     @override
     def most_noise(self) -> float:

@@ -86,6 +86,11 @@ class Numeric(Mechanism):
         square = (step := float(np.ptp(self.value_bounds()))) ** 2
         return step if 8 * self.most_noise > square else 0.0
 
+    @property
+    def blur(self) -> float:
+        """By how much, as a share, the expectation of a report may be off the number."""
+        return 0.0
+
     @override
     def influence(self) -> Influence:
         """The most by which a report's value differs from a number of the interval, in the numbers' own unit.

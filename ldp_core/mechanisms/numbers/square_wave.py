@@ -136,14 +136,18 @@ class SquareWave(Window):
         """A code is not rounded at random but put into its bucket."""
         return self.channel(int(self._bucket(np.array([code], np.uint64))[0]))
 
+    @property
+    @override
+    def blur(self) -> float:
+        """Half a bucket, as a number counts for the middle; of whole numbers one less."""
+        whole = self.domain.high - self.domain.low if isinstance(self.domain, WholeNumbers) else math.inf
+        return 1 / (2 * self.buckets) - 1 / (2 * whole)
+
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
-        """Of the middles of the numbers' buckets. A number is at most half a bucket away, which is added."""
+        """Of the middles of the numbers' buckets, and as much farther as a number may be."""
         mean, error, low, high = super().share_means(n, counters, confidence)
-        half = 1 / (2 * self.buckets)
-        if isinstance(self.domain, WholeNumbers):  # of a bucket of one number that is the middle
-            half -= 1 / (2 * (self.domain.high - self.domain.low))
-        return mean, error, low - half, high + half
+        return mean, error, low - self.blur, high + self.blur
 
     def distribution(
         self,

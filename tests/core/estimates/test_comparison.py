@@ -26,11 +26,13 @@ from ldp_core import (
     ProjectiveGeometryResponse,
     RandomizedResponse,
     ReportError,
+    SquareWave,
     StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
     Tally,
     UnaryEncoding,
+    WholeNumbers,
     compare,
     compare_quantiles,
 )
@@ -602,3 +604,15 @@ def test_windows_of_few_supporting_reports_have_few_false_alarms():
         found = changes(m, [Tally(1000, one, m.fingerprint) for one in counters], run_length=200)
         alarms += len({alarm.window for alarm in found})
     assert alarms <= 3
+
+
+def test_differences_of_numbers_in_buckets_hold():
+    """Of 0.124 and 0.126 the middles of the buckets are 0.125 apart: the interval was 0.121 to 0.129."""
+    whole = SquareWave(WholeNumbers(1, 8), epsilon=4.0)
+    for m, blur in ((SquareWave((0, 1), epsilon=4.0, buckets=8), 1 / 8), (whole, 0.0)):
+        made = [np.round(np.array(m.channel(k), float) * 20_000).astype(int) for k in (0, 1)]
+        sides = [Tally(int(counters.sum()), counters, m.fingerprint) for counters in made]
+        found = compare(m, *sides)
+        reach = stats.norm.ppf(0.975) * found.standard_errors[0]
+        assert found.high[0] - found.differences[0] == pytest.approx(reach + blur, rel=0.02)
+        assert found.differences[0] - found.low[0] == pytest.approx(reach + blur, rel=0.02)

@@ -97,6 +97,18 @@ def test_two_populations_have_a_large_q():
     np.testing.assert_allclose(found.p_values[0], stats.chi2.sf(found.q[0], 1), rtol=1e-6)
 
 
+def test_few_reports_are_of_one_population_unless_their_like_is_improbable():
+    """Of k of n reports that support a value, each with probability s, Pr[Bin(n, s) >= k] is one of two tails."""
+    values = range(1000)
+    many, few = UnaryEncoding(values, epsilon=1.0), RandomizedResponse(values, epsilon=5.0)
+    known = Tally(10**7, np.full(1000, round(10**7 * (many.q + (many.p - many.q) / 1000))), many.fingerprint)
+    for n, k in ((1, 1), (20, 1), (20, 2), (20, 3), (20, 6), (200, 2), (200, 5)):
+        tally = Tally(n, np.bincount([7] * k + list(range(10, 10 + n - k)), minlength=1000), few.fingerprint)
+        chance = stats.binom.sf(k - 1, n, few.q + (few.p - few.q) / 1000)
+        with warnings.catch_warnings(action="ignore" if 1000 * chance < 1e-4 else "error", category=LdpWarning):
+            assert chance < pool([(many, known), (few, tally)]).p_values[7] < 2.5 * chance
+
+
 def test_reports_that_are_there_four_times_say_what_they_say_once():
     """As keyed noise makes them of constant values; Q is of the people, too."""
     once = tallies(0.1, 1)

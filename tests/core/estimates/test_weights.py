@@ -226,11 +226,12 @@ def test_totals_of_very_uneven_public_numbers_hold():
     generator, runs = np.random.default_rng(5), 400
     one_half, few = np.append(np.ones(49), 49.0), np.repeat([1.0, 20.0], [190, 10])
     m = RandomizedResponse(range(16), epsilon=2.0)
-    for y, has in ((one_half, True), (few, False), (generator.lognormal(0, 2, 60), False)):
-        with case(len(y), has):
-            weights = (generator.random((runs, len(y))) < (m.p if has else m.q)) - m.q
+    uneven, least = stats.lognorm(1.5).ppf((np.arange(100) + 0.5) / 100), np.arange(100) < 50
+    for y, has in ((one_half, True), (few, False), (generator.lognormal(0, 2, 60), False), (uneven, least)):
+        with case(len(y), np.mean(has)):
+            weights = (generator.random((runs, len(y))) < np.where(has, m.p, m.q)) - m.q
             found = [total(w * y) for w in weights / (m.p - m.q)]
-            assert held(found, has * y.sum(), np.full(runs, 1 / runs))[0] >= 0.935
+            assert held(found, (has * y).sum(), np.full(runs, 1 / runs))[0] >= 0.935
     y, supports = generator.exponential(size=20_000), generator.random(20_000) < m.q
     numbers = (supports - m.q) / (m.p - m.q) * y
     many, error = total(numbers), 20_000**0.5 * numbers.std(ddof=1)

@@ -101,7 +101,7 @@ def test_sums_with_noise_are_within_the_margin():
         for _ in range(n):
             noise = np.convolve(noise, of_one)
         far = np.abs(np.arange(len(noise)) - len(noise) // 2) > margin * n * (1 + 1e-9)
-        assert noise[far].sum() <= 0.05
+        assert 0.002 < noise[far].sum() <= 0.05  # (and not for want of a bound: without tails 51 people for a fifth)
 
 
 def test_means_of_few_people_are_within_the_margin():
