@@ -38,7 +38,9 @@ def format_of(path: str) -> str:
 def files_of(path: str) -> list[str]:
     """The files of a path, a folder or a pattern."""
     if Path(path).is_dir():
-        found = sorted(map(str, Path(path).rglob("*.parquet")))
+        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if file.is_file())
+        if not found:
+            raise InputError(f"there is no Parquet file in {path!r}")
     else:
         found = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
     if not found or not all(Path(file).is_file() for file in found):

@@ -221,9 +221,11 @@ def compare(
 
 def _baseline(text: str | None, dtype: Any) -> Any:
     """What a group is called, as its column has it."""
-    if text is not None and dtype is not None and dtype.is_numeric():
-        with suppress(ValueError):
-            return int(text) if dtype.is_integer() else float(text)
+    if text is not None and dtype is not None and (dtype.is_numeric() or dtype.is_temporal()):
+        import polars as pl  # noqa: PLC0415 (only here)
+
+        with suppress(pl.exceptions.PolarsError):
+            return pl.Series([text]).cast(dtype).item()
     return {"true": True, "false": False}.get((text or "").lower(), text) if str(dtype) == "Boolean" else text
 
 

@@ -548,6 +548,7 @@ def sink_parquet(
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
             the plan; or reports are seeded, and the plan is not.
+        ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
 
     >>> import polars as pl, ldp_polars, tempfile
@@ -559,6 +560,8 @@ def sink_parquet(
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
+    if "metadata" in options:
+        raise ParameterError("the metadata of the file are the plan: leave out metadata=")
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
     later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
@@ -610,7 +613,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 def files_of(path: str | Path) -> list[str]:
     """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
-        files = sorted(map(str, Path(path).rglob("*.parquet")))
+        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if file.is_file())
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
