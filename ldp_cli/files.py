@@ -240,7 +240,7 @@ def our_polars() -> Any:
     return ldp_polars
 
 
-def in_periods(name: str, length: str | None) -> Any:
+def in_periods(name: str, length: str | None = None) -> Any:
     """The expression of a column; of times, the start of the period."""
     from polars import selectors  # noqa: PLC0415 (only here)
 

@@ -70,7 +70,7 @@ def perturb(
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
-    scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
+    scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=files.size_of(source))
     with files.replacing(target) as beside, files.polars_work("perturb"), working as done:
@@ -130,7 +130,7 @@ def _of_a_person(
     """What a person spends: with so many records, or with as many as there are of one at most."""
     if most is None:
         with printing.working("counting the records of each person"), files.polars_work("perturb"):
-            most = int(scanned.group_by(whose).len().select("len").max().collect().item() or 0)
+            most = int(scanned.group_by(files.in_periods(whose)).len().select("len").max().collect().item() or 0)
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
             return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"

@@ -630,7 +630,10 @@ def _plan_of(file: str) -> PrivacyPlan:
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
         raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")
-    return PrivacyPlan.from_metadata(found)
+    try:
+        return PrivacyPlan.from_metadata(found)
+    except PlanError as error:
+        raise PlanError(f"{file!r}: {error}") from None
 
 
 def _check_reports(

@@ -485,6 +485,16 @@ def test_folders_and_patterns(ldp):
     assert "there is no Parquet file in 'empty'" in ldp("estimate empty", code=1).err
 
 
+def test_a_column_named_as_a_pattern_is_itself(ldp):
+    """Polars found no column: "the data have []"."""
+    ldp("plan new plan.toml -c ^x$=a,b -e 2 --keep *")
+    pl.DataFrame({"^x$": ["a", "b"], "*": [1, 2], "^u$": [1, 1], "x": [0, 0]}).write_csv("a.csv")
+    assert "one person has 2 records" in ldp("perturb a.csv r.parquet --plan plan.toml --id ^u$").err
+    assert pl.read_parquet("r.parquet").columns == ["^x$", "*"]
+    pl.DataFrame({"x": [1]}).write_parquet("plain.parquet")
+    assert "error: 'plain.parquet': the metadata" in ldp("compare r.parquet plain.parquet", code=1).err
+
+
 def test_a_file_with_brackets_in_its_name_is_itself(ldp):
     """Polars took the name for a pattern, and read v1 in the place of v[1]: records of others, without a word."""
     ldp("plan new plan.toml -c x=a,b -e 50")
