@@ -131,7 +131,8 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
 
     In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
     type in all files, as keyed noise needs. Numbers and Booleans are of the type of the plan, also after many empty
-    fields, or whole numbers; Booleans may be 0 and 1.
+    fields, or whole numbers; Booleans may be 0 and 1, which the first 100 records then say. (Of Polars an empty line is
+    a record of nulls.)
     """
     polars: Any = import_extra("polars", "polars")
     found = files_of(path)
