@@ -542,9 +542,10 @@ def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
 
 def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
     _check_rows(file, data.count(b"\n") - 1, most)
-    texts = pa.csv.ConvertOptions(column_types={"value": pa.string()}, strings_can_be_null=False)
+    nulls: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    texts = pa.csv.ConvertOptions(column_types={"value": pa.string()}, **nulls)
     rows: list[Row] = pa.csv.read_csv(pa.BufferReader(data), convert_options=texts).to_pylist()
-    return rows
+    return [{**row, "value": ""} if row.get("value", "") is None else row for row in rows]
 
 
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
