@@ -159,6 +159,9 @@ def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
         getattr(frame.with_columns(group=pl.Series([None, ""])), f"write_{kind}")(tmp_path / f"os.{kind}")
         groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
         assert [group["key"] for group in groups] == ["group = ", "group is null"]
+        getattr(frame.with_columns(group=pl.Series(["7", "007"])), f"write_{kind}")(tmp_path / f"os.{kind}")
+        groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
+        assert {group["key"] for group in groups} == {"group = 7", "group = 007"}
     for name in ("epsilon", "partial", "pane_timing", "fingerprint"):
         frame.rename({"group": name}).write_parquet(tmp_path / "os.parquet")
         with pytest.raises(InputError, match="two rows of one value in one group"):
