@@ -38,7 +38,7 @@ def format_of(path: str) -> str:
 def files_of(path: str) -> list[str]:
     """The files of a path, a folder or a pattern."""
     if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if file.is_file())
+        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
         if not found:
             raise InputError(f"there is no Parquet file in {path!r}")
     else:

@@ -613,7 +613,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 def files_of(path: str | Path) -> list[str]:
     """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
-        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if file.is_file())
+        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
