@@ -259,6 +259,8 @@ def pool(
     """
     check_open("--confidence", confidence)
     options.check_window(window, event_time)
+    if len(sources) < 2:
+        raise typer.BadParameter("give two files, folders or patterns of reports, or more")
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
     files.refuse_same(sources, repeats=repeats)

@@ -653,7 +653,7 @@ def _check_reports(
         if dtype not in (plain, packed):
             raise PlanError(
                 f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
-                "Values are perturbed first: df.ldp.perturb(plan)"
+                "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan)"
             )
     return columns
 

@@ -675,7 +675,7 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     assert "minutes" in ldp("pool reports.parquet other.parquet --column minutes", code=1).err
     for twice in ("reports.parquet ./reports.parquet", "reports.parquet 'report[s].parquet'"):
         assert "there twice" in ldp(f"pool {twice}", code=2).err
-    assert "two files" in ldp("pool reports.parquet", code=2).err
+    assert "give two files, folders" in ldp("pool reports.parquet", code=2).err
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out
