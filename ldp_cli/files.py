@@ -81,6 +81,17 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
 
 
+def check_picture(path: Path | None, *, overwrite: bool) -> None:
+    """Raise unless it is the name of a picture, which is not there or may be written over; before all is computed."""
+    if path is not None and path.suffix.removeprefix(".").lower() not in _PICTURES:
+        raise ParameterError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
+    if path is not None:
+        refuse_existing(path, overwrite=overwrite)
+
+
+_PICTURES = ("html", "json", "svg", "png", "pdf")
+
+
 @contextmanager
 def replacing(target: Path) -> Iterator[Path]:
     """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""

@@ -395,7 +395,7 @@ def simulate(
     as_json: options.Json = False,
 ) -> None:
     """Show what you would see: estimates beside the truth, without making reports."""
-    printing.check_picture(plot, overwrite=overwrite)
+    files.check_picture(plot, overwrite=overwrite)
     made = core.PrivacyPlan.from_toml(plan)
     if (data is None) == (not shares):
         raise typer.BadParameter("give DATA, or --share for each column")
