@@ -16,8 +16,13 @@ def main() -> None:
             raise
         sys.stderr.write(f"error: {error.name} is not installed: pip install 'ldp-telemetry[cli]'\n")
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     try:
         app(prog_name="ldp")
     except SystemExit as ended:
         end_at_once(ended.code)
         raise
+    except OSError as error:  # of a help, which no command writes
+        sys.stderr.write(f"error: cannot write: {error.strerror}\n")
+        sys.exit(1)

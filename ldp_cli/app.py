@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from importlib.metadata import version as version_of
@@ -40,15 +41,34 @@ class _Group(TyperGroup):
             with formatter.section(kind):
                 formatter.write_dl(commands)
 
+    def _words(self, ctx: Any, text: str) -> str:
+        """Arguments of Python that a text says, as options of the command that was called."""
+        command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
+        there = {} if command is None else {option.name: option for option in command.params}
+
+        def said(found: re.Match[str]) -> str:
+            name, value = found.groups()
+            option = there.get({"other": "after", "quantiles": "quantile", "n": "people"}.get(name, name))
+            if option is None:
+                return found[0]
+            if value in ("True", "False"):
+                return str([*option.opts, *option.secondary_opts][value == "False"])
+            how = option.opts[0] if option.param_type_name == "option" else option.metavar
+            return f"{how} {value or ''}".rstrip()
+
+        return re.sub(r"(?<![\w'\"(=-])([a-z_]+)=([\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)", said, text)
+
     @override
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("default", LdpWarning)  # each text once: groups may be many
-            warnings.showwarning = lambda message, *_: note(f"warning: {message}", style="yellow")
+            warnings.showwarning = lambda message, *_: note(
+                f"warning: {self._words(ctx, str(message))}", style="yellow"
+            )
             try:
                 return super().invoke(ctx)
             except LdpError as error:
-                note(f"error: {error}", style="red")
+                note(f"error: {self._words(ctx, str(error))}", style="red")
                 raise typer.Exit(2 if isinstance(error, ParameterError) else 1) from None
             except BrokenPipeError:
                 raise  # (which Click knows)

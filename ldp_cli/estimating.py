@@ -97,7 +97,7 @@ def estimate(
     of means and distributions are of both together. Whether windows, groups or files differ, ldp compare says.
     """
     ldp_polars = files.our_polars()
-    printing.check_picture(plot)
+    files.check_picture(plot, overwrite=overwrite)
     options.check_window(window, event_time)
     if (value or at) and (plot is None or (at and window is None)):
         raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")

@@ -38,7 +38,9 @@ def format_of(path: str) -> str:
 def files_of(path: str) -> list[str]:
     """The files of a path, a folder or a pattern."""
     if Path(path).is_dir():
-        found = sorted(map(str, Path(path).rglob("*.parquet")))
+        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
+        if not found:
+            raise InputError(f"there is no Parquet file in {path!r}")
     else:
         found = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
     if not found or not all(Path(file).is_file() for file in found):
@@ -77,6 +79,17 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """Raise `InputError` if something is there that must not be written over."""
     if path.exists() and not overwrite:
         raise InputError(f"{str(path)!r} already exists: --overwrite replaces it")
+
+
+def check_picture(path: Path | None, *, overwrite: bool) -> None:
+    """Raise unless it is the name of a picture, which is not there or may be written over; before all is computed."""
+    if path is not None and path.suffix.removeprefix(".").lower() not in _PICTURES:
+        raise ParameterError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
+    if path is not None:
+        refuse_existing(path, overwrite=overwrite)
+
+
+_PICTURES = ("html", "json", "svg", "png", "pdf")
 
 
 @contextmanager
@@ -129,7 +142,8 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
 
     In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
     type in all files, as keyed noise needs. Numbers and Booleans are of the type of the plan, also after many empty
-    fields, or whole numbers; Booleans may be 0 and 1.
+    fields, or whole numbers; Booleans may be 0 and 1, which the first 100 records then say. (Of Polars an empty line is
+    a record of nulls.)
     """
     polars: Any = import_extra("polars", "polars")
     found = files_of(path)
@@ -238,7 +252,7 @@ def our_polars() -> Any:
     return ldp_polars
 
 
-def in_periods(name: str, length: str | None) -> Any:
+def in_periods(name: str, length: str | None = None) -> Any:
     """The expression of a column; of times, the start of the period."""
     from polars import selectors  # noqa: PLC0415 (only here)
 

@@ -57,7 +57,7 @@ class ByPrivate:
         assume_reports: bool,
     ) -> None:
         """Print the answers, in each group of public columns and each window."""
-        places = {name: files.in_periods(name, None) for name in by}
+        places = {name: files.in_periods(name) for name in by}
         if event_time is not None:
             places["window_start"] = files.in_periods(event_time, window)
         with printing.working("weighing the reports"), files.polars_work("estimate"):

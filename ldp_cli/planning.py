@@ -391,10 +391,11 @@ def simulate(
     top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
     plot: options.Plot = None,
     theme: options.Theme = "light",
+    overwrite: options.Overwrite = False,
     as_json: options.Json = False,
 ) -> None:
     """Show what you would see: estimates beside the truth, without making reports."""
-    printing.check_picture(plot)
+    files.check_picture(plot, overwrite=overwrite)
     made = core.PrivacyPlan.from_toml(plan)
     if (data is None) == (not shares):
         raise typer.BadParameter("give DATA, or --share for each column")

@@ -26,7 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import ParameterError, PrivacyPlan
+from ldp_core import PrivacyPlan
 from ldp_core.engine import View, folded, import_extra, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
@@ -175,15 +175,6 @@ def save(chart: Any, path: Path) -> None:
         import_extra("vl_convert", "plot")
     chart.save(str(path), **({"inline": True} if kind == "html" else {}))
     note(f"picture: {path}")
-
-
-def check_picture(path: Path | None) -> None:
-    """Raise `ParameterError` unless it is the name of a picture; before anything is computed."""
-    if path is not None and path.suffix.removeprefix(".").lower() not in _PICTURES:
-        raise ParameterError(f"a picture is a file of {', '.join(f'.{kind}' for kind in _PICTURES)}, got {path.name!r}")
-
-
-_PICTURES = ("html", "json", "svg", "png", "pdf")
 
 
 # ---- progress

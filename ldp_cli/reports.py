@@ -70,7 +70,7 @@ def perturb(
     made.check_noise(keyed=bool(noise))
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
-    scanned = scanned.select(list(dict.fromkeys([*made.inputs, *made.keep, *whose])))
+    scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=files.size_of(source))
     with files.replacing(target) as beside, files.polars_work("perturb"), working as done:
@@ -130,7 +130,7 @@ def _of_a_person(
     """What a person spends: with so many records, or with as many as there are of one at most."""
     if most is None:
         with printing.working("counting the records of each person"), files.polars_work("perturb"):
-            most = int(scanned.group_by(whose).len().select("len").max().collect().item() or 0)
+            most = int(scanned.group_by(files.in_periods(whose)).len().select("len").max().collect().item() or 0)
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
             return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"
@@ -221,9 +221,11 @@ def compare(
 
 def _baseline(text: str | None, dtype: Any) -> Any:
     """What a group is called, as its column has it."""
-    if text is not None and dtype is not None and dtype.is_numeric():
-        with suppress(ValueError):
-            return int(text) if dtype.is_integer() else float(text)
+    if text is not None and dtype is not None and (dtype.is_numeric() or dtype.is_temporal()):
+        import polars as pl  # noqa: PLC0415 (only here)
+
+        with suppress(pl.exceptions.PolarsError):
+            return pl.Series([text]).cast(dtype).item()
     return {"true": True, "false": False}.get((text or "").lower(), text) if str(dtype) == "Boolean" else text
 
 
@@ -257,6 +259,8 @@ def pool(
     """
     check_open("--confidence", confidence)
     options.check_window(window, event_time)
+    if len(sources) < 2:
+        raise typer.BadParameter("give two files, folders or patterns of reports, or more")
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
     files.refuse_same(sources, repeats=repeats)

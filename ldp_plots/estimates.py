@@ -196,7 +196,7 @@ def _largest(rows: Iterable[Row]) -> list[str]:
             raise ParameterError("windows are drawn of histograms (value, count) or of means (mean)")
         count = row["count"]
         name = engine.text_of(row["value"])
-        sums[name] = sums.get(name, 0.0) + (count if count is not None and count == count else 0.0)  # noqa: PLR0124
+        sums[name] = sums.get(name, 0.0) + (count if isinstance(count, (int, float)) and count == count else 0.0)  # noqa: PLR0124
     return sorted(sums, key=lambda name: -sums[name])
 
 

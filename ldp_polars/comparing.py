@@ -117,7 +117,7 @@ def compare(
         _refuse_itself(reports, other, plan)
     _check_people([reports] if other is None else [reports, other], plan.seed, columns, asked, person)
     if theirs is None and not mine.keys:
-        raise ParameterError("compare with what? give other=, another frame; by=, groups; or window= and event_time=")
+        raise ParameterError("compare with what? give other=, more reports; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
         raise ParameterError("baseline= is one of the groups of by=, without other= and window=")
     if theirs is None and window is None and len(mine.keys) > 1:
@@ -158,7 +158,7 @@ def _check_people(
     Two sides of one seed have the same noise in the same rows.
     """
     if len(sides) > 1 and seed is not None and asked.same_people is None:
-        raise of_one_seed("same_people=True (False if row_id=, or one frame, told all rows apart)")
+        raise of_one_seed("same_people=True, or same_people=False if row_id=, or one frame, told all rows apart")
     schemas = [side.collect_schema() for side in sides]
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]

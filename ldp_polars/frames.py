@@ -548,6 +548,7 @@ def sink_parquet(
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
             the plan; or reports are seeded, and the plan is not.
+        ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
 
     >>> import polars as pl, ldp_polars, tempfile
@@ -559,6 +560,8 @@ def sink_parquet(
     ...     ldp_polars.read_plan(file.name) == plan
     True
     """
+    if "metadata" in options:
+        raise ParameterError("the metadata of the file are the plan: leave out metadata=")
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
     later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
@@ -610,7 +613,7 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 def files_of(path: str | Path) -> list[str]:
     """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
     if Path(path).is_dir():
-        files = sorted(map(str, Path(path).rglob("*.parquet")))
+        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
     else:
         files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
     if not files and (Path(path).is_dir() or has_magic(str(path))):
@@ -627,7 +630,10 @@ def _plan_of(file: str) -> PrivacyPlan:
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
         raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")
-    return PrivacyPlan.from_metadata(found)
+    try:
+        return PrivacyPlan.from_metadata(found)
+    except PlanError as error:
+        raise PlanError(f"{file!r}: {error}") from None
 
 
 def _check_reports(
@@ -647,7 +653,7 @@ def _check_reports(
         if dtype not in (plain, packed):
             raise PlanError(
                 f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
-                "Values are perturbed first: df.ldp.perturb(plan)"
+                "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan)"
             )
     return columns
 

@@ -299,6 +299,12 @@ def _word(value: Any) -> str:
     return "" if value is None else engine.text_of(value)
 
 
+def _groups_in(names: Iterable[str], view: engine.View) -> list[str]:
+    """Those of the columns of estimates that tell groups apart, but ``key``."""
+    own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
+    return [name for name in names if name not in own]
+
+
 def _key(row: Row, view: engine.View) -> str:
     key = row.get("key")
     if isinstance(key, Mapping):
@@ -307,8 +313,7 @@ def _key(row: Row, view: engine.View) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
-    pairs += [(name, value) for name, value in row.items() if name not in own]
+    pairs += [(name, row[name]) for name in _groups_in(row, view)]
     return ", ".join(f"{name} is null" if value is None else f"{name} = {_word(value)}" for name, value in pairs)
 
 
@@ -542,9 +547,14 @@ def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
 
 def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
     _check_rows(file, data.count(b"\n") - 1, most)
-    texts = pa.csv.ConvertOptions(column_types={"value": pa.string()}, strings_can_be_null=False)
+    nulls: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+    names = pa.csv.open_csv(pa.BufferReader(data)).schema.names
+    view = engine.view_of(names)
+    words = {"value", "key", *(() if view is None else _groups_in(names, view))}  # as they are there: 007 is not 7
+    words |= {*view.labels} if view is not None and view.rate else set()
+    texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()), **nulls)
     rows: list[Row] = pa.csv.read_csv(pa.BufferReader(data), convert_options=texts).to_pylist()
-    return rows
+    return [{**row, "value": ""} if row.get("value", "") is None else row for row in rows]
 
 
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:

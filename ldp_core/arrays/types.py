@@ -30,7 +30,7 @@ def type_words(kind: object) -> str:
     >>> type_words(pa.list_(pa.int64())), type_words(pa.struct({"ann@example.com": pa.int64()}))
     ('list<item: int64>', 'struct')
     """
-    words = str(kind)
+    words = re.sub(r"Report\('ldp.report'.*}'\)", "Report", str(kind))
     return re.split("[<(]", words)[0] if re.search(r"struct<|union<|Struct\(|Enum\(", words) else words
 
 

@@ -181,7 +181,9 @@ def apportioned(name: str, weights: Any, n: int) -> I64:
     """``n`` people in these proportions, as near as whole numbers can be (largest remainders)."""
     check_integer("n", n, 0, 1 << 62)
     shares = np.asarray(weights, float)
-    if shares.ndim != 1 or not len(shares) or not np.isfinite(shares).all() or shares.min() < 0 or not shares.sum():
+    if not shares.size:
+        raise ParameterError(f"column {name!r}: there are no records, or values, to take the shares of {n} people from")
+    if shares.ndim != 1 or not np.isfinite(shares).all() or shares.min() < 0 or not shares.sum():
         raise ParameterError(f"column {name!r}: shares must be numbers, at least 0, and not all 0")
     exact = shares / shares.sum() * n
     people: I64 = np.floor(exact).astype(np.int64)

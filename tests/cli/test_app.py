@@ -278,6 +278,19 @@ def test_a_process_ends_at_once(monkeypatch, capsys):
     assert ended == [0, 0]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only on Linux")
+def test_a_process_that_cannot_write_its_help_says_so():
+    """There was a traceback; as of Ctrl-C while it imports."""
+    run = [sys.executable, "-c", "import ldp_cli; ldp_cli.main()", "--help"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (1, "error: cannot write: No space left on device\n")
+    run[2] = "import sys, ldp_cli; sys.modules['ldp_cli.app'] = type('', (), {'__getattr__': stop})()"
+    run[2] = run[2].replace("import sys", "def stop(*_): raise KeyboardInterrupt\nimport sys") + "; ldp_cli.main()"
+    done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (130, "")
+
+
 OF_THE_CORE = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]
 OF_THE_CORE += ["size 16 -m 0.1 -e 1", "plan explain plan.toml -n 10", "audit plan.toml --trials 1e3 --quiet"]
 OF_POLARS = ["estimate reports.parquet", "plan explain plan.toml --data people.parquet --id user"]

@@ -141,10 +141,12 @@ def test_what_is_refused(ldp, reports):
     ):
         assert text in ldp(f"estimate reports.parquet {options}", code=1).err.replace("\n", " "), options
     PEOPLE.ldp.perturb(PLAN, key=Secret(bytes(32)), id="id").ldp.sink_parquet("keyed.parquet", PLAN)
-    assert "say repeats=1" in ldp("estimate keyed.parquet --by-private os --of minutes", code=2).err.replace("\n", " ")
+    assert "say --repeats 1" in ldp("estimate keyed.parquet --by-private os --of minutes", code=2).err.replace(
+        "\n", " "
+    )
     ldp("estimate keyed.parquet --by-private os --of minutes --repeats 1")
     said = ldp("estimate keyed.parquet --by-private os --weights stands", code=2).err
-    assert "say repeats=1" in said.replace("\n", " ")
+    assert "say --repeats 1" in said.replace("\n", " ")
     assert "keyed.parquet" not in said  # (Polars adds its plan)
 
 

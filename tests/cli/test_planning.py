@@ -337,7 +337,7 @@ def test_simulate_is_the_plan_s(ldp):
 
 def test_simulate_reads_data_and_draws(ldp, people):
     for options, color in (("", "#ffffff"), ("--theme dark", "#14171c")):
-        done = ldp(f"simulate plan.toml people.parquet --seed 1 --plot seen.json {options}")
+        done = ldp(f"simulate plan.toml people.parquet --seed 1 --plot seen.json {options} --overwrite")
         assert "3,800" in done.out  # of 4000, 200 crashed
         assert color in Path("seen.json").read_text(encoding="utf-8")
 
@@ -345,6 +345,7 @@ def test_simulate_reads_data_and_draws(ldp, people):
 @pytest.mark.slow
 def test_all_that_shows_a_picture_is_in_its_page(ldp, people):
     ldp("simulate plan.toml people.parquet --seed 1 --plot seen.html")
+    assert "already exists" in ldp("simulate plan.toml people.parquet --plot seen.html", code=1).err
     page = Path("seen.html").read_text(encoding="utf-8")
     assert "vega" in page
     assert re.findall(r"""(?:src|href)=["']https?:|cdn\.""", page) == []

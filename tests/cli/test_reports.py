@@ -150,21 +150,23 @@ def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
 
 def test_pictures(ldp, people, reports):
     for options, data in [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]:
+        Path("drawn.json").unlink(missing_ok=True)
         line = f"estimate reports.parquet {options or '--column os'} --plot drawn.json"
         ldp(line)
+        assert "'drawn.json' already exists: --overwrite" in ldp(line, code=1).err  # (it was replaced)
         spec = pl.read_json("drawn.json")["datasets"].item()
         assert [len(rows) for rows in spec.values()] == [data]
-        assert "which of" in ldp("estimate reports.parquet --plot drawn.json", code=2).err.replace("\n", " ")
-    line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json"
+        assert "which of" in ldp("estimate reports.parquet --plot other.json", code=2).err.replace("\n", " ")
+    line = "estimate reports.parquet --column os --window 2d --event-time day --plot drawn.json --overwrite"
     ldp(f"{line} --at 2024-01-02 --value ios --value web")
     spec = json.loads(Path("drawn.json").read_text())
     assert [len(rows) for rows in spec["datasets"].values()] == [2]
     assert '"bar"' in json.dumps(spec)
     for options, says in [
         ("--value ios", "what --plot draws"),
-        ("--at 2026-01-03 --plot drawn.json", "which window of --window"),
-        ("--value nothing --plot drawn.json", "--value nothing: it is not there; among others these are: android"),
-        ("--window 2d --event-time day --at 1999 --plot drawn.json", "--at 1999: it is not there"),
+        ("--at 2026-01-03 --plot other.json", "which window of --window"),
+        ("--value nothing --plot other.json", "--value nothing: it is not there; among others these are: android"),
+        ("--window 2d --event-time day --at 1999 --plot other.json", "--at 1999: it is not there"),
     ]:
         said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
         assert says in " ".join(said.replace("│", " ").split())
@@ -479,6 +481,18 @@ def test_folders_and_patterns(ldp):
             ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed} --overwrite")
         for source in ("reports", "'reports/*.parquet'"):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
+    Path("empty").mkdir()
+    assert "there is no Parquet file in 'empty'" in ldp("estimate empty", code=1).err
+
+
+def test_a_column_named_as_a_pattern_is_itself(ldp):
+    """Polars found no column: "the data have []"."""
+    ldp("plan new plan.toml -c ^x$=a,b -e 2 --keep *")
+    pl.DataFrame({"^x$": ["a", "b"], "*": [1, 2], "^u$": [1, 1], "x": [0, 0]}).write_csv("a.csv")
+    assert "one person has 2 records" in ldp("perturb a.csv r.parquet --plan plan.toml --id ^u$").err
+    assert pl.read_parquet("r.parquet").columns == ["^x$", "*"]
+    pl.DataFrame({"x": [1]}).write_parquet("plain.parquet")
+    assert "error: 'plain.parquet': the metadata" in ldp("compare r.parquet plain.parquet", code=1).err
 
 
 def test_a_file_with_brackets_in_its_name_is_itself(ldp):
@@ -619,17 +633,22 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     for name, (there, none) in kinds.items():
         line = f"compare odd.parquet --by {name} --baseline"
         assert {row["compared_with"] for row in ldp(f"{line} {there} --json").data} == {odd[name][0]}
-        assert "baseline= must be one of" in ldp(f"{line} {none}", code=2).err
+        assert "--baseline must be one of" in ldp(f"{line} {none}", code=2).err
     ldp("plan new other.toml -c os=ios,android,web -c minutes=0:60 -c crashed=false,true --epsilon 5 --keep day")
     ldp("perturb people.parquet other.parquet --plan other.toml")
     assert "different plans" in ldp("compare reports.parquet other.parquet", code=1).err
-    assert "compare with what" in ldp("compare reports.parquet", code=2).err
+    for line, words in {  # of Python, as by= and same_people=True
+        "": "compare with what? give AFTER, more reports; --by, groups; or --window and --event-time",
+        "--window 7d": '--window and --event-time go together: --window "7d", --event-time "time"',
+        "--by day --quantile 0.5 --person day": "with --quantile say --repeats and --same-people in place of --person",
+    }.items():
+        assert words in ldp(f"compare reports.parquet {line}", code=2).err
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
     assert "there twice" in ldp("compare reports.parquet ./reports.parquet", code=2).err
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
     for name, some in {"one": records, "two": records.reverse()}.items():
         some.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
-    assert "of one seed" in ldp("compare one.parquet two.parquet", code=2).err
+    assert "say --same-people, or --other-people if row_id=" in ldp("compare one.parquet two.parquet", code=2).err
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     shutil.copy("one.parquet", "copy.parquet")
     for line in ("compare one.parquet copy.parquet --same-people", "pool one.parquet copy.parquet --repeats 1"):
@@ -656,7 +675,7 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     assert "minutes" in ldp("pool reports.parquet other.parquet --column minutes", code=1).err
     for twice in ("reports.parquet ./reports.parquet", "reports.parquet 'report[s].parquet'"):
         assert "there twice" in ldp(f"pool {twice}", code=2).err
-    assert "two files" in ldp("pool reports.parquet", code=2).err
+    assert "give two files, folders" in ldp("pool reports.parquet", code=2).err
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out

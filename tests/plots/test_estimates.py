@@ -284,6 +284,10 @@ def test_windows():
     assert data(ldp_plots.windows(means))
     with pytest.raises(ParameterError, match="for counts of records"):
         ldp_plots.windows(means, shares=True)
+    for quantile in ("web", dt.date(1990, 1, 1)):  # (there was a TypeError)
+        asked = {"probability": 0.5, "quantile": quantile, "low": quantile, "high": quantile, "n": 10}
+        with pytest.raises(ParameterError, match="words or dates have no picture"):
+            ldp_plots.windows([{"window_start": dt.date(2024, 1, 1), **asked}])
 
 
 def test_windows_that_are_filled_in_part_have_open_points():

@@ -466,6 +466,22 @@ def test_simulate_as_in_the_core():
     assert df.ldp.simulate(plan, repeats=2)["os"].n == 6
     with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
         df.drop("os").ldp.simulate(plan)
+    with pytest.raises(ParameterError, match="there are no records, or values, to take the shares of 100 people from"):
+        df.head(0).ldp.simulate(plan, n=100)
+
+
+def test_options_of_ours_are_not_given_to_polars(tmp_path):
+    """There was a TypeError, "got multiple values for keyword argument 'metadata'"."""
+    with pytest.raises(ParameterError, match="leave out metadata="):
+        frame().ldp.perturb(PLAN).ldp.sink_parquet(tmp_path / "r.parquet", PLAN, metadata={"a": "b"})
+
+
+def test_errors_name_reports_and_not_all_that_made_them():
+    """They had the JSON of the mechanism, with each of its values."""
+    lists = frame().ldp.perturb(PLAN).select(pl.all().implode())
+    for ask in (lambda: lists.ldp.histograms(PLAN), lambda: lists.select(pl.nth(0).ldp.histogram())):
+        with pytest.raises((PlanError, DtypeError), match=r"(got|not) List\(Report\)"):
+            ask()
 
 
 # ---- all estimates of a mixed plan

@@ -101,6 +101,12 @@ def test_frames_and_files(tmp_path):
         frame.ldp.sink_parquet(file, plan)
     assert ldp_polars.pool(files).equals(found)
     assert ldp_polars.pool(map(str, files), columns=["os"]).equals(found.filter(pl.col("column_name") == "os"))
+    folder = tmp_path / "week=9" / "some"
+    for day in ("day=1", "x.parquet"):  # (Spark calls folders so)
+        (folder / day).mkdir(parents=True)
+    FIRST.ldp.sink_parquet(folder / "day=1" / "old.parquet", OLD)
+    (folder / "notes.txt").write_text("Polars had an InvalidOperationError")
+    assert ldp_polars.pool([folder, files[1]]).equals(found)
 
 
 @pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")

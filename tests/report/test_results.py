@@ -153,9 +153,15 @@ def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
     frame = pl.DataFrame({"group": [1, 2], **{k: [v, v] for k, v in ROW.items()}})
     frame.write_parquet(tmp_path / "os.parquet")
     assert len(read_results(tmp_path).to_json()["columns"][0]["groups"]) == 2
-    frame.with_columns(group=pl.Series([None, ""])).write_parquet(tmp_path / "os.parquet")  # these two were one group
-    groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
-    assert [group["key"] for group in groups] == ["group = ", "group is null"]
+    for kind in ("csv", "parquet"):  # (of CSV these two were one group, and then refused)
+        (tmp_path / "os.csv").unlink(missing_ok=True)
+        (tmp_path / "os.parquet").unlink(missing_ok=True)
+        getattr(frame.with_columns(group=pl.Series([None, ""])), f"write_{kind}")(tmp_path / f"os.{kind}")
+        groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
+        assert [group["key"] for group in groups] == ["group = ", "group is null"]
+        getattr(frame.with_columns(group=pl.Series(["7", "007"])), f"write_{kind}")(tmp_path / f"os.{kind}")
+        groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
+        assert {group["key"] for group in groups} == {"group = 7", "group = 007"}
     for name in ("epsilon", "partial", "pane_timing", "fingerprint"):
         frame.rename({"group": name}).write_parquet(tmp_path / "os.parquet")
         with pytest.raises(InputError, match="two rows of one value in one group"):
