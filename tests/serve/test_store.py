@@ -110,7 +110,8 @@ def test_what_a_client_has_sent_is_no_record_where_a_journal_is_damaged(tmp_path
     """Its kept numbers are a record of 2,000 reports; the disk loses what is before them."""
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["x"])
     reader = Reader(plan, {"x": "integer"}, Limits(rows=5000, bytes=1 << 20, plan_bytes=1 << 16))
-    data, name = reader.ndjson(lines(*[{"crashed": True, "x": 1}] * 2000)).serialize().to_pybytes(), b"planted".ljust(24)
+    name, many = b"planted".ljust(24), reader.ndjson(lines(*[{"crashed": True, "x": 1}] * 2000))
+    data = many.serialize().to_pybytes()
     planted = struct.pack("<II24s", len(data), zlib.crc32(data, zlib.crc32(name)), name) + data
     rows = [{"crashed": False, "x": x} for (x,) in struct.iter_unpack("<q", planted + bytes(-len(planted) % 8))]
     sent = Batch.sent(reader.ndjson(lines(*rows)), b"key", b"body")
