@@ -17,7 +17,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet
+from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet, refuse_reports
 
 if TYPE_CHECKING:
     import polars as pl
@@ -120,6 +120,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
             if kind == "parquet":
                 with open_parquet(file) as opened:
                     _check(file, opened.schema_arrow.names, names)
+                    refuse_reports(opened.schema_arrow, names)
                     yield from opened.iter_batches(columns=names)
             else:
                 if kind == "csv":
@@ -149,6 +150,10 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     found = files_of(path)
     form = format_of(found[0])
     if form == "parquet":
+        if plan is not None:  # Polars does not show what a schema says of plain columns
+            for file in found:
+                with _reading(file, form), open_parquet(file) as opened:
+                    refuse_reports(opened.schema_arrow, plan.inputs)
         return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -111,14 +112,18 @@ def serve(
     import_extra("starlette", "serve"), import_extra("uvicorn", "serve")
     import ldp_serve  # noqa: PLC0415 (only here)
 
+    if strange := [one for one in origin or () if not re.fullmatch(r"\*|null|[a-z][^:/A-Z]*://[^/A-Z]+", one)]:
+        raise ParameterError(f"--origin is as a browser shows it, in lower case and without a path; got {strange}")
     pairs = dict(named(pair, example="day=date") for pair in kept or [])
+    if len(pairs) < len(kept or ()):
+        raise ParameterError("--kept has a column twice")
     limits = Limits(rows=1 << 16, bytes=16 * most_bytes, plan_bytes=max(most_bytes, 1 << 16))
     reader = ldp_serve.Reader(PrivacyPlan.from_toml(plan), pairs, limits, keyed=repeats is not None)
     options = ldp_serve.Options(
         token=token,
         read_token=read_token,
         origins=tuple(origin or ()),
-        hosts=(*ldp_serve.LOOPBACK, host, *map(str.lower, host_name or ())),
+        hosts=(*ldp_serve.LOOPBACK, *map(str.lower, [f"[{host}]" if ":" in host else host, *(host_name or ())])),
         most_bytes=most_bytes,
         rate=rate,
         every=max(period, 1.0),
@@ -128,10 +133,10 @@ def serve(
     sink: ldp_serve.Sink
     if to is not None and output is None:
         sink = ldp_serve.Queue(to, reader.plan, {} if queue_options is None else _pairs(queue_options))
-    elif output is not None and to is None:
+    elif output is not None and to is None and queue_options is None:
         sink = ldp_serve.Store(output, reader.plan, reader.schema)
     else:
-        raise ParameterError("say where reports go: --output FOLDER, or --to QUEUE")
+        raise ParameterError("say where reports go: --output FOLDER, or --to QUEUE, perhaps with --queue-options")
     app = ldp_serve.make_app(reader, sink, options)
     if host not in ldp_serve.LOOPBACK:
         note("others can reach this address, without TLS: see docs/serve.md, and --read-token", style="yellow")

@@ -199,10 +199,10 @@ pl.register_extension_type(NAME, Report)
 
 
 def as_typed(name: str, dtype: pl.DataType, mechanism: Mechanism, seeded: bool) -> pl.Expr:
-    """A plain column of reports, whose dtype is one of `report_dtype`, as typed ones."""
-    packed = dtype != report_dtype(mechanism, packed=False)
+    """A plain column of reports, whose dtype is one of `report_dtype` or, of an Enum, Categorical, as typed ones."""
+    packed = isinstance(dtype, pl.Array) and dtype != report_dtype(mechanism, packed=False)
     column = cs.by_name(name)  # (pl.col reads "*" and "^...$" as patterns)
-    plain = column.cast(pl.String) if isinstance(dtype, pl.Enum) else column
+    plain = column.cast(pl.String) if isinstance(dtype, (pl.Enum, pl.Categorical)) else column
     return plain.ext.to(Report(mechanism, packed=packed, seeded=seeded))
 
 

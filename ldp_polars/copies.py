@@ -45,7 +45,7 @@ def digest_of(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan) -> pl.Laz
         dtype = schema[name]
         typed = column.ext.storage() if isinstance(dtype, Report) else column
         fresh = fresh and isinstance(dtype, Report) and not (dtype.keyed or dtype.seeded)
-        plain.append(typed.cast(pl.String) if isinstance(dtype, pl.Enum) else typed)
+        plain.append(typed.cast(pl.String) if isinstance(dtype, (pl.Enum, pl.Categorical)) else typed)
     together = 2 * enough_to_differ(plan) if fresh else 0  # (each is compared with each)
     row = pl.struct(plain).hash().alias(unused(schema))
     digest = partial(_digest, together=together)

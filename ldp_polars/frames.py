@@ -650,7 +650,7 @@ def _check_reports(
             engine.check_same(dtype.mechanism, mechanism, name)
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
-        if dtype not in (plain, packed):
+        if dtype not in (plain, packed) and not (isinstance(plain, pl.Enum) and isinstance(dtype, pl.Categorical)):
             raise PlanError(
                 f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
                 "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan)"

@@ -103,7 +103,9 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
             socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
         )  # else an answer waits 40 ms for its second part
     except (OSError, OverflowError):
-        raise LdpError(f"port {port} of {host} cannot be had: take another one, or 0 for a free one") from None
+        raise LdpError(
+            f"port {port} of {host} cannot be had: take another one, or 0, and an address of this machine"
+        ) from None
     started(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
     with listening:
         config = uvicorn.Config(app, proxy_headers=False, ws="none", log_level="critical", access_log=False)

@@ -23,6 +23,18 @@ KINDS: dict[str, pa.DataType] = {
 }
 """What a kept column may hold. In JSON dates and times are text in ISO 8601, times with their offset from UTC."""
 
+_DAY = r"(?!0000)\d{4}-(?!02-3|(0[469]|11)-31)(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_TIME = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)"
+_PATTERNS = {
+    "text": "",
+    "integer": r"^(null|-?\d{1,18})$",
+    "number": r"^(null|-?(\d{1,15}|\d+\.\d+)(e[+-]?\d+)?)$",
+    "boolean": "^(null|true|false)$",
+    "date": f'^(null|"{_DAY}")$',
+    "time": f'^(null|"{_DAY}[T ]{_TIME}")$',
+}
+"""Of JSON of a value, for clients: what is refused on the device costs no other report of the message."""
+
 _NUMERIC = pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal
 _DATED = pa.types.is_temporal, pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view
 _TAKES = {pa.int64(): _NUMERIC, pa.float64(): _NUMERIC, pa.bool_(): (pa.types.is_boolean,)}
@@ -62,6 +74,7 @@ class Reader:
             raise PlanError(f"the plan does not keep the columns {unknown}; it keeps {list(plan.keep)}")
         if wrong := sorted(set(kinds.values()) - KINDS.keys()):
             raise ParameterError(f"kept columns are of the kinds {', '.join(KINDS)}; got {wrong}")
+        self.compiled |= {"patterns": {name: _PATTERNS[kind] for name, kind in kinds.items()}}
         plan.check_readable()
         types = {name: m.reports.arrow_type(packed=True) for name, m in plan.columns.items()}
         # Of a dictionary Polars could not tell that it holds reports.

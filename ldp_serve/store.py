@@ -1,10 +1,11 @@
 """Reports on disk: a journal, which is on the disk before a request is answered, and then Parquet.
 
 A journal is records: the length of the data and their CRC-32 (uint32, little-endian), the name of a batch, and the
-data, an Arrow record batch, which has its length too. A record that is not whole was never acknowledged, or the disk
-has damaged it: the others count, and the journal stays as ``*.rest``, which is logged. A journal that is full becomes a
-Parquet file of the same name, and then it goes: where that is cut short, the next start writes the same file again. Its
-rows are shuffled.
+data, an Arrow record batch, which has its length too. The CRC begins with the journal's random name (from its 17th
+letter on), which clients do not know: what they send is no record, wherever reading goes on. A record that is not whole
+was never acknowledged, or the disk has damaged it: the others count, and the journal stays as ``*.rest``, which is
+logged. A journal that is full becomes a Parquet file of the same name, and then it goes: where that is cut short, the
+next start writes the same file again. Its rows are shuffled.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class Store(Sink):
     def _keep(self, batches: Sequence[Batch]) -> Sequence[Batch]:
         for batch in batches:
             data = memoryview(batch.reports.serialize())
-            crc = zlib.crc32(data, zlib.crc32(batch.name + batch.digest))
+            crc = zlib.crc32(data, zlib.crc32(_salt(self._file.name) + batch.name + batch.digest))
             self._file.write(_HEAD.pack(len(data), crc, batch.name, batch.digest) + data)
         _sync(self._file)
         return batches
@@ -202,7 +203,7 @@ class Store(Sink):
             self._file.close()
 
     def _begin(self) -> BinaryIO:
-        file = (self._journal / f"{token_hex(8)}.journal").open("wb")
+        file = (self._journal / f"{token_hex(12)}.journal").open("wb")
         _sync_folder(self._journal)
         return file
 
@@ -239,13 +240,17 @@ def _records(path: Path) -> Iterator[tuple[bytes, bytes, memoryview]]:
     while at + _HEAD.size <= len(whole):
         length, crc, name, digest = _HEAD.unpack_from(whole, at)
         at += _HEAD.size
-        data, before = whole[at : at + length], zlib.crc32(name + digest)
+        data, before = whole[at : at + length], zlib.crc32(_salt(path) + name + digest)
         if zlib.crc32(data, before) != crc:  # it may be the length that is damaged
             data = whole[at : at + _length(whole[at:])]
         if zlib.crc32(data, before) == crc:
             yield name, digest, data
             length = len(data)
-        at += length
+        at += max(length, len(data))  # no byte is read many times
+
+
+def _salt(journal: str | Path) -> bytes:
+    return Path(journal).stem[16:].encode()  # (once there was none)
 
 
 def _length(message: memoryview) -> int:

@@ -87,13 +87,20 @@ def find(box: Box, trials: int) -> tuple[str, ...]:
 # ---- what is beside the values: the same in two runs of one input, and not the same of two inputs
 
 
-def _tells(view: Callable[[pa.Array], Any]) -> Callable[[Runs], bool]:
+def _arrow(reports: Any) -> pa.Array | None:
+    reports = column_of(reports)
+    if isinstance(reports, pa.ChunkedArray):
+        reports = pa.concat_arrays(reports.chunks) if reports.num_chunks else None
+    return reports if isinstance(reports, pa.Array) else None
+
+
+def _tells(view: Callable[[Any], Any], of: Callable[[Any], Any] = _arrow) -> Callable[[Runs], bool]:
     """A check of a view of Arrow reports, which is None where there is nothing to see."""
 
     def check(runs: Runs) -> bool:
         stable = []
         for first, second in runs.twice:
-            seen = [[view(array) for array in map(_arrow, run) if array is not None] for run in (first, second)]
+            seen = [[view(array) for array in map(of, run) if array is not None] for run in (first, second)]
             if seen[0] == seen[1] and None not in seen[0]:
                 stable.append(seen[0])
         return any(one != stable[0] for one in stable)
@@ -101,11 +108,11 @@ def _tells(view: Callable[[pa.Array], Any]) -> Callable[[Runs], bool]:
     return check
 
 
-def _arrow(reports: Any) -> pa.Array | None:
-    reports = column_of(reports)
-    if isinstance(reports, pa.ChunkedArray):
-        reports = pa.concat_arrays(reports.chunks) if reports.num_chunks else None
-    return reports if isinstance(reports, pa.Array) else None
+def _schema(reports: Any) -> pa.Schema | None:
+    if isinstance(reports, (pa.Table, pa.RecordBatch)):
+        return reports.schema
+    array = _arrow(reports)
+    return array if array is None else pa.schema([("", array.type)])
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -130,7 +137,8 @@ def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
         yield from _cells(array.values.slice(array.offset * size, n * size), np.repeat(dead, size))
         return
     array = array.indices if types.is_dictionary(kind) else array
-    data = array.buffers()[-1]
+    views = types.is_string_view(kind) or types.is_binary_view(kind)  # 16 bytes each, which hold short texts
+    data = array.buffers()[1 if views else -1]
     if data is None:
         return
     raw, rows = np.frombuffer(data, np.uint8), array.offset + np.flatnonzero(~dead)
@@ -141,7 +149,7 @@ def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
         np.add.at(shown, ends[rows + 1], -1)
         yield raw[np.cumsum(shown)[:-1] == 0].tobytes()
         return
-    width = array.type.bit_width
+    width = 128 if views else array.type.bit_width
     cells = (
         np.unpackbits(raw, bitorder="little")[:, None] if width == 1 else raw[: len(raw) // (width // 8) * (width // 8)]
     )
@@ -230,14 +238,24 @@ def _a_value_without_noise(runs: Runs) -> bool:
     places = np.arange(len(values), dtype=np.min_scalar_type(len(values)))  # (small ones are sorted fast)
     order = np.random.default_rng(1).permutation(np.repeat(places, 2 * each))
     words = runs.words([(value,) for value in values], order)[np.argsort(order, kind="stable")]
-    words = words.reshape(len(values), 2, each)
-    alpha = _CHANCE / (2 * len(values) ** 2)
+    return _tell_apart(words.reshape(len(values), 2, each), runs.box.claimed)
+
+
+def _batches_of_one_value(runs: Runs) -> bool:
+    """The same of batches in which all rows have one value: what is made of a whole batch may tell it."""
+    return _tell_apart(np.array([[_words(run) for run in pair] for pair in runs.twice]), runs.box.claimed)
+
+
+def _tell_apart(words: Words, claimed: float) -> bool:
+    """Whether a report breaks the claim in the second of two runs of each value, and was chosen in the first."""
+    values, _, each = words.shape
+    alpha = _CHANCE / (2 * values**2)
     for k, (chosen, counted) in enumerate(words):
         found, times = np.unique(chosen, return_counts=True)
         hits = np.count_nonzero(words[:, 1] == found[times.argmax()], axis=1)
         hits[k] = each
         own = int(np.count_nonzero(counted == found[times.argmax()]))
-        if epsilon_bound(own, each, int(hits.min()), each, alpha) > runs.box.claimed:
+        if epsilon_bound(own, each, int(hits.min()), each, alpha) > claimed:
             return True
     return False
 
@@ -245,11 +263,12 @@ def _a_value_without_noise(runs: Runs) -> bool:
 CHECKS: dict[str, Callable[[Runs], bool]] = {
     "memory that no row shows tells the input": _tells(_hidden),
     "entries of a dictionary tell the input": _tells(_dictionary),
-    "the type or its metadata tell the input": _tells(lambda array: str(array.type)),
+    "the type or its metadata tell the input": _tells(lambda schema: schema.serialize().to_pybytes(), _schema),
     "the order of the rows tells the inputs": _order,
     "reports repeat after some rows": _repeats_at_lags,
     "reports repeat in another run": _repeats_between_runs,
     "rows at some places have no noise": _places_without_noise,
     "a value of the domain has less noise than others": _a_value_without_noise,
+    "batches of one value tell it": _batches_of_one_value,
 }
 """What each check says if it finds something."""

@@ -420,16 +420,19 @@ class PrivacyPlan(PlanForms):
         Raises:
             PlanError: the plan does not perturb this column.
             ParameterError: reports that SQL cannot count; another dialect; a confidence outside (0, 1); columns with
-                names of the query's own, as ``n``. (The query itself fails where a report is null.)
+                names of the query's own, as ``n``, or that only case tells apart. (The query itself fails where a
+                report is null.)
 
         >>> from ldp_core import RandomizedResponse
         >>> plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
         >>> [line.strip() for line in plan.sql("crashed", "reports").splitlines()[2:4]]
         ['count_if("crashed" = FALSE),', 'count_if("crashed" = TRUE)']
         """
-        from ldp_core.plans.sql import histogram_sql, table_sql
+        from ldp_core.plans.sql import histogram_sql, refuse_like_named, table_sql
 
-        refuse_keys_in(self.columns.keys() & set(by), "the plan")
+        by = [by] if isinstance(by, str) else by
+        refuse_keys_in({name for name in self.columns if name.lower() in map(str.lower, by)}, "the plan")
+        refuse_like_named({column, *by} if isinstance(column, str) else {*column, *by}, {*self, *by})
         if not isinstance(column, str):
             return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -199,6 +200,13 @@ SELECT {say.groups}{shown}, estimate AS count, standard_error, middle - half AS 
 FROM intervals
 ORDER BY {say.groups}{", ".join(order)}
 """  # noqa: S608 (names and labels are quoted, and the table is the caller's own SQL)
+
+
+def refuse_like_named(asked: Set[str], there: Set[str]) -> None:
+    """Raise `ParameterError` if a database may take one of the columns that are there for another one."""
+    same = Counter(map(str.lower, there))
+    if twice := sorted(name for name in asked if same[name.lower()] > 1):
+        raise ParameterError(f"names in SQL have no case, so it may take others for the columns {twice}: rename them")
 
 
 def _refuse_pairs(columns: Mapping[str, Mechanism]) -> None:

@@ -8,6 +8,8 @@ import shutil
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import ldp_polars
@@ -439,6 +441,19 @@ def test_reports_that_are_there_stay(ldp, people, reports):
     assert pl.read_parquet("reports.parquet").equals(reports)
     ldp("perturb people.parquet reports.parquet --plan plan.toml --overwrite")
     assert "must end in .parquet" in ldp("perturb people.parquet reports.csv --plan plan.toml", code=2).err
+
+
+def test_reports_that_arrow_has_written_are_estimated_and_not_perturbed_again(ldp):
+    """Their columns are plain to Polars: they were perturbed again, and simulated as if they were true."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    Path("plan.toml").write_text(plan.to_toml())
+    table = plan.perturb(pa.table({"os": ["ios"] * 1000}))
+    pq.write_table(table, "reports.parquet")
+    found = ldp("estimate reports.parquet --json").data["columns"]["os"]["estimates"]
+    assert [row["count"] for row in found] == pytest.approx(plan["os"].estimate(plan["os"].tally(table["os"])).counts)
+    for line in ("perturb reports.parquet out.parquet --plan plan.toml", "simulate plan.toml reports.parquet"):
+        assert "hold reports already" in ldp(line, code=1).err
+    assert not Path("out.parquet").exists()
 
 
 def test_raw_data_are_not_estimated(ldp, people):

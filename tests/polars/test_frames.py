@@ -384,6 +384,22 @@ def test_what_was_done_to_the_rows_does_not_take_the_proof_away(tmp_path):
             pl.scan_parquet(path).ldp.perturb(FLAG)
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+def test_dictionaries_that_arrow_has_written_are_reports(tmp_path):
+    """Polars reads them as Categorical (which was "no reports")."""
+    table = PLAN.perturb(frame().to_arrow())
+    pq.write_table(table, tmp_path / "arrow.parquet")
+    read = pl.read_parquet(tmp_path / "arrow.parquet")
+    read.ldp.sink_parquet(tmp_path / "ours.parquet", PLAN, assume_reports=True)
+    m, expected = PLAN["browser"], PLAN["browser"].tally(table["browser"]).to_bytes()
+    assert isinstance(read.schema["browser"], pl.Categorical)
+    assert m.tally(pl.read_parquet(tmp_path / "ours.parquet")["browser"].to_arrow()).to_bytes() == expected
+    counted = read.ldp.histograms(PLAN, assume_reports=True).filter(column_name="browser")["count"]
+    assert np.allclose(counted, m.estimate(m.tally(table["browser"])).counts)
+    with pytest.raises(ReportError, match="'browser'"):
+        read.with_columns(browser=pl.lit("no label", pl.Categorical)).ldp.histograms(PLAN, assume_reports=True)
+
+
 def test_reports_from_elsewhere_are_written_on_the_users_word_with_a_warning(tmp_path):
     path = tmp_path / "reports.parquet"
     plain = frame().ldp.perturb(PLAN, typed=False)

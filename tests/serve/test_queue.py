@@ -183,11 +183,27 @@ def test_the_command_has_one_place_for_reports(tmp_path):
         ([], "say where reports go"),
         ([*to, "--output", str(tmp_path / "out")], "say where reports go"),
         ([*to, "--queue-options", str(options)], "no KEY=VALUE"),
+        ([*to, "--kept", "day=date", "--kept", "day=time"], "a column twice"),
+        *(([*to, "--origin", one], "--origin is as") for one in ("a.org", "https://a.org/", "https://A.org")),
     ):
         done = CliRunner().invoke(command, ["serve", "--plan", str(plan), "--port", "0", *more])
         assert done.exit_code
         assert words in " ".join(done.output.split())
         assert SECRET not in done.output
+
+
+def test_the_command_answers_to_the_address_that_it_listens_on(tmp_path, monkeypatch):
+    """Of IPv6 browsers send brackets, and of names lower case: each request was refused."""
+    plan, hosts = tmp_path / "plan.toml", []
+    plan.write_text(PLAN.to_toml())
+    monkeypatch.setattr("ldp_serve.make_app", lambda reader, sink, options: hosts.extend(options.hosts) or sink.close())
+    monkeypatch.setattr("ldp_serve.run", lambda *_, **__: None)
+    for k, (host, name) in enumerate([("2001:DB8::1", "[2001:db8::1]"), ("Reports.example", "reports.example")]):
+        more = ["--output", str(tmp_path / str(k)), "--host", host, "--origin", "https://a.org:8080", "--origin", "*"]
+        done = CliRunner().invoke(command, ["serve", "--plan", str(plan), *more])
+        assert (done.exit_code, name in hosts) == (0, True), done.output
+    done = CliRunner().invoke(command, ["serve", "--plan", str(plan), *more, "--queue-options", str(plan)])
+    assert "perhaps with --queue-options" in " ".join(done.output.split())
 
 
 def checked(message, n, *, keyed=False):

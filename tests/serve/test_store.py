@@ -1,12 +1,14 @@
 """What was acknowledged is there after any end: of a process, of a write in the middle, of the step to Parquet."""
 
+import struct
+import zlib
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import InputError, PrivacyPlan, UnaryEncoding
+from ldp_core import InputError, Limits, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
 from ..cases import case
 from .helpers import (
@@ -102,6 +104,34 @@ def test_a_journal_with_a_damaged_record_loses_that_record_alone(tmp_path, caplo
     store = opened(tmp_path)
     store.append([batch("a", 1), batch("b", 2), batch("c", 4)])
     assert n(store) == 7
+
+
+def test_what_a_client_has_sent_is_no_record_where_a_journal_is_damaged(tmp_path, monkeypatch):
+    """Its kept numbers are a record of 2,000 reports; the disk loses what is before them."""
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["x"])
+    reader = Reader(plan, {"x": "integer"}, Limits(rows=5000, bytes=1 << 20, plan_bytes=1 << 16))
+    name, many = b"planted".ljust(24), reader.ndjson(lines(*[{"crashed": True, "x": 1}] * 2000))
+    data = many.serialize().to_pybytes()
+    planted = struct.pack("<II24s", len(data), zlib.crc32(data, zlib.crc32(name)), name) + data
+    rows = [{"crashed": False, "x": x} for (x,) in struct.iter_unpack("<q", planted + bytes(-len(planted) % 8))]
+    sent = Batch.sent(reader.ndjson(lines(*rows)), b"key", b"body")
+
+    def counted(folder, damaged):
+        store = Store(folder, plan, reader.schema)
+        store.append([sent])
+        store.close()
+        [journal] = (folder / "journal").glob("*.journal")
+        whole = journal.read_bytes()
+        before = whole.index(planted)
+        if damaged:
+            journal.write_bytes(struct.pack("<I", before - 32).ljust(before, b"\0") + whole[before:])
+        store = Store(folder, plan, reader.schema)
+        store.close()
+        return store.tallies["crashed"].n
+
+    assert (counted(tmp_path / "whole", False), counted(tmp_path / "damaged", True)) == (len(rows), 0)  # (it was 2,000)
+    monkeypatch.setattr(module, "token_hex", lambda _: "0" * 16)  # as journals were: they are read
+    assert counted(tmp_path / "old", False) == len(rows)
 
 
 def test_files_that_are_damaged_or_of_others_are_named(tmp_path, caplog):

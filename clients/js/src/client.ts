@@ -1,7 +1,7 @@
 import { DRAWS, type Report } from "./draw.js";
-import { StorageError, ValueError } from "./errors.js";
+import { StorageError } from "./errors.js";
 import { type Code, type Id, type Noise, type Secret, fresh } from "./noise.js";
-import { type Plan, type Ready, type Value, encode, isText, read } from "./plan.js";
+import { type Plan, type Ready, type Value, encode, isText, read, refused } from "./plan.js";
 import { type Storage, stored, turns } from "./storage.js";
 
 /** A record, or its report. */
@@ -37,7 +37,8 @@ export class Client {
     const kept = this.plan.keep.map((name) => {
       const given = record[name] as any, value = given?.toJSON?.() ?? given; // of dates their text
       // JSON.stringify would make null of NaN and infinity, and readers refuse all rows for one with half a pair or a list.
-      if (![true, false, null].includes(value) && !Number.isFinite(value) && !isText(value)) throw new ValueError(`column ${name}: no text, number, Boolean or null`);
+      const good = [true, false, null].includes(value) || Number.isFinite(value) || isText(value);
+      if (!good || !RegExp(this.plan.patterns?.[name]!).test(JSON.stringify(value))) refused(name);
       return [name, value];
     });
     const reports = this.columns.map(async (ready, i) => [ready.name, await this.answer(ready, codes[i])]);

@@ -23,7 +23,7 @@ export interface Column {
 }
 
 export interface Plan {
-  ldp_plan: 1; fingerprint: string; epsilon: number; keep: string[];
+  ldp_plan: 1; fingerprint: string; epsilon: number; keep: string[]; patterns?: Record<string, string>;
   columns: Record<string, Column>;
 }
 
@@ -41,17 +41,20 @@ export const isText = (x: unknown): x is string => typeof x === "string" && !/\p
 
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {
-  if (isText(text) && /^[1-9][0-9]{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
-  return wrong("a threshold is decimal text below 2^64");
+  if (isText(text) && /^[1-9]\d{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
+  return wrong("a threshold is text below 2^64");
 }
 
 /** Check a compiled plan before anything is drawn with it; throws `PlanError`. */
 export function read(plan: Plan): Ready[] {
   if (plan?.ldp_plan !== 1) wrong("this client reads version 1");
-  const { fingerprint, keep, columns } = plan, names = Array.isArray(columns) ? [] : Object.keys(columns ?? {});
+  const { fingerprint, keep, patterns, columns } = plan, names = Array.isArray(columns) ? [] : Object.keys(columns ?? {});
   if (!Array.isArray(keep) || ![fingerprint, ...keep].every(isText)) wrong("no fingerprint or keep");
   if (!names.length || new Set([...keep, ...names]).size < keep.length + names.length) wrong("no columns, or one twice");
-  try { return names.map((name) => ready(name, columns[name])); } catch (e) {
+  try {
+    keep.forEach((name) => RegExp(patterns?.[name]!));
+    return names.map((name) => ready(name, columns[name]));
+  } catch (e) {
     throw e instanceof PlanError ? e : wrong(`${e}`); // another type than it should be
   }
 }
@@ -89,7 +92,7 @@ function ready(name: string, column: Column): Ready {
 /** Whether this is an integer from 1 to `most`. */
 export const counts = (x: unknown, most = 2 ** 53) => Number.isSafeInteger(x) && (x as number) > 0 && (x as number) <= most;
 
-export const refused = (name: string): never => { throw new ValueError(`column ${name}: the plan does not declare the value`); };
+export const refused = (name: string): never => { throw new ValueError(`column ${name}: the plan takes no such value`); };
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {

@@ -58,6 +58,14 @@ test("kept columns pass, and a record that lacks one is refused", async () => {
   }
 });
 
+test("kept values are of the kind that the plan says", async () => {
+  const patterns = { day: '^(null|"\\d{4}-\\d\\d-\\d\\d")$', n: "^(null|\\d+)$", toString: "" }, keep = Object.keys(patterns);
+  const client = new ldp.Client({ ...plan, keep, patterns }, { storage: null }), good = { ...value(), day: "2026-11-24", n: 7, toString: "" };
+  for (const one of [{}, { day: null }, { n: 0, toString: 1 }]) await client.report({ ...good, ...one });
+  for (const one of [{ day: "abc" }, { day: 7 }, { n: "7" }, { n: 0.5 }, { n: NaN }]) await assert.rejects(client.report({ ...good, ...one }), ldp.ValueError);
+  for (const day of ["(", "[z-a]"]) assert.throws(() => new ldp.Client({ ...plan, keep, patterns: { day } }, { storage: null }), ldp.PlanError);
+});
+
 test("half of a surrogate pair is no text, as in Python", async () => {
   const secret = await ldp.Secret.of(ldp.Secret.generate());
   for (const unmatched of ["error", "other", "none"]) {

@@ -170,6 +170,11 @@ def before(values, reports):
     return texts.slice(len(values))
 
 
+def before_views(values, reports):
+    """As Polars gives texts to Arrow (which was a ValueError)."""
+    return pa.concat_arrays([x.cast(pa.string()).cast(pa.string_view()) for x in (values, reports)]).slice(len(values))
+
+
 def in_structs(values, reports):
     return pa.StructArray.from_arrays([behind(values, reports)], ["a"])
 
@@ -181,6 +186,18 @@ def in_dictionary(values, reports):
 
 def in_metadata(values, reports):
     return reports.cast(pa.int64()).cast(pa.timestamp("us", "UTC" if values[0].as_py() else "Europe/Paris"))
+
+
+def in_metadata_of_a_table(values, reports):
+    return pa.table({"x": reports}).replace_schema_metadata({"first": str(values[0])})
+
+
+def in_metadata_of_a_field(values, reports):
+    return pa.table([reports], pa.schema([pa.field("x", pa.bool_(), metadata={"first": str(values[0])})]))
+
+
+def beside_their_sum(values, reports):
+    return pa.table({"x": reports, "all": pa.array([pa.compute.sum(values).as_py() == len(values)] * len(values))})
 
 
 def sorted_by_value(values, reports):
@@ -214,16 +231,20 @@ PLANTED = [
     (hides, "memory"),
     (behind, "memory"),
     (before, "memory"),
+    (before_views, "memory"),
     (in_structs, "memory"),
     (in_dictionary, "dictionary"),
-    (in_metadata, "metadata"),
+    *((kind, "metadata") for kind in (in_metadata, in_metadata_of_a_table, in_metadata_of_a_field)),
+    (beside_their_sum, "batches of one value"),
     (sorted_by_value, "order"),
     *((drawn_again_after(period), "repeat after") for period in (16, 256, 65_536)),
     (the_same_in_each_call, "another run"),
     *((raw_at(step), "some places") for step in (100, 1000, 10_000)),
     (lambda _, reports: pa.concat_arrays([reports] * 2).slice(len(reports)), None),  # only reports are hidden
     (lambda _, reports: reports.cast(pa.string()).dictionary_encode(), None),
+    (lambda _, reports: reports.cast(pa.string()).cast(pa.string_view()), None),
     (lambda _, reports: reports, None),
+    (lambda _, reports: pa.table({"x": reports}).replace_schema_metadata({"k": "v"}), None),
 ]
 
 

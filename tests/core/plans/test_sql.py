@@ -11,6 +11,7 @@ from ldp_core import (
     Joint,
     Keyed,
     LocalHashing,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -142,6 +143,18 @@ def test_columns_of_the_query_are_no_others_and_reports_of_nobody_do_not_count()
     both = PrivacyPlan({"os": plan["os"], "k": plan["j"]})
     with pytest.raises(duckdb.Error, match="a report is null"):
         run(both.sql(("os", "k"), "reports"), reports=pa.table({"os": ["a", "b"], "k": bits}))
+
+
+def test_names_that_only_case_tells_apart_are_refused():
+    """DuckDB counted os for OS, and grouped by day for Day; a key OS of the reports os was taken."""
+    os = RandomizedResponse(["a", "b"], epsilon=1.0)
+    plan = PrivacyPlan({"os": os, "OS": os, "x": os, "y": os}, keep=["day", "Day"])
+    for column, by in (("os", ()), ("OS", ()), (("x", "OS"), ()), ("x", "Day"), ("x", ["day", "DAY"])):
+        with case(column, by), pytest.raises(ParameterError, match="names in SQL have no case"):
+            plan.sql(column, "reports", by=by)
+    with pytest.raises(MechanismMismatchError, match=r"\['x'\] hold reports"):
+        plan.sql("y", "reports", by=["X"])
+    assert plan.sql("x", "reports", by=["week"]) == plan.sql("x", "reports", by="week")
 
 
 @each("dialect", ["duckdb", "bigquery"])
