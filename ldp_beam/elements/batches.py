@@ -77,7 +77,9 @@ class Batch:
             if not pa.types.is_dictionary(column.type):
                 column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
                 column = column.dictionary_encode(null_encoding="encode")
-            labels = _texts_of(column.dictionary)
+            values, kind = column.dictionary, self.schema.field(name).type
+            own = isinstance(kind, pa.BaseExtensionType)  # (a UUID is no bytes)
+            labels = [*map(_text, kind.wrap_array(values).to_pylist())] if own else _texts_of(values)
         if labels is None:
             got = type_words(column.type)
             raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {got}")
@@ -270,6 +272,7 @@ def _text(value: Any) -> str:
     """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
     value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
     value = str.__str__(value) if isinstance(value, str) else value  # (of an Enum of texts: it is equal to one)
+    value = _of_arrow(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value
     if value is None:
         return "null"
     if isinstance(value, Timestamp):
@@ -285,6 +288,14 @@ def _text(value: Any) -> str:
         with suppress(OverflowError):  # (at the ends of the calendar)
             return _short(f"{value.astimezone(UTC).replace(tzinfo=None)}Z")
     return _short(str(value)) if isinstance(value, (datetime, time, Decimal)) else text_of(value)
+
+
+def _of_arrow(value: np.datetime64 | np.timedelta64) -> Any:
+    """The text of a batch's time or duration, which have fewer units than numpy; what is none there as it is."""
+    with suppress(TypeError, pa.ArrowException):
+        whole = np.datetime_data(value.dtype)[0] in "YMWD" and isinstance(value, np.datetime64)
+        return _texts_of(pa.array(np.array([value.astype("M8[D]") if whole else value + np.timedelta64(0, "s")])))[0]
+    return value
 
 
 def _short(text: str) -> str:
