@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import Row
+from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -72,7 +73,7 @@ class Batch:
     def texts(self, name: str) -> tuple[I64, list[str]]:
         """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
         column = self.required(name)
-        labels = None
+        labels: list[str | None] | None = None
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
                 column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
@@ -387,10 +388,11 @@ def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp."""
     times, missing = _found(part, time)
     if missing is not None:
+        remedy = f"{'pass window=, and ' if time.own else ''}name the column that has it with event_time="
         raise InputError(
             f"{'timestamps of elements' if time.column is None else f'column {time.column!r}'}: "
             f"{np.count_nonzero(missing)} of {len(missing)} records have no event time (null, not a time, or out of "
-            f"range){': name the column that has it with event_time=' if time.column is None else ''}"
+            f"range){': ' + remedy if time.column is None else ''}"
         )
     return times
 
@@ -398,6 +400,10 @@ def times_of(part: AnyBatch, time: EventTime) -> I64:
 def _found(part: AnyBatch, time: EventTime) -> tuple[I64, Bools | None]:
     """Times in microseconds, and which records have none; see `event_times`."""
     times, missing = (part.stamps(), None) if time.column is None else part.event_times(time.column, time.unit)
+    if time.own:  # (windows of other kinds may need no time)
+        own, windows = part.own_windows()
+        ends = np.array([w.end.micros if isinstance(w, IntervalWindow) else 0 for w in windows], np.int64).take(own)
+        return _in_range(ends, times, _FIRST + _ROOM, _LAST, missing)
     return _in_range(times, times, _FIRST + _ROOM, _LAST - _ROOM, missing) if time.windowed else (times, missing)
 
 

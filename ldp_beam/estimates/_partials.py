@@ -57,7 +57,7 @@ class PartialTallies(RecordsDoFn):
         self._fingerprint = self._tallier.fingerprint
         self._windows = windows
         windowed = not (windows is None or isinstance(windows, GlobalWindows))
-        self._time = EventTime(None) if windows is None else replace(event_time, windowed=windowed)
+        self._time = EventTime(None, own=True) if windows is None else replace(event_time, windowed=windowed)
         self._odd = OddTimes(event_time) if windowed else None
         self._by = by
         self._person = person
@@ -72,9 +72,9 @@ class PartialTallies(RecordsDoFn):
             return []
         natives = self.natives(part)
         keys, texts = self._keys(part)
+        times = times_of(part, self._time)
         if self._windows is None:
             return self._in_own_windows(part, natives, keys, texts)
-        times = times_of(part, self._time)
         if self._odd is not None:
             self._odd.look(times)
         slotted = slots(self._windows, times, keys)

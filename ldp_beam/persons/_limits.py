@@ -145,7 +145,8 @@ class SplitByPerson(RecordsDoFn):
         self._limit = limit
         self._values = values
         periods = limit.rolling is not None or isinstance(limit.windows, FixedWindows)
-        self._time = replace(limit.event_time, windowed=periods)  # (all that have no time would share a period)
+        own = limit.windows is None
+        self._time = replace(limit.event_time, windowed=periods, own=own)  # (all without a time would share a period)
         self._odd = OddTimes(limit.event_time)
 
     @override
@@ -182,12 +183,12 @@ class SplitByPerson(RecordsDoFn):
     def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
         """The window of each record as a number; and from numbers to a time in the window, and to a window."""
         limit = self._limit
+        times = times_of(part, self._time)
         if limit.windows is None:
             own, windows = part.own_windows()
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
-        times = times_of(part, self._time)
         if self._time.windowed:
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
