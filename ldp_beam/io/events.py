@@ -27,7 +27,7 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -163,7 +163,7 @@ class EventSchema:
 
     def _schema(self, time: pa.DataType) -> pa.Schema:
         times = [] if self.event_time is None else [(self.event_time, time)]
-        return pa.schema(times + [(name, kind or pa.string()) for name, kind in self.columns])
+        return schema_of_names(times + [(name, kind or pa.string()) for name, kind in self.columns])
 
 
 _JSON_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
