@@ -19,6 +19,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from typing_extensions import override
 
@@ -205,7 +206,11 @@ def match_files(files: str | Iterable[str]) -> list[str]:
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
-    for pattern, result in zip(patterns, FileSystems.match([_in_a_folder(p) for p in patterns]), strict=True):
+    try:
+        results = FileSystems.match([_in_a_folder(pattern) for pattern in patterns])
+    except (BeamIOError, OSError, ValueError) as error:
+        raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
+    for pattern, result in zip(patterns, results, strict=True):
         if not result.metadata_list:
             raise InputError(f"no file matches {pattern!r}")
         for file in result.metadata_list:
