@@ -79,8 +79,9 @@ class Batch:
                 column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
                 column = column.dictionary_encode(null_encoding="encode")
             values, kind = column.dictionary, self.schema.field(name).type
-            own = isinstance(kind, pa.BaseExtensionType)  # (a UUID is no bytes)
-            labels = [*map(_text, kind.wrap_array(values).to_pylist())] if own else _texts_of(values)
+            values = kind.wrap_array(values) if isinstance(kind, pa.BaseExtensionType) else values
+            own = isinstance(values, pa.ExtensionArray)  # (a UUID is no bytes)
+            labels = [*map(_text, values.to_pylist())] if own else _texts_of(values)
         if labels is None:
             got = type_words(column.type)
             raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {got}")
