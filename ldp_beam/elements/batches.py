@@ -398,13 +398,25 @@ def times_of(part: AnyBatch, time: EventTime) -> I64:
     return times
 
 
+def windows_of(part: AnyBatch) -> tuple[I64, list[Any]]:
+    """The window of each record, as numbers int64[n], and the windows: none is that of elements without a time."""
+    own, windows = part.own_windows()
+    if any(map(_is_timeless, windows)):
+        times_of(part, EventTime(None, own=True))
+    return own, windows
+
+
+def _is_timeless(window: Any) -> bool:
+    """Whether it is at the beginning of Beam's time (windows of other kinds may need none)."""
+    return isinstance(window, IntervalWindow) and window.end.micros < _FIRST + _ROOM
+
+
 def _found(part: AnyBatch, time: EventTime) -> tuple[I64, Bools | None]:
     """Times in microseconds, and which records have none; see `event_times`."""
     times, missing = (part.stamps(), None) if time.column is None else part.event_times(time.column, time.unit)
-    if time.own:  # (windows of other kinds may need no time)
+    if time.own:
         own, windows = part.own_windows()
-        ends = np.array([w.end.micros if isinstance(w, IntervalWindow) else 0 for w in windows], np.int64).take(own)
-        return _in_range(ends, times, _FIRST + _ROOM, _LAST, missing)
+        return times, np.array([*map(_is_timeless, windows)], bool).take(own)
     return _in_range(times, times, _FIRST + _ROOM, _LAST - _ROOM, missing) if time.windowed else (times, missing)
 
 

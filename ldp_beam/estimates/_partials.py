@@ -15,7 +15,16 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import (
+    AnyBatch,
+    Batch,
+    RowBatch,
+    as_reports,
+    find_lacking,
+    find_time_faults,
+    times_of,
+    windows_of,
+)
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
@@ -72,9 +81,9 @@ class PartialTallies(RecordsDoFn):
             return []
         natives = self.natives(part)
         keys, texts = self._keys(part)
-        times = times_of(part, self._time)
         if self._windows is None:
             return self._in_own_windows(part, natives, keys, texts)
+        times = times_of(part, self._time)
         if self._odd is not None:
             self._odd.look(times)
         slotted = slots(self._windows, times, keys)
@@ -95,7 +104,7 @@ class PartialTallies(RecordsDoFn):
         return out
 
     def _in_own_windows(self, part: AnyBatch, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
-        own, windows = part.own_windows()
+        own, windows = windows_of(part)
         groups = group(own, keys, len(texts))
         earliest = np.full(len(windows), np.iinfo(np.int64).max)
         np.minimum.at(earliest, own, part.stamps())

@@ -31,7 +31,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import drops_late_state, forgets_at_the_end
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of, windows_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
@@ -183,12 +183,12 @@ class SplitByPerson(RecordsDoFn):
     def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
         """The window of each record as a number; and from numbers to a time in the window, and to a window."""
         limit = self._limit
-        times = times_of(part, self._time)
         if limit.windows is None:
-            own, windows = part.own_windows()
+            own, windows = windows_of(part)
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__
+        times = times_of(part, self._time)
         if self._time.windowed:
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
