@@ -12,9 +12,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.json
-import pyarrow.parquet
 
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet, refuse_reports
@@ -107,35 +104,20 @@ def replacing(target: Path) -> Iterator[Path]:
         raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
-_TEXTS = ("str", "date")  # kinds of values that are read as text from CSV
-
-
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
-    """The planned columns of records, as Arrow batches; kept columns are not read."""
+    """The planned columns of records, as Arrow batches, of text as `scan` reads it; kept columns are not read."""
     names = list(plan.inputs)
-    texts = {name: pa.string() for name, inputs in plan.inputs.items() if inputs.kind in _TEXTS}
     for file in files_of(path):
-        kind = format_of(file)
-        with _reading(file, kind):
-            if kind == "parquet":
-                with open_parquet(file) as opened:
-                    _check(file, opened.schema_arrow.names, names)
-                    refuse_reports(opened.schema_arrow, names)
-                    yield from opened.iter_batches(columns=names)
-            else:
-                if kind == "csv":
-                    convert = pa.csv.ConvertOptions(
-                        column_types=texts, null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
-                    )
-                    table = pa.csv.read_csv(file, convert_options=convert)
-                else:
-                    table = pa.json.read_json(file)
-                _check(file, table.schema.names, names)
-                columns = {name: table[name] for name in names}
-                for name, inputs in plan.inputs.items() if kind == "csv" else ():
-                    if inputs.kind == "bool" and {*columns[name].unique().to_pylist()} <= {0, 1, None}:
-                        columns[name] = columns[name].cast(pa.bool_())
-                yield from pa.table(columns).to_batches()
+        if format_of(file) == "parquet":
+            with _reading(file), open_parquet(file) as opened:
+                _check(file, opened.schema_arrow.names, names, " of the plan")
+                refuse_reports(opened.schema_arrow, names)
+                yield from opened.iter_batches(columns=names)
+        else:
+            with polars_work(file):
+                frame = having(scan(file, plan), names, file, " of the plan").select(names)
+                for part in frame.collect_batches(maintain_order=True):
+                    yield from part.to_arrow().to_batches()
 
 
 def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> pl.LazyFrame:  # noqa: A002
@@ -152,7 +134,7 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     if form == "parquet":
         if plan is not None:  # Polars does not show what a schema says of plain columns
             for file in found:
-                with _reading(file, form), open_parquet(file) as opened:
+                with _reading(file), open_parquet(file) as opened:
                     refuse_reports(opened.schema_arrow, plan.inputs)
         return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
@@ -165,7 +147,7 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
         there |= {name: kind for name, kind in first.items() if kind != polars.Null}
         there |= {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
         return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
-    said = dict.fromkeys(_TEXTS, polars.String)
+    said = {"str": polars.String, "date": polars.String}
     said |= {"float": polars.Float64, "int": polars.Int64, "bool": polars.Boolean}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
     bits: list[str] = []
@@ -185,10 +167,10 @@ def _unmarked(file: str) -> Any:
         return text.read() if text.read(3) == codecs.BOM_UTF8 else escape(file)  # (a name is no pattern)
 
 
-def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str) -> pl.LazyFrame:
+def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: str = "") -> pl.LazyFrame:
     """The frame, if it has these columns."""
     with polars_work(path):
-        _check(path, frame.collect_schema().names(), [name for name in names if name is not None], "")
+        _check(path, frame.collect_schema().names(), [name for name in names if name is not None], whose)
     return frame
 
 
@@ -228,7 +210,7 @@ def counted(frame: pl.LazyFrame, read: list[int], done: Callable[[int], None]) -
     return frame.map_batches(tell, streamable=True)
 
 
-def _check(file: str, there: list[str], names: list[str], whose: str = " of the plan") -> None:
+def _check(file: str, there: list[str], names: list[str], whose: str) -> None:
     missing = [name for name in names if name not in there]
     if missing:
         # A file of text without a line of names begins with a record.
@@ -239,14 +221,14 @@ def _check(file: str, there: list[str], names: list[str], whose: str = " of the 
 
 
 @contextmanager
-def _reading(file: str, kind: str) -> Iterator[None]:
+def _reading(file: str) -> Iterator[None]:
     """What Arrow says of a file may quote it, so it is not passed on."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeError) as error:  # (a name that is no UTF-8)
         if isinstance(error, OSError) and error.strerror:
             raise InputError(f"cannot read {file!r}: {error.strerror}") from None
-        raise InputError(f"{file!r} cannot be read as {kind}: it is corrupt, or of another format") from None
+        raise InputError(f"{file!r} cannot be read as parquet: it is corrupt, or of another format") from None
 
 
 def our_polars() -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from apache_beam.pvalue import Row
+from apache_beam.transforms.window import IntervalWindow
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 
@@ -72,12 +73,15 @@ class Batch:
     def texts(self, name: str) -> tuple[I64, list[str]]:
         """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
         column = self.required(name)
-        labels = None
+        labels: list[str | None] | None = None
         with suppress(pa.ArrowException):  # it may quote the value
             if not pa.types.is_dictionary(column.type):
                 column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
                 column = column.dictionary_encode(null_encoding="encode")
-            labels = _texts_of(column.dictionary)
+            values, kind = column.dictionary, self.schema.field(name).type
+            values = kind.wrap_array(values) if isinstance(kind, pa.BaseExtensionType) else values
+            own = isinstance(values, pa.ExtensionArray)  # (a UUID is no bytes)
+            labels = [*map(_text, values.to_pylist())] if own else _texts_of(values)
         if labels is None:
             got = type_words(column.type)
             raise DtypeError(f"column {name!r}: keys must be text, numbers, Booleans or times, got {got}")
@@ -270,6 +274,7 @@ def _text(value: Any) -> str:
     """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
     value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
     value = str.__str__(value) if isinstance(value, str) else value  # (of an Enum of texts: it is equal to one)
+    value = _of_arrow(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value
     if value is None:
         return "null"
     if isinstance(value, Timestamp):
@@ -285,6 +290,14 @@ def _text(value: Any) -> str:
         with suppress(OverflowError):  # (at the ends of the calendar)
             return _short(f"{value.astimezone(UTC).replace(tzinfo=None)}Z")
     return _short(str(value)) if isinstance(value, (datetime, time, Decimal)) else text_of(value)
+
+
+def _of_arrow(value: np.datetime64 | np.timedelta64) -> Any:
+    """The text of a batch's time or duration, which have fewer units than numpy; what is none there as it is."""
+    with suppress(TypeError, pa.ArrowException):
+        whole = np.datetime_data(value.dtype)[0] in "YMWD" and isinstance(value, np.datetime64)
+        return _texts_of(pa.array(np.array([value.astype("M8[D]") if whole else value + np.timedelta64(0, "s")])))[0]
+    return value
 
 
 def _short(text: str) -> str:
@@ -376,17 +389,34 @@ def times_of(part: AnyBatch, time: EventTime) -> I64:
     """The event time of each record, int64[n] microseconds: from the column, or without one the element timestamp."""
     times, missing = _found(part, time)
     if missing is not None:
+        remedy = f"{'pass window=, and ' if time.own else ''}name the column that has it with event_time="
         raise InputError(
             f"{'timestamps of elements' if time.column is None else f'column {time.column!r}'}: "
             f"{np.count_nonzero(missing)} of {len(missing)} records have no event time (null, not a time, or out of "
-            f"range){': name the column that has it with event_time=' if time.column is None else ''}"
+            f"range){': ' + remedy if time.column is None else ''}"
         )
     return times
+
+
+def windows_of(part: AnyBatch) -> tuple[I64, list[Any]]:
+    """The window of each record, as numbers int64[n], and the windows: none is that of elements without a time."""
+    own, windows = part.own_windows()
+    if any(map(_is_timeless, windows)):
+        times_of(part, EventTime(None, own=True))
+    return own, windows
+
+
+def _is_timeless(window: Any) -> bool:
+    """Whether it is at the beginning of Beam's time (windows of other kinds may need none)."""
+    return isinstance(window, IntervalWindow) and window.end.micros < _FIRST + _ROOM
 
 
 def _found(part: AnyBatch, time: EventTime) -> tuple[I64, Bools | None]:
     """Times in microseconds, and which records have none; see `event_times`."""
     times, missing = (part.stamps(), None) if time.column is None else part.event_times(time.column, time.unit)
+    if time.own:
+        own, windows = part.own_windows()
+        return times, np.array([*map(_is_timeless, windows)], bool).take(own)
     return _in_range(times, times, _FIRST + _ROOM, _LAST - _ROOM, missing) if time.windowed else (times, missing)
 
 

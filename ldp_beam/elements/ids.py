@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -154,7 +155,9 @@ def _check_distinct(records: pa.Array | list[Any], name: str) -> None:
     if isinstance(some, list):
         distinct = len({one if isinstance(one, _ID_TYPES) else object() for one in some})  # (else said later)
     else:
-        distinct = int(pc.count_distinct(some, mode="all").as_py())
+        some, distinct = some.dictionary_decode() if pa.types.is_dictionary(some.type) else some, len(some)
+        with suppress(pa.ArrowNotImplementedError):  # (lists and the like: said later)
+            distinct = int(pc.count_distinct(some, mode="all").as_py())
     if len(some) >= _TOO_FEW and 2 * distinct < len(some):
         raise InputError(
             f"column {name!r} does not tell the records apart: {distinct} of {len(some)} are different. Records that "

@@ -13,6 +13,7 @@ import pyarrow as pa
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import GlobalWindow, TimestampedValue
+from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
@@ -217,10 +218,11 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
     ) -> tuple[Any, Any]:
         """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
-        pardo: Any = _InWindows(fn, windowing or pcoll.windowing).with_output_types(output_type)  # type: ignore[no-untyped-call]
+        pardo: Any = _InWindows(fn, windowing or pcoll.windowing)
         if self._dead_letter_tag is None:
-            return pcoll | label >> pardo, None
+            return pcoll | label >> pardo.with_output_types(output_type), None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
+        outputs[self._main_tag].element_type = convert_to_beam_type(output_type)  # (a hint is for all outputs)
         dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> CoarseTimes()
         return outputs[self._main_tag], dead_letters
 

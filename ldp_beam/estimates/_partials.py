@@ -15,7 +15,16 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
-from ldp_beam.elements.batches import AnyBatch, Batch, RowBatch, as_reports, find_lacking, find_time_faults, times_of
+from ldp_beam.elements.batches import (
+    AnyBatch,
+    Batch,
+    RowBatch,
+    as_reports,
+    find_lacking,
+    find_time_faults,
+    times_of,
+    windows_of,
+)
 from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
 from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
@@ -57,7 +66,7 @@ class PartialTallies(RecordsDoFn):
         self._fingerprint = self._tallier.fingerprint
         self._windows = windows
         windowed = not (windows is None or isinstance(windows, GlobalWindows))
-        self._time = EventTime(None) if windows is None else replace(event_time, windowed=windowed)
+        self._time = EventTime(None, own=True) if windows is None else replace(event_time, windowed=windowed)
         self._odd = OddTimes(event_time) if windowed else None
         self._by = by
         self._person = person
@@ -95,7 +104,7 @@ class PartialTallies(RecordsDoFn):
         return out
 
     def _in_own_windows(self, part: AnyBatch, natives: Native, keys: I64, texts: list[Key]) -> list[WindowedValue]:
-        own, windows = part.own_windows()
+        own, windows = windows_of(part)
         groups = group(own, keys, len(texts))
         earliest = np.full(len(windows), np.iinfo(np.int64).max)
         np.minimum.at(earliest, own, part.stamps())

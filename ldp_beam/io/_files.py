@@ -21,7 +21,7 @@ from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, read_text
 from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
-from ldp_core import InputError, Limits
+from ldp_core import InputError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import I64, METADATA_KEY, open_parquet
 
@@ -50,6 +50,13 @@ def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:
 def parquet_schema(stream: BinaryIO) -> pa.Schema:
     """The schema of a Parquet file, with the plan in its metadata wherever it is."""
     return _schema_of(open_parquet(stream))
+
+
+def schema_of_names(fields: Iterable[Any]) -> pa.Schema:
+    """A schema of these names, which may be anybody's."""
+    with suppress(UnicodeEncodeError):
+        return pa.schema(fields)
+    raise ParameterError("names of columns are text in UTF-8: one of these has half of a surrogate pair")
 
 
 def _schema_of(file: pq.ParquetFile) -> pa.Schema:

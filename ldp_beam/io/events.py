@@ -19,6 +19,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from typing_extensions import override
 
@@ -27,7 +28,7 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -163,7 +164,7 @@ class EventSchema:
 
     def _schema(self, time: pa.DataType) -> pa.Schema:
         times = [] if self.event_time is None else [(self.event_time, time)]
-        return pa.schema(times + [(name, kind or pa.string()) for name, kind in self.columns])
+        return schema_of_names(times + [(name, kind or pa.string()) for name, kind in self.columns])
 
 
 _JSON_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
@@ -205,7 +206,11 @@ def match_files(files: str | Iterable[str]) -> list[str]:
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
-    for pattern, result in zip(patterns, FileSystems.match([_in_a_folder(p) for p in patterns]), strict=True):
+    try:
+        results = FileSystems.match([_in_a_folder(pattern) for pattern in patterns])
+    except (BeamIOError, OSError, ValueError) as error:
+        raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
+    for pattern, result in zip(patterns, results, strict=True):
         if not result.metadata_list:
             raise InputError(f"no file matches {pattern!r}")
         for file in result.metadata_list:

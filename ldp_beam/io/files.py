@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from keyword import iskeyword
 from typing import Any, ClassVar, Optional
 
 import apache_beam as beam
@@ -18,7 +19,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
-from ldp_beam.io._files import ReadFileDoFn
+from ldp_beam.io._files import ReadFileDoFn, schema_of_names
 from ldp_core import InputError, ParameterError
 
 _TYPES = {
@@ -68,12 +69,13 @@ class ReadParquet(_ReadFiles):
 
     Raises:
         InputError: there are no such files.
+        ParameterError: bad arguments.
     """
 
     _form = "parquet"
 
     def __init__(self, path: str, columns: Iterable[str] | None = None) -> None:
-        schema = None if columns is None else pa.schema([(name, pa.string()) for name in columns])
+        schema = None if columns is None else schema_of_names([(name, pa.string()) for name in columns])
         super().__init__(path, schema)
 
 
@@ -106,8 +108,11 @@ class _ReadText(_ReadFiles):
         needed = set(required)
         if needed - set(columns):
             raise ParameterError(f"required names columns {sorted(needed - set(columns))} that are not in columns")
-        schema = pa.schema([pa.field(name, _TYPES[kind], name not in needed) for name, kind in columns.items()])
+        schema = schema_of_names((name, _TYPES[kind], name not in needed) for name, kind in columns.items())
         super().__init__(path, schema)
+        odd = [one for one in columns if not one.isidentifier() or iskeyword(one) or one[0] == "_" or one == "self"]
+        if odd and not batches:
+            raise ParameterError(f"columns {odd}: a field of a Beam row has another name; batches=True takes any")
         self._row = None if batches else RowTypeConstraint.from_fields([(field.name, _kind(field)) for field in schema])
 
     @override

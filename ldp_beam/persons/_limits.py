@@ -31,7 +31,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import drops_late_state, forgets_at_the_end
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of, windows_of
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
@@ -145,7 +145,8 @@ class SplitByPerson(RecordsDoFn):
         self._limit = limit
         self._values = values
         periods = limit.rolling is not None or isinstance(limit.windows, FixedWindows)
-        self._time = replace(limit.event_time, windowed=periods)  # (all that have no time would share a period)
+        own = limit.windows is None
+        self._time = replace(limit.event_time, windowed=periods, own=own)  # (all without a time would share a period)
         self._odd = OddTimes(limit.event_time)
 
     @override
@@ -183,7 +184,7 @@ class SplitByPerson(RecordsDoFn):
         """The window of each record as a number; and from numbers to a time in the window, and to a window."""
         limit = self._limit
         if limit.windows is None:
-            own, windows = part.own_windows()
+            own, windows = windows_of(part)
             earliest = np.full(len(windows), np.iinfo(np.int64).max)
             np.minimum.at(earliest, own, part.stamps())
             return own, earliest.take, windows.__getitem__

@@ -29,6 +29,7 @@ class EventTime:
     column: str | None
     unit: TimeUnit = "s"
     windowed: bool = False  # whether there is to be room for windows around it, in Beam's range of times
+    own: bool = False  # whether the windows are those that the elements are in
 
     def __post_init__(self) -> None:
         if not isinstance(self.unit, str) or self.unit not in PER_SECOND:

@@ -7,6 +7,7 @@ import hmac
 import os
 import re
 import secrets
+from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,9 @@ class Secret:
         try:
             with Path(path).open("rb") as file:
                 text = file.read(_MOST_TEXT + 1)
-        except OSError as error:
-            raise ParameterError(f"cannot read the secret file {str(path)!r}: {error.strerror}") from None
+        except (OSError, ValueError) as error:  # (no path: with a NUL, or half of a surrogate pair)
+            why = getattr(error, "strerror", "that is no path")
+            raise ParameterError(f"cannot read the secret file {str(path)!r}: {why}") from None
         return cls._read(text, f"the secret file {str(path)!r} must hold")
 
     @classmethod
@@ -89,7 +91,10 @@ class Secret:
         Raises:
             ParameterError: there is none, or it holds anything else.
         """
-        return cls._read(os.environ.get(name, ""), f"environment variable {name!r} must hold")
+        text = ""
+        with suppress(ValueError):  # (half of a surrogate pair is in no name)
+            text = os.environ.get(name, "")
+        return cls._read(text, f"environment variable {name!r} must hold")
 
     @classmethod
     def _read(cls, text: str | bytes, where: str) -> Secret:

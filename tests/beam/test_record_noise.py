@@ -187,6 +187,18 @@ def test_records_without_a_position_are_dead_letters():
     assert [(letter.column_name, letter.count) for letter in dead] == [("position", N)]
 
 
+def test_what_tells_records_apart_may_be_a_dictionary_and_no_list():
+    """Both were an error of Arrow's, which ended the job also with dead letters."""
+    [batch] = batches([40])
+    at, transform = batch.schema.get_field_index("position"), Perturb(PLAN, record="position", key=SECRET)
+    coded = batch.set_column(at, "position", batch["position"].dictionary_encode())
+    assert reports(transform, [coded]) == reports(transform, [batch])
+    lists = batch.set_column(at, "position", pa.array([["a"]] * len(batch)))
+    with pytest.raises(Exception, match="ids must be integers"):
+        run(transform, [lists])
+    assert [letter.count for letter in run(transform.with_exception_handling(), [lists])[1]] == [N]
+
+
 def test_the_secret_that_is_made_is_not_shown():
     transform = Perturb(PLAN, record="position")
     text = f"{transform!r} {transform._key!r} {transform.display_data()}"

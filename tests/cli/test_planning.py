@@ -1,5 +1,6 @@
 """Plans and numbers from the command are those of the core."""
 
+import gzip
 import json
 import math
 import re
@@ -232,6 +233,20 @@ def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
         done = ldp(f"plan check plan.toml {name}", code=1)
         assert "secretword" not in done.err
         assert name in done.err
+
+
+def test_check_reads_as_perturb_does(ldp):
+    """Arrow took 0x10 for 16, and made a column with +5 one of floats."""
+    plan = PrivacyPlan({"age": RandomizedResponse([5, 16], epsilon=2.0), "ok": RandomizedResponse(epsilon=1.0)})
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    fits = {"5": True, "+5": True, " 5": True, "0x10": False, "5.0": False, "7": False, '"16"': True, "": False}
+    for end, (field, code) in product(("csv", "csv.gz"), ((field, int(not fit)) for field, fit in fits.items())):
+        text = f"age,ok\n16,1\n{field},0\n".encode()
+        Path("some.csv").write_bytes(gzip.compress(text) if end == "csv.gz" else text)
+        for line in ("plan check plan.toml some.csv", "perturb some.csv out.parquet --overwrite --plan plan.toml"):
+            ldp(line, code)
+    Path("some.ndjson").write_text('{"age": 5, "ok": true}\n' * 300 + '{"age": 16, "ok": false, "late": 1}\n')
+    assert ldp("plan check plan.toml some.ndjson --json").data["records"] == 301
 
 
 def test_explain_is_the_plan_s(ldp, people):

@@ -2,6 +2,7 @@
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
@@ -17,7 +18,7 @@ from ldp_beam import DeadLetter
 from ldp_beam.io import DecodeMessages
 from ldp_core import PrivacyPlan
 
-from ..helpers import SURE, SURE_BITS, Collector, given
+from ..helpers import SURE, SURE_BITS, Collector, counters, given
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -66,6 +67,14 @@ def test_a_dead_letter_is_at_the_end_of_its_window_or_hour():
             [(letter, at, found)] = dead_letters(PERTURB, elements, windows)
             assert (letter, Timestamp.of(at)) == (NULL, time)
             assert found == (window or IntervalWindow(time, time + 600))
+
+
+def test_beams_runtime_type_check_takes_dead_letters():
+    """It knows the type of the main output alone: a letter was no tuple."""
+    for step in (PERTURB, ldp_beam.PrivateHistogram("v", SURE), ldp_beam.BoundContributions("v", 1)):
+        p = beam.Pipeline("FnApiRunner", options=PipelineOptions(["--runtime_type_check"]))
+        _ = p | beam.Create([{"v": "a"}, {"v": None}]) | step.with_exception_handling()
+        assert counters(p.run())["dead_lettered"] == 1
 
 
 def test_in_sliding_windows_each_letter_is_at_the_end_of_its_own():

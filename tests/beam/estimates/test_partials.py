@@ -6,6 +6,7 @@ The DoFn is called without a pipeline; that Beam's windows and sums do the rest 
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum
+from uuid import UUID
 
 import apache_beam as beam
 import numpy as np
@@ -136,12 +137,16 @@ def test_a_key_has_one_text():
     utc = hour.replace(tzinfo=UTC)
     aware = [utc, utc.astimezone(timezone(timedelta(hours=3))), Timestamp.from_utc_datetime(utc)]
     cases = [
-        ("2026-01-01 05:00:00", [hour], [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")]),
-        ("2026-01-01 05:00:10.5", [half], [pa.timestamp(unit) for unit in ("ms", "us", "ns")]),
+        (
+            "2026-01-01 05:00:00",
+            [hour, np.datetime64(hour, "h"), np.datetime64(hour)],
+            [*map(pa.timestamp, ("s", "ms", "us", "ns"))],
+        ),
+        ("2026-01-01 05:00:10.5", [half, np.datetime64(half, "ns")], [*map(pa.timestamp, ("ms", "us", "ns"))]),
         ("2026-01-01 05:00:00Z", aware, [pa.timestamp("s", "UTC"), pa.timestamp("us", "+03:00")]),
-        ("2026-01-01", [hour.date()], [pa.date32(), pa.date64()]),
+        ("2026-01-01", [hour.date(), *map(np.datetime64, ("2026-01-01", "2026-01"))], [pa.date32(), pa.date64()]),
         ("05:00:00", [hour.time()], [pa.time32("s"), pa.time64("us")]),
-        ("0:00:10", [timedelta(seconds=10)], [pa.duration("s"), pa.duration("ns")]),
+        ("0:00:10", [timedelta(seconds=10), np.timedelta64(10, "s")], [pa.duration("s"), pa.duration("ns")]),
         ("10", [10.0, np.float32(10), Decimal("10.00")], [pa.int8(), pa.float16(), pa.float64(), pa.decimal128(9, 2)]),
         (
             "0.5",
@@ -161,6 +166,7 @@ def test_a_key_has_one_text():
         ("x", [b"x", Letter.X], [pa.binary(), pa.large_binary(), pa.binary(1), pa.string()]),
         ("\\xff", [b"\xff"], [pa.binary(), pa.large_binary(), pa.binary(1)]),  # as one broken message of many has it
         ("1.50", ["1.50"], [pa.string()]),
+        ("null", [None, np.datetime64("NaT")], [pa.timestamp("ns")]),
     ]
     for text, values, types in cases:
         singles = [{"v": True, "k": value} for value in values]
@@ -168,6 +174,11 @@ def test_a_key_has_one_text():
         for element in (*singles, *batches):
             ((_, _, key),) = tallies(ldp_beam.Histogram("v", SURE_BOOL, by="k"), [element])
             assert key == text, element
+    of_one = UUID(int=5)
+    ids = pa.array([of_one.bytes], pa.uuid())
+    batches = [pa.record_batch({"v": [True], "k": k}) for k in (ids, pa.DictionaryArray.from_arrays([0], ids))]
+    found = tallies(ldp_beam.Histogram("v", SURE_BOOL, by="k"), [*batches, {"v": True, "k": of_one}])
+    assert [(key, tally.n) for (_, _, key), tally in found.items()] == [(str(of_one), 3)]
 
 
 @columns

@@ -172,6 +172,8 @@ def test_files_without_their_plan_or_of_another_one_are_refused(tmp_path):
     for files in ([], [1]):
         with pytest.raises(ParameterError, match="files must be a pattern"):
             ReadReports(files)
+    with pytest.raises(InputError, match="extra for its file system"):
+        ReadReports("nowhere://reports/*.parquet")
 
 
 def test_a_file_that_breaks_later_is_a_dead_letter(tmp_path):

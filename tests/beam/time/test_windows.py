@@ -9,6 +9,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.transforms.trigger import (
     AfterAll,
@@ -21,7 +22,15 @@ from apache_beam.transforms.trigger import (
     Repeatedly,
     TriggerFn,
 )
-from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows, WindowFn
+from apache_beam.transforms.window import (
+    FixedWindows,
+    GlobalWindows,
+    IntervalWindow,
+    NonMergingWindowFn,
+    Sessions,
+    SlidingWindows,
+    WindowFn,
+)
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Duration, Timestamp
 
 import ldp_beam
@@ -251,6 +260,30 @@ def test_a_window_without_times_is_refused(window):
     with pytest.raises(Exception, match=r"1 of 1 records have no event time .*event_time="):
         run(histogram, [{"v": True}])
     assert run(histogram.with_exception_handling(), [{"v": True}]) == ([], [("", "no event time", 1)])
+
+
+class ByFlag(NonMergingWindowFn):
+    """Windows that need no time."""
+
+    def assign(self, context):
+        return [IntervalWindow(int(context.element["v"]), 10)]
+
+    def get_window_coder(self):
+        return IntervalWindowCoder()
+
+
+def test_own_windows_without_times_are_refused():
+    """They had an answer for the window at the beginning of time."""
+    records, batch = [{"v": True, "u": 1}] * 2, pa.record_batch({"v": [True] * 2, "u": [1, 1]})
+    steps = [ldp_beam.PrivateHistogram("v", SURE_BOOL), ldp_beam.BoundContributions("u", 1)]
+    for step, elements in product(steps, (records, [batch])):
+        windows = beam.WindowInto(FixedWindows(60))
+        with pytest.raises(Exception, match=r"2 of 2 records have no event time .*pass window=.*event_time="):
+            run(windows | step, elements)
+        assert run(windows | step.with_exception_handling(), elements) == ([], [("", "no event time", 2)])
+    for other, elements in ((ByFlag(), records), (GlobalWindows(), [batch])):
+        assert {row.n for row in run(beam.WindowInto(other) | steps[0], elements)} == {2}
+        assert len(run(beam.WindowInto(other) | steps[1], elements)) == 1
 
 
 def test_times_at_both_ends_of_beams_are_dead_letters():

@@ -135,11 +135,15 @@ def lines_of(path):
         ({"columns": {"os": "string"}, "required": {"os": True}}, "list of texts"),
         ({"columns": {"os": "string"}, "batches": "yes"}, "batches"),
         ({"columns": {"os": "string"}, "path": 5}, "pattern"),
+        ({"columns": {"\ud800": "string"}, "batches": True}, "surrogate"),
+        *(({"columns": {name: "string"}}, "batches=True") for name in ("my os", "", "_x", "class", "self")),
     ],
 )
 def test_wrong_arguments(tmp_path, config, words):
     with pytest.raises(ParameterError, match=words):
         LdpReadCsv(**{"path": written(tmp_path), **config})
+    with pytest.raises(ParameterError, match="surrogate"):
+        LdpReadParquet(path=written(tmp_path), columns=["\ud800"])
 
 
 @pytest.mark.parametrize(
