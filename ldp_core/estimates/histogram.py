@@ -354,6 +354,8 @@ class Side(NamedTuple):
     """What one report adds to the sum of so many, if it adds much; see `ldp_core.estimates.tails`."""
     far: tuple[Any, Any] = (0.0, 0.0)
     """By how much that variance rises as f falls and rises from the estimate: of means, see `far_numbers`."""
+    off: float = 0.0
+    """By how much the expectation of an estimate may be off: of means, see `off_of`."""
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
