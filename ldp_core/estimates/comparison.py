@@ -58,7 +58,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
-from ldp_core.estimates.mean import Averaging, finite_times, off_of
+from ldp_core.estimates.mean import Averaging, coin_of, finite_times, off_of
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import FEW, few_at, scores_of_few
 from ldp_core.inputs.domain import Domain
@@ -470,7 +470,7 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         people = n[:, None].astype(float)
         times, (below, above) = finite_times(mechanism, population, n, errors, repeats), mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
-        step = mechanism.step * (mechanism.domain.high - mechanism.domain.low)
+        step = np.asarray(coin_of(mechanism, population, people, repeats))
         return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)

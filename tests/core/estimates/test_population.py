@@ -15,6 +15,8 @@ from ldp_core import (
     Hybrid,
     Joint,
     MeanEstimate,
+    NOutput,
+    OneBitMean,
     ParameterError,
     RandomizedResponse,
     RangeEstimate,
@@ -212,6 +214,20 @@ def test_how_far_buckets_are_off_is_the_same_whoever_it_is_about():
         found = asked.result(m, tally)
         for reach in (found.mean - found.low, found.high - found.mean):
             assert reach - 1 / 16 == pytest.approx(1.96 * found.standard_error, rel=0.01)
+
+
+def test_means_of_all_people_hold_where_few_reports_are_noisy():
+    """Of five bits the 95 % interval held in 91 %, and of 200 numbers at epsilon 12 that of 99.9 % in 97 %."""
+    bits, k = OneBitMean((0, 1), epsilon=5.0), np.arange(6)
+    table, _ = MeanEstimate(population=5).rows(bits, np.full(6, 5), np.stack([5 - k, k], axis=1))
+    for mean in np.linspace(0.005, 0.995, 100):
+        one = (mean - bits.values[0]) / np.ptp(bits.values)
+        held = (np.array(table["low"]) <= mean) & (mean <= np.array(table["high"]))
+        assert stats.binom.pmf(k, 5, one)[held].sum() > 0.93, mean
+    m, rng = NOutput((0, 1), epsilon=12.0), np.random.default_rng(1)
+    counters = sum(rng.multinomial(100, np.array(m.channel(end), float), 4000) for end in (0, m.points - 1))
+    table, _ = MeanEstimate(0.999, population=200).rows(m, np.full(4000, 200), counters)
+    assert np.mean((np.array(table["low"]) <= 0.5) & (np.array(table["high"]) >= 0.5)) > 0.995
 
 
 def test_what_cannot_be_a_population():
