@@ -359,9 +359,13 @@ class Side(NamedTuple):
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
-        more = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
-        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f) + more, 0)
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f) + self.more(f), 0)
         return of_one / np.maximum(self.n, 1)
+
+    def more(self, f: F64) -> F64:
+        """What ``far`` adds to the variance of the estimate of one report, if the means are ``f``."""
+        made: F64 = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
+        return made
 
     def of_clusters(self, noise: Any, sample: Any = None) -> Side:
         """With so many times the variance of noise, and (default: as many) of the sample."""

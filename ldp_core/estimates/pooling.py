@@ -214,7 +214,9 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
     off: Any = 0.0
     if means:
         (estimate, error, low, high, off), of_one = _means(list(alike.values()), confidence, repeats)
-        variances = np.array([of_one[m.fingerprint] / n[:, None] for m, n, *_ in groups])
+        variances = np.array(
+            [(of_one[m.fingerprint] + of.more(estimate)) / of.n for (m, *_), of in zip(groups, sides, strict=True)]
+        )
     else:
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
