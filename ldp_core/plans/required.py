@@ -521,8 +521,9 @@ def required_epsilon(
         # Others make a mechanism each time, and nothing is known of their jumps.
         found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, math.inf)))
         if found is None:
-            enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
-            hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
+            enough = asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group
+            many = f"at least {math.ceil(enough):,} people" if enough < math.inf else "more people than can be counted"
+            hopeless.append(f"{_called(key)} needs {many} for {asked.wanted} {margin!r}")
         else:
             rows.append(Need("", _called(key), margin, found, people, asked.wanted))
     if not rows:
