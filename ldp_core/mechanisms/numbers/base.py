@@ -232,8 +232,8 @@ class Numeric(Mechanism):
                 f"the error of a mean exceeds {_COARSE:.0%} of the interval: take more than {enough:,} reports, "
                 "a larger epsilon, or a narrower interval"
             )
-        error = share * (self.domain.high - self.domain.low)
-        return ExpectedError(error, "mean", share, advice)
+        length = self.domain.high - self.domain.low
+        return ExpectedError(share * length, "mean", share, advice, self.blur * length)
 
 
 @dataclass(frozen=True, init=False)

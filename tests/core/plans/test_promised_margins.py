@@ -214,5 +214,6 @@ def test_buckets_are_a_part_of_the_margin():
             required_n(m, **options)
     with pytest.raises(ParameterError, match="more people than can be counted"):
         required_epsilon(SquareWave, 0.0001, 10**6, domain=Interval(0, 1))
+    assert float(m.explain(10**9).margin.split()[1]) == pytest.approx(1 / 16, rel=0.01)
     assert required_n(m, 0.1).n == pytest.approx((1.96 / (0.1 - 1 / 16)) ** 2 * (m.variance(1) + 0.25), rel=0.01)
     assert required_n(m, change=0.3).n > 2 * required_n(SquareWave((0, 1), epsilon=4.0), change=0.3).n
