@@ -40,12 +40,14 @@ class ExpectedError(NamedTuple):
         unit: ``"records"``, of a count, or ``"mean"``, in the numbers' own unit.
         share: the same of all records, or of the length of the interval.
         advice: what to do about it, if it is large.
+        off: by how much its expectation may be off, too, in ``unit``.
     """
 
     error: float = math.nan
     unit: str = ""
     share: float = math.nan
     advice: str | None = None
+    off: float = 0.0
 
     @property
     def margin(self) -> str:
@@ -56,7 +58,7 @@ class ExpectedError(NamedTuple):
             return "no bound"
         z = NormalDist().inv_cdf(0.975)
         return (
-            f"± {z * self.error:.3g} (mean)"
+            f"± {z * self.error + self.off:.3g} (mean)"
             if self.unit == "mean"
             else f"± {100 * z * self.share:.3g} % of the records"
         )

@@ -52,8 +52,8 @@ def sampled_epsilon(epsilon: float, share: float) -> float:
     B. Balle, G. Barthe, M. Gaboardi, "Privacy Amplification by Subsampling", NeurIPS 2018, Theorems 8 and 9. **Nobody
     who sees the reports may know who is in the sample**, and a missing report tells it. So it holds where
 
-    * people outside the sample also send a report, of a value that does not depend on them; or * m of n people are
-    drawn (share = m / n), m is fixed, and reports come without identities.
+    * people outside the sample also send a report, of a value that does not depend on them; or
+    * m of n people are drawn (share = m / n), m is fixed, and reports come without identities.
 
     It does not hold where ids show who has answered, nor for `PrivacyPlan.sampled`, whose nulls show which column was
     drawn. A delta becomes share times delta. It is rounded up, and ``epsilon`` itself above 100.

@@ -58,7 +58,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
-from ldp_core.estimates.mean import Averaging, finite_times
+from ldp_core.estimates.mean import Averaging, coin_of, finite_times, off_of
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import FEW, few_at, scores_of_few
 from ldp_core.inputs.domain import Domain
@@ -293,7 +293,7 @@ class Compare(OfAll):
         (low1, high1), (low2, high2) = (side.ends_of(z, tails, self.repeats or 1) for side in sides)
         low = differences - self._added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2)
         high = differences + self._added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2)
-        low, high = blurred(mechanism, low, high)
+        low, high = low - one.off - two.off, high + one.off + two.off
 
         squares = self._scores(one, two, at_pooled) ** 2
         step = one.step if oracle is None else (oracle.step or 1) * (self.repeats or 1)
@@ -352,7 +352,7 @@ class Compare(OfAll):
         return self._p(squares, np.ones(squares.shape, np.int64), information)
 
     def _scores(self, one: Side, two: Side, at_pooled: Sequence[F64]) -> F64:
-        errors, differences = self._added(*at_pooled), two.estimates - one.estimates
+        errors, differences = self._added(*at_pooled), nearer(two.estimates - one.estimates, one.off + two.off)
         some = (one.n > 0) & (two.n > 0) & (errors > 0)
         return np.divide(differences, errors, out=np.zeros_like(errors), where=some)
 
@@ -452,11 +452,9 @@ def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
 
 
-def blurred(mechanism: Any, low: F64, high: F64) -> tuple[F64, F64]:
-    """Ends of intervals of differences, of means as much farther as those of both sides may be off."""
-    domain = mechanism.domain
-    off = 0.0 if isinstance(mechanism, Comparable) else 2 * mechanism.blur * (domain.high - domain.low)
-    return low - off, high + off
+def nearer(difference: F64, off: Any) -> F64:
+    """What is left of a difference that may be so much nearer to 0, as of means that are `off_of`."""
+    return difference - np.clip(difference, -off, off)
 
 
 def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:
@@ -472,8 +470,8 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         people = n[:, None].astype(float)
         times, (below, above) = finite_times(mechanism, population, n, errors, repeats), mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
-        step = mechanism.step * (mechanism.domain.high - mechanism.domain.low)
-        return Side(people, means[:, None], a, step=step, far=(below, above))
+        step = np.asarray(coin_of(mechanism, population, people, repeats))
+        return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism))
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)
@@ -514,8 +512,8 @@ def p_values_of(
     sampled = float(is_oracle and population is None)
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)
     below, above = (0 * errors, 0 * errors) if is_oracle else mechanism.far(n[:, None], estimates, errors)
-    people, alike = n[:, None, None].astype(float), (b, sampled, 0.0)
-    one, two = (Side(people[i], estimates[i, None], of_one[i, None], *alike, (below[i], above[i])) for i in (0, 1))
+    people, alike, off = n[:, None, None].astype(float), (b, sampled, 0.0), 0.0 if is_oracle else off_of(mechanism)
+    one, two = (Side(people[i], estimates[i, None], of_one[i, None], *alike, (below[i], above[i]), off) for i in (0, 1))
     return np.asarray(Compare(anytime=anytime).p_values(one, two, pooled_of(one, two)[1])[0])
 
 

@@ -51,10 +51,10 @@ from ldp_core.estimates.comparison import (
     Compare,
     Comparison,
     adding_up,
-    blurred,
     chi_square_tail,
     enough,
     holm,
+    nearer,
     of_coins,
     of_few,
     pooled_of,
@@ -199,9 +199,10 @@ class ComparePersons(Compare):
         (low1, high1), (low2, high2) = ends
         low = d - added((two.estimates - low2) ** 2, (high1 - one.estimates) ** 2, times=z)
         high = d + added((high2 - two.estimates) ** 2, (one.estimates - low1) ** 2, times=z)
-        low, high = blurred(mechanism, low, high)
+        off = one.off + two.off
+        low, high = low - off, high + off
         at_pooled = added(*pooled_of(one, two)[1])
-        z_values = np.divide(d, at_pooled, out=np.zeros_like(d), where=at_pooled > 0)
+        z_values = np.divide(nearer(d, off), at_pooled, out=np.zeros_like(d), where=at_pooled > 0)
         squares = of_coins(z_values, one, two, at_pooled, np.maximum(one.step, two.step)) ** 2
         statistic, degrees = test if isinstance(mechanism, Comparable) else (squares[:, 0], np.ones(1, np.int64))
         p_values, p_value = _tail(squares, np.ones(d.shape, np.int64), sums), _tail(statistic, degrees, sums)

@@ -354,12 +354,18 @@ class Side(NamedTuple):
     """What one report adds to the sum of so many, if it adds much; see `ldp_core.estimates.tails`."""
     far: tuple[Any, Any] = (0.0, 0.0)
     """By how much that variance rises as f falls and rises from the estimate: of means, see `far_numbers`."""
+    off: float = 0.0
+    """By how much the expectation of an estimate may be off: of means, see `off_of`."""
 
     def variance(self, f: F64) -> F64:
         """Of the estimates, if the shares are ``f``."""
-        more = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
-        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f) + more, 0)
+        of_one: F64 = np.maximum(self.a + self.b * f + self.sampled * f * (1 - f) + self.more(f), 0)
         return of_one / np.maximum(self.n, 1)
+
+    def more(self, f: F64) -> F64:
+        """What ``far`` adds to the variance of the estimate of one report, if the means are ``f``."""
+        made: F64 = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
+        return made
 
     def of_clusters(self, noise: Any, sample: Any = None) -> Side:
         """With so many times the variance of noise, and (default: as many) of the sample."""

@@ -23,6 +23,7 @@ from ldp_core.estimates.base import (
 )
 from ldp_core.estimates.clusters import Persons, check_persons_population, codes_of, student
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
 from ldp_core.tables import View
@@ -123,7 +124,12 @@ class MeanEstimate(Question[Mean]):
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
         times = self.times * finite_times(mechanism, self.population, n, error, self.repeats)
-        return mean, error * times, mean + (low - mean) * times, mean + (high - mean) * times
+        off, coin = off_of(mechanism), coin_of(mechanism, self.population, n, self.repeats) / np.maximum(n, 1)
+        below, above = mean - low - off, high - mean - off
+        ends, known = (mean - below * times, mean + above * times), ((error * times) ** 2, 0.0, 0.0)
+        low, high = reach_of_few(ends, mean, n, z_score(self.confidence), self.times**2 * coin, known, 1)
+        below, above = np.minimum(mean - low, below * self.times), np.minimum(high - mean, above * self.times)
+        return mean, error * times, mean - below - off, mean + above + off
 
     @override
     def of_persons(self, mechanism: Any, reports: Any, persons: Any, *, column: str = "reports") -> Mean:
@@ -183,13 +189,29 @@ def score_interval(n: Any, mean: F64, error: F64, z: Any, low: Any = 0.0, high: 
     return mean - below, mean + above
 
 
+FEW_NUMBERS = 20
+"""Errors of fewer reports are not told by them."""
 _TOLD = 40
 """So intervals of 20 to 1,000 numbers of two values hold in 93.5 % or more, without noise; with 20, in 92.9."""
+
+
+def coin_of(mechanism: Any, population: Population, n: I64, repeats: int | None = None) -> F64 | float:
+    """`Numeric.step` in the numbers' own unit; of N people, the more of whom noise is all, of rare reports, too."""
+    part = sampled_part("many" if population is None else population, n, repeats)
+    share = part * mechanism.step + (1 - part) * np.ptp(mechanism.value_bounds())
+    made: F64 | float = share * (mechanism.domain.high - mechanism.domain.low)
+    return made
+
+
+def off_of(mechanism: Any) -> float:
+    """By how much the expectation of a mean may be off, in the numbers' own unit."""
+    made: float = mechanism.blur * (mechanism.domain.high - mechanism.domain.low)
+    return made
 
 
 def finite_times(mechanism: Any, population: Population, n: I64, error: F64, repeats: int | None = None) -> F64:
     """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
     part = sampled_part("many" if population is None else population, n, repeats)
-    spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0)
+    spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0) * np.greater_equal(n, FEW_NUMBERS)
     times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
     return times

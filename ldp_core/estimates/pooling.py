@@ -43,9 +43,9 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import MechanismMismatchError, ParameterError, warn_user
 from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
-from ldp_core.estimates.comparison import chi_square_tail, domain_of, side_of
+from ldp_core.estimates.comparison import chi_square_tail, domain_of, nearer, side_of
 from ldp_core.estimates.histogram import Side
-from ldp_core.estimates.mean import Averaging, MeanEstimate
+from ldp_core.estimates.mean import Averaging, MeanEstimate, off_of
 from ldp_core.estimates.tails import few_at, reach_of_few, scores_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
@@ -211,20 +211,24 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
         [_of(side_of(m, n, counters, "many", repeats), codes) for m, n, counters, codes in some]
         for some in (alike.values(), groups)
     )
+    off: Any = 0.0
     if means:
-        (estimate, error, low, high), of_one = _means(list(alike.values()), confidence, repeats)
-        variances = np.array([of_one[m.fingerprint] / n[:, None] for m, n, *_ in groups])
+        (estimate, error, low, high, off), of_one = _means(list(alike.values()), confidence, repeats)
+        variances = np.array(
+            [(of_one[m.fingerprint] + of.more(estimate)) / of.n for (m, *_), of in zip(groups, sides, strict=True)]
+        )
     else:
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
         low, high = _of_few((low, high), alone, error**2 / of_alone, estimate, z)
-    q: F64 = sum((_score(side, estimate, v) ** 2 for side, v in zip(sides, variances, strict=True)), start=0 * estimate)
+    scores = (_score(side, estimate, v, off) for side, v in zip(sides, variances, strict=True))
+    q: F64 = sum((score**2 for score in scores), start=0 * estimate)
     return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
 
 
 def _means(groups: list[_Group], confidence: float, repeats: int | None) -> tuple[F64, dict[bytes, F64]]:
-    """Of k tallies of each mechanism: means, errors and ends, float64[4, k, 1], and by fingerprint V_g, [k, 1]."""
+    """Of k tallies of each mechanism: means, errors, ends and `off_of`, float64[5, k, 1], and V_g, [k, 1], by name."""
     domain, n = groups[0][0].domain, np.array([n for _, n, *_ in groups], float)
     question, length, times = MeanEstimate(confidence, repeats=repeats), domain.high - domain.low, repeats or 1
     numbers = [question._numbers(m, people, counters) for m, people, counters, _ in groups]
@@ -241,10 +245,12 @@ def _means(groups: list[_Group], confidence: float, repeats: int | None) -> tupl
     variances = np.maximum(noise + slopes * spread, 1e-12) * length**2 * times
     weights = n / variances
     weights /= weights.sum(axis=0)
-    mean, ends = (weights * means).sum(axis=0), [others[0], *(end - means for end in others[1:])]
+    offs = np.array([off_of(m) for m, *_ in groups])[:, None]
+    mean, off = (weights * means).sum(axis=0), (weights * offs).sum(axis=0)
+    ends = others[0], means - others[1] - offs, others[2] - means - offs
     error, below, above = (np.sqrt((weights**2 * one**2).sum(axis=0)) for one in ends)
     of_one = {m.fingerprint: v[:, None] for (m, *_), v in zip(groups, variances, strict=True)}
-    return np.array([mean, error, mean - below, mean + above])[..., None], of_one
+    return np.array([mean, error, mean - below - off, mean + above + off, off])[..., None], of_one
 
 
 def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[int]]]:
@@ -293,10 +299,10 @@ def _of_few(ends: tuple[F64, F64], sides: Sequence[Side], weights: F64, estimate
     return reach_of_few(ends, estimate, sum(n), z, most, tuple(of_one), 1)
 
 
-def _score(side: Side, f: F64, variance: F64) -> F64:
+def _score(side: Side, f: F64, variance: F64, off: Any) -> F64:
     """How many standard errors a group is from f; where few coins decide, of their tails."""
     error, coin = np.sqrt(variance), side.step / np.maximum(side.n, 1)
-    z: F64 = (side.estimates - f) / error
+    z: F64 = nearer(side.estimates - f, side.off + off) / error
     return scores_of_few(z, variance < few_at(z) * coin**2, side.n, error, coin)
 
 

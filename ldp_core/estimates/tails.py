@@ -81,8 +81,10 @@ def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
     return score
 
 
-def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
+def coins_score(t: F64, n: F64, variance: F64, step: F64, *, ends: bool = True) -> F64:
     """As `two_point_score`, of coins that are worth ``step`` and have this variance together; nearly, and no bound.
+
+    (Of ``ends`` of intervals; a p-value of one report would be that of none.)
 
     >>> coins_score(np.array([0.0, 30.0, 101.0]), np.array(100.0), np.array(25.0), np.array(1.0)).round(2).tolist()
     [0.0, 6.15, inf]
@@ -91,7 +93,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64) -> F64:
     coins = np.maximum(n, 4 * of_one + _MORE * np.maximum(4 * of_one - n, 0))
     v = of_one / coins
     expected = coins * 2 * v / (1 + np.sqrt(np.maximum(1 - 4 * v, 0)))
-    heads = expected + np.maximum(t / step - _NEARER - _OF_FEW / coins, 0)
+    heads = expected + np.maximum(t / step - _NEARER - ends * _OF_FEW / coins, 0)
     rest = np.maximum(coins - heads, 1e-300)
     twice = 2 * (deviance(np.maximum(heads, 1e-300), expected) + deviance(rest, coins - expected))
     score: F64 = np.where(heads > coins * (1 + 1e-9), math.inf, np.sqrt(np.maximum(twice, 0)))
@@ -102,7 +104,7 @@ def scores_of_few(z: F64, few: Any, n: Any, error: Any, step: Any, part: Any = 1
     """Scores ``z`` of sums with these errors; where ``few`` coins decide, a part of those of their tails, if less."""
     size, people, one, coin, part = (np.broadcast_to(x, z.shape)[few] for x in (np.abs(z), n, error, step, part))
     made = z.copy()
-    made[few] = np.copysign(np.minimum(size, part * coins_score(size * one, people, one**2, coin)), z[few])
+    made[few] = np.copysign(np.minimum(size, part * coins_score(size * one, people, one**2, coin, ends=False)), z[few])
     return made
 
 

@@ -168,7 +168,8 @@ def ratio_sums(above: Any, below: Any) -> F64:
 
 def added_sums(one: F64, two: F64) -> F64:
     """`ratio_sums` of the records of both."""
-    return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
+    with np.errstate(over="ignore"):
+        return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
 
 
 def _sums(u: F64, w: F64) -> F64:
@@ -236,9 +237,11 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
     found = _ratio(sums, confidence, _two_values(sums), repeats)
     with np.errstate(over="ignore", invalid="ignore"):
         m = (-found.ratio) ** np.arange(5)
-        squares = sums[3:6] * (1, 2, 1) @ m[:3]
-        moments = np.array([squares, sums[12:16] * (1, 3, 3, 1) @ m[:4], sums[16:] * (1, 4, 6, 4, 1) @ m])
-    return _bounded(found, sums, repeats, moments if squares > _TOLD * sums[3] else np.zeros(3))
+        squares, told = sums[3:6] * (1, 2, 1) @ m[:3], _TOLD * sums[3]
+        cubes = sums[12:16] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
+        fourths = sums[16:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
+        fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
+    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]))
 
 
 def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
@@ -273,7 +276,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
     return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
 
 
-_TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-6, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `_MANY`
+_TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-7, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `_MANY`
 
 
 def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:

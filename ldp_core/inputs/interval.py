@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from ldp_core.parameters import Declared
 STEPS = 1 << 24
 """Grid steps in an interval: a number moves by at most half a step, 3e-8 of the interval's length."""
 _BLOCK = 1 << 15  # numbers at a time: they stay in the L2 cache
-_LARGEST = sys.float_info.max
+_LARGEST, _LONGEST = sys.float_info.max, 1e140
 
 
 class Bounded(Inputs):
@@ -120,9 +119,8 @@ class Interval(Declared, Bounded):
             raise DomainError("an interval (low, high) goes from a finite number to a greater one")
         self._declare(low=float(self.low), high=float(self.high))
         self.check_policy("an interval")
-        length = self.high - self.low
-        if not (math.isfinite(length) and math.isfinite(STEPS / length)):
-            raise DomainError("an interval must have a finite length, and one that floats can divide: above 1e-300")
+        if not 1 / _LONGEST <= self.high - self.low <= _LONGEST:
+            raise DomainError(f"an interval has a length that floats can square: {1 / _LONGEST:g} to {_LONGEST:g}")
 
     @classmethod
     def of(cls, interval: Interval | tuple[float, float]) -> Interval:

@@ -30,7 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
-from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.mean import MeanEstimate, off_of
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.estimates.tails import coins_score, few_at, least_beyond, least_that, two_point_score
 from ldp_core.exact.probability import check_resolved
@@ -512,6 +512,8 @@ class Error(NamedTuple):
     """The part of the noise that all reports of a person share."""
     tails: Callable[[F64, Any], F64] | None = None
     """Those of the noise, which are taken to be those of the error: `FrequencyOracle.tails`."""
+    off: float = 0.0
+    """By how much the expectation of a mean may be off, `off_of`."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
@@ -573,12 +575,14 @@ class Error(NamedTuple):
         """Whether so many reports keep the margin."""
         if self.finds is not None:
             return self.finds(reports, margin, beta)
-        return bool(self._score(f, reports, population)[1](margin).min() >= _z(beta))
+        return margin > self.off and bool(self._score(f, reports, population)[1](margin - self.off).min() >= _z(beta))
 
     def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
+        if margin <= self.off:
+            return math.inf
         variance = self._score(f, 1.0, population)[0]
-        normal, known = (_z(beta) / margin) ** 2 * variance, self.finds or self.ends
+        normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
         many = normal > _UNTOLD if known else normal * variance >= few_at(_z(beta)) * self.step**2
         if many and not self.finds and not isinstance(population, int):
             return normal
@@ -594,7 +598,7 @@ class Error(NamedTuple):
             return high
         variance, score = self._score(f, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
-        return float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
+        return self.off + float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
 
 
 _UNTOLD = 1e18  # people: a normal sum takes fewer by less than one in 10^8, and doubles do not tell larger tails
@@ -633,7 +637,7 @@ def error_of(m: Mechanism) -> Error:
         return Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
     if isinstance(m, Numeric):
         length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
-        return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2)
+        return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2, off=off_of(m))
     if isinstance(m, HeavyHitters):
         levels = len(m.levels)
         one = Error.of(m.p, chance_of_none(m), 2)

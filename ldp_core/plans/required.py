@@ -10,12 +10,13 @@ from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
+import numpy as np
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.registry import Ask
-from ldp_core.estimates.tails import least_that
+from ldp_core.estimates.tails import FEW, coins_score, least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
@@ -227,12 +228,25 @@ class _Change(NamedTuple):
         else:
             shares = [self.base, self.base + self.size / 2, self.base + self.size]
         z, y = (NormalDist().inv_cdf(p) for p in (1 - beta / 2, self.power))
+        size = self.size - 2 * error.off
+        if size <= 0:
+            return math.inf
 
         def takes(n: float) -> float:
             before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
-            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / self.size) ** 2
+            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / size) ** 2
 
-        return least_that(lambda n: takes(n) <= n, takes(1.0)) if isinstance(population, int) else takes(1.0)
+        def suffices(n: float) -> bool:
+            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            if takes(n) > n or n * between >= FEW * coin**2:
+                return takes(n) <= n
+            found = size - y * math.sqrt((before + after) / n)
+            return bool(coins_score(*map(np.array, (found, 2 * n, 2 * between / n, coin / n)), ends=False) >= z)
+
+        coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
+        normal = takes(1.0)
+        few = normal * error.variance(shares[1], 1.0) < 2 * FEW * coin**2
+        return least_that(suffices, normal) if few or isinstance(population, int) else normal
 
 
 def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:
@@ -507,8 +521,9 @@ def required_epsilon(
         # Others make a mechanism each time, and nothing is known of their jumps.
         found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, math.inf)))
         if found is None:
-            enough = math.ceil(asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group)
-            hopeless.append(f"{_called(key)} needs at least {enough:,} people for {asked.wanted} {margin!r}")
+            enough = asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group
+            many = f"at least {math.ceil(enough):,} people" if enough < math.inf else "more people than can be counted"
+            hopeless.append(f"{_called(key)} needs {many} for {asked.wanted} {margin!r}")
         else:
             rows.append(Need("", _called(key), margin, found, people, asked.wanted))
     if not rows:

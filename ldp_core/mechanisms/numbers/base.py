@@ -30,7 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, z_score
-from ldp_core.estimates.mean import Mean, MeanEstimate, far_numbers, score_interval
+from ldp_core.estimates.mean import FEW_NUMBERS, Mean, MeanEstimate, far_numbers, score_interval
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.estimates.weights import one_by_one
@@ -232,8 +232,8 @@ class Numeric(Mechanism):
                 f"the error of a mean exceeds {_COARSE:.0%} of the interval: take more than {enough:,} reports, "
                 "a larger epsilon, or a narrower interval"
             )
-        error = share * (self.domain.high - self.domain.low)
-        return ExpectedError(error, "mean", share, advice)
+        length = self.domain.high - self.domain.low
+        return ExpectedError(share * length, "mean", share, advice, self.blur * length)
 
 
 @dataclass(frozen=True, init=False)
@@ -338,9 +338,6 @@ _BYTE = 256
 _COARSE = 0.05  # share of the interval above which `explain` warns of the error
 
 
-_FEW = 20
-
-
 def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F64:
     """The variance of a report's value, as a share: from the sum of n squared differences from a mean; above ``least``.
 
@@ -349,7 +346,7 @@ def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F
     Coull, The American Statistician 52(2), 1998).
     """
     inside = (n * np.clip(mean, 0, 1) + 2) / (n + 4)
-    least = np.where(np.less(n, _FEW), most + inside * (1 - inside), least)
+    least = np.where(np.less(n, FEW_NUMBERS), most + inside * (1 - inside), least)
     variance: F64 = np.maximum(squares / np.maximum(n - 1, 1), least)
     return variance
 

@@ -13,6 +13,7 @@ from scipy import stats
 from ldp_core import (
     BlockHadamardResponse,
     DBitFlip,
+    DomainError,
     HadamardResponse,
     Hybrid,
     HybridProjectiveGeometryResponse,
@@ -34,8 +35,10 @@ from ldp_core import (
     UnaryEncoding,
     WholeNumbers,
     compare,
+    compare_persons,
     compare_quantiles,
 )
+from ldp_core.engine import p_values_of
 from ldp_core.estimates.change import changes, threshold
 from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
 from ldp_core.mechanisms.oracles import local_hashing
@@ -616,3 +619,25 @@ def test_differences_of_numbers_in_buckets_hold():
         reach = stats.norm.ppf(0.975) * found.standard_errors[0]
         assert found.high[0] - found.differences[0] == pytest.approx(reach + blur, rel=0.02)
         assert found.differences[0] - found.low[0] == pytest.approx(reach + blur, rel=0.02)
+        z = max(found.differences[0] - blur, 0) / found.standard_errors[0]
+        everyone = [np.repeat(np.arange(len(side.counters), dtype=np.uint8), side.counters) for side in sides]
+        ids = [np.arange(side.n) + first for first, side in zip((0, 30_000), sides, strict=True)]
+        persons = compare_persons(m, *zip(everyone, ids, strict=True))
+        for one in (found, persons):  # the p-value was 0, where the interval holds 0
+            assert one.p_value == one.p_values[0] == pytest.approx(2 * stats.norm.sf(z), rel=0.05, abs=1e-9)
+        assert compare(m, *sides, anytime=True).p_value == pytest.approx(float(blur > 0), abs=1e-9)
+        n, of = [side.n for side in sides], np.array([[m.mean(one).mean, m.mean(one).standard_error] for one in sides])
+        assert p_values_of(m, np.array(n), of[:, :1], of[:, 1:])[0] == pytest.approx(found.p_value)
+
+
+def test_intervals_whose_squares_floats_do_not_hold_are_refused():
+    """Of 0 to 1e-160 means that differ had p = 1, and no interval; `pool` of 0 to 1e160 was an OverflowError."""
+    for length in (1e-160, 1e160):
+        with pytest.raises(DomainError, match="floats can square: 1e-140 to"):
+            Hybrid((0, length), epsilon=2.0)
+    for length in (1e-140, 1e140):
+        m = SquareWave((0, length), epsilon=2.0)
+        one, two = (m.simulate({part * length: 2000}, seed=1) for part in (0.2, 0.8))
+        found = compare(m, one, two)
+        assert found.p_value < 1e-9
+        assert 0 < found.low[0] < 0.6 * length < found.high[0] < length

@@ -11,12 +11,16 @@ from ldp_core import (
     CountMeanSketch,
     Domain,
     Hybrid,
+    Keyed,
     LdpWarning,
     MechanismMismatchError,
+    NOutput,
     OneBitMean,
     ParameterError,
     Piecewise,
     RandomizedResponse,
+    Secret,
+    SquareWave,
     Tally,
     UnaryEncoding,
     pool,
@@ -235,3 +239,25 @@ def test_few_people_of_two_epsilons():
         found = pool([(m, Tally(n, counts, m.fingerprint)) for m, counts in zip(made, both, strict=True)])
         of = [stats.binom.pmf(counts, n, m.q + (m.p - m.q) * f) for m, counts in zip(made, both, strict=True)]
         assert (of[0] * of[1])[(found.low <= f) & (f <= found.high)].sum() > 0.93, (e1, e2)
+
+
+def test_numbers_in_buckets_are_as_far_off_in_all_groups():
+    """Of 0.501 in eight buckets of 0 to 1: the interval began at 0.514, and Q beside fair noise said p = 0."""
+    one, two = (SquareWave((0, 1), epsilon=epsilon, buckets=8) for epsilon in (2.0, 3.0))
+    fair, n, x = NOutput((0, 1), epsilon=3.0), 100_000, np.full(100_000, 0.501)
+    noise = Keyed(Secret.from_seed(1), np.arange(n), column="x")
+    tallies = [m.tally(m.perturb(x, randomness=noise)) for m in (one, two, fair)]
+    both, mixed = pool([(one, tallies[0]), (two, tallies[1])]), pool([(two, tallies[1]), (fair, tallies[2])])
+    assert both.low[0] == pytest.approx(both.estimates[0] - 1 / 16 - 1.96 * both.standard_errors[0], abs=1e-5)
+    assert both.low[0] < 0.501 < both.high[0]
+    assert mixed.low[0] < 0.501 < mixed.high[0]
+    assert mixed.high[0] - mixed.low[0] < both.high[0] - both.low[0]
+    assert mixed.p_values[0] > 0.05
+
+
+def test_twenty_people_of_whom_nobody_has_a_rare_number_are_of_one_population():
+    """Beside nine of 300 (epsilon 8; Fisher's test says 1): p was 0.02, and in 35 % of all cases below 0.05."""
+    m, bits = NOutput((0, 1), epsilon=8.0), OneBitMean((0, 1), epsilon=8.0)
+    nobody = (np.arange(m.symbols) < 20).astype(np.int64)  # reports of 0
+    some = Tally(300, np.array([291, 9]), bits.fingerprint)
+    assert pool([(bits, some), (m, Tally(20, nobody, m.fingerprint))]).p_values[0] > 0.07

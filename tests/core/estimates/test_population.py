@@ -15,9 +15,12 @@ from ldp_core import (
     Hybrid,
     Joint,
     MeanEstimate,
+    NOutput,
+    OneBitMean,
     ParameterError,
     RandomizedResponse,
     RangeEstimate,
+    SquareWave,
     TableEstimate,
     Tally,
     UnaryEncoding,
@@ -199,6 +202,32 @@ def test_of_a_finite_population_reports_are_no_people():
         found = compare(one, again[one], twice, population=whom, repeats=k)
         for name in ("standard_errors", "low", "high", "p_values", "statistic"):
             np.testing.assert_allclose(getattr(found, name), getattr(told, name), rtol=3e-3, err_msg=name)
+
+
+def test_how_far_buckets_are_off_is_the_same_whoever_it_is_about():
+    """Of numbers at the low ends of two of eight buckets: of all, 0.495 to 0.505 was said of 0.438."""
+    m, counters = SquareWave((0, 1), epsilon=8.0, buckets=8), 0
+    for bucket in (0, 7):
+        counters = counters + np.round(np.array(m.channel(bucket), float) * 10_000).astype(int)
+    tally = Tally(int(counters.sum()), counters, m.fingerprint)
+    for asked in (MeanEstimate(), MeanEstimate(population=tally.n), MeanEstimate(repeats=4)):
+        found = asked.result(m, tally)
+        for reach in (found.mean - found.low, found.high - found.mean):
+            assert reach - 1 / 16 == pytest.approx(1.96 * found.standard_error, rel=0.01)
+
+
+def test_means_of_all_people_hold_where_few_reports_are_noisy():
+    """Of five bits the 95 % interval held in 91 %, and of 200 numbers at epsilon 12 that of 99.9 % in 97 %."""
+    bits, k = OneBitMean((0, 1), epsilon=5.0), np.arange(6)
+    table, _ = MeanEstimate(population=5).rows(bits, np.full(6, 5), np.stack([5 - k, k], axis=1))
+    for mean in np.linspace(0.005, 0.995, 100):
+        one = (mean - bits.values[0]) / np.ptp(bits.values)
+        held = (np.array(table["low"]) <= mean) & (mean <= np.array(table["high"]))
+        assert stats.binom.pmf(k, 5, one)[held].sum() > 0.93, mean
+    m, rng = NOutput((0, 1), epsilon=12.0), np.random.default_rng(1)
+    counters = sum(rng.multinomial(100, np.array(m.channel(end), float), 4000) for end in (0, m.points - 1))
+    table, _ = MeanEstimate(0.999, population=200).rows(m, np.full(4000, 200), counters)
+    assert np.mean((np.array(table["low"]) <= 0.5) & (np.array(table["high"]) >= 0.5)) > 0.995
 
 
 def test_what_cannot_be_a_population():

@@ -15,6 +15,7 @@ from ldp_core import (
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
+    SquareWave,
     SubsetSelection,
     SummationHistogramEncoding,
     UnaryEncoding,
@@ -22,6 +23,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
+from ldp_core.estimates.comparison import Compare
 
 from ...cases import each
 
@@ -188,3 +190,30 @@ def test_other_promises_are_refused():
     ):
         with pytest.raises(ParameterError, match="population must be"):
             plan()
+
+
+def test_a_change_is_found_where_few_reports_decide():
+    """By enumeration: 131 people were to find a change from 0 to 5 % at level 1 % in 50 % of cases, and found 20 %."""
+    m = RandomizedResponse(epsilon=9.0)
+    for base, after, power, beta in ((0.0, 0.05, 0.5, 0.01), (0.9, 1.0, 0.5, 0.01), (0.0, 0.05, 0.8, 0.05)):
+        n = required_n(m, change=after - base, base=base, power=power, beta=beta).n
+        one, two = np.array(np.meshgrid(np.arange(n + 1), np.arange(n + 1), indexing="ij")).reshape(2, -1)
+        chance = np.prod([stats.binom.pmf(x, n, m.q + (m.p - m.q) * f) for x, f in ((one, base), (two, after))], axis=0)
+        some = chance > 1e-9
+        counters = np.stack([np.stack([n - x[some], x[some]], axis=1) for x in (one, two)], axis=1)
+        table, _ = Compare().rows(m, np.full((some.sum(), 2), n), counters)
+        found = np.array(table["p_value"]).reshape(-1, 2)[:, 1] < beta
+        assert power - 0.04 < chance[some][found].sum() < power + 0.12, (base, after)
+
+
+def test_buckets_are_a_part_of_the_margin():
+    """Of eight buckets means are up to 1/16 off: 11,242 people were to tell them within 0.01."""
+    m = SquareWave((0, 1), epsilon=4.0, buckets=8)
+    for options in ({"margin": 0.01}, {"change": 0.1}):
+        with pytest.raises(ParameterError, match="wider"):
+            required_n(m, **options)
+    with pytest.raises(ParameterError, match="more people than can be counted"):
+        required_epsilon(SquareWave, 0.0001, 10**6, domain=Interval(0, 1))
+    assert float(m.explain(10**9).margin.split()[1]) == pytest.approx(1 / 16, rel=0.01)
+    assert required_n(m, 0.1).n == pytest.approx((1.96 / (0.1 - 1 / 16)) ** 2 * (m.variance(1) + 0.25), rel=0.01)
+    assert required_n(m, change=0.3).n > 2 * required_n(SquareWave((0, 1), epsilon=4.0), change=0.3).n
