@@ -19,8 +19,9 @@ three cumulants are
 where 4 s v is the variance of phi2 by the delta method, at the estimated shares. A chi-square variable, moved and
 scaled, has these cumulants (J. P. Imhof, Biometrika 48, 1961, Section 4). The interval is all v for which the sum is
 between its quantiles, as in J. H. Steiger, "Beyond the F Test", Psychological Methods 9, 2004, for V without noise.
-Where phi2 is nearly all that it can be, few people are not where they are expected: the sample's part of s is then
-in proportion to what v lacks, so that the low end is farther (of two equal halves, 4 v (1 - v) / n without noise).
+Where phi2 is nearly all that it can be, and noise does not hide it, few people are not where they are expected: the
+sample's part of s is then in proportion to what v lacks, so that the low end is farther (of two equal halves,
+4 v (1 - v) / n without noise).
 """
 
 from __future__ import annotations
@@ -222,7 +223,8 @@ def _cramers_v(
     phi2 = (found**2 / f[:, :, None] / g[:, None, :]).sum(axis=(1, 2))
     t1, t2, t3 = (traces[j] * scale ** (j + 1) for j in range(3))
     most, at = float(min(found.shape[1:]) - 1), 4 * np.maximum(phi2, _NOTHING)
-    room = np.maximum(most - phi2, scale)
+    noise = np.sqrt(np.maximum(scale * (spread - sample), 0))
+    room = np.maximum(most - phi2, np.maximum(scale, noise))  # (no nearer than noise tells)
     sample = np.where(room < _NEAR_MOST * scale, sample, 0)
     rest, rises = scale * (spread - sample), scale * sample / room
 
