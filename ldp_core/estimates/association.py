@@ -156,9 +156,9 @@ def of_cells(
     tested = _tested(white, np.where((n > 0) & (rows > 1) & (columns > 1), rank, 0))
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
-    spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
-    joint, flat = joint.reshape(k, -1), moves
-    sample = (joint * flat**2).sum(axis=1) - (joint * flat).sum(axis=1) ** 2
+    joint = joint.reshape(k, -1)
+    spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint), moves, optimize=True)
+    sample = (joint * moves**2).sum(axis=1) - (joint * moves).sum(axis=1) ** 2
     traces = _traces(covariances, independent)
     return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, sample, scale, confidence))
 
