@@ -225,7 +225,7 @@ def _cramers_v(
     most, at = float(min(found.shape[1:]) - 1), 4 * np.maximum(phi2, _NOTHING)
     noise = np.sqrt(np.maximum(scale * (spread - sample), 0))
     room = np.maximum(most - phi2, np.maximum(scale, noise))  # (no nearer than noise tells)
-    sample = np.where(room < _NEAR_MOST * scale, sample, 0)
+    sample = np.where(room < _NEAR_MOST * scale, np.maximum(sample, 4 * scale), 0)  # (perhaps none is off by chance)
     rest, rises = scale * (spread - sample), scale * sample / room
 
     def end(z: float) -> F64:
