@@ -19,8 +19,9 @@ three cumulants are
 where 4 s v is the variance of phi2 by the delta method, at the estimated shares. A chi-square variable, moved and
 scaled, has these cumulants (J. P. Imhof, Biometrika 48, 1961, Section 4). The interval is all v for which the sum is
 between its quantiles, as in J. H. Steiger, "Beyond the F Test", Psychological Methods 9, 2004, for V without noise.
-Where phi2 is nearly all that it can be, few people are not where they are expected: the sample's part of s is then
-in proportion to what v lacks, so that the low end is farther (of two equal halves, 4 v (1 - v) / n without noise).
+Where phi2 is nearly all that it can be, and noise does not hide it, few people are not where they are expected: the
+sample's part of s is then in proportion to what v lacks, so that the low end is farther (of two equal halves,
+4 v (1 - v) / n without noise).
 """
 
 from __future__ import annotations
@@ -155,9 +156,9 @@ def of_cells(
     tested = _tested(white, np.where((n > 0) & (rows > 1) & (columns > 1), rank, 0))
     joint, moves, of_f, of_g = _moves(found, f, g)
     moves = (moves - of_f[:, :, None] - of_g[:, None, :]).reshape(k, -1)
-    spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint.reshape(k, -1)), moves, optimize=True)
-    joint, flat = joint.reshape(k, -1), moves
-    sample = (joint * flat**2).sum(axis=1) - (joint * flat).sum(axis=1) ** 2
+    joint = joint.reshape(k, -1)
+    spread = np.einsum("ka,kab,kb->k", moves, mechanism.covariance(joint), moves, optimize=True)
+    sample = (joint * moves**2).sum(axis=1) - (joint * moves).sum(axis=1) ** 2
     traces = _traces(covariances, independent)
     return Association(*tested, *_cramers_v(found, shares, errors, traces, spread, sample, scale, confidence))
 
@@ -222,8 +223,9 @@ def _cramers_v(
     phi2 = (found**2 / f[:, :, None] / g[:, None, :]).sum(axis=(1, 2))
     t1, t2, t3 = (traces[j] * scale ** (j + 1) for j in range(3))
     most, at = float(min(found.shape[1:]) - 1), 4 * np.maximum(phi2, _NOTHING)
-    room = np.maximum(most - phi2, scale)
-    sample = np.where(room < _NEAR_MOST * scale, sample, 0)
+    noise = np.sqrt(np.maximum(scale * (spread - sample), 0))
+    room = np.maximum(most - phi2, np.maximum(scale, noise))  # (no nearer than noise tells)
+    sample = np.where(room < _NEAR_MOST * scale, np.maximum(sample, 4 * scale), 0)  # (perhaps none is off by chance)
     rest, rises = scale * (spread - sample), scale * sample / room
 
     def end(z: float) -> F64:

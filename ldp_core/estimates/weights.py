@@ -160,10 +160,10 @@ def ratio_sums(above: Any, below: Any) -> F64:
     the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4.
     """
     u, w = columns_of(above=above, below=below)
-    uu, uw, ww = u * u, u * w, w * w
-    pairs = (uu, u), (uu, w), (ww, u), (ww, w), (uu, uu), (uu, uw), (uu, ww), (uw, ww), (ww, ww)
     with np.errstate(over="ignore"):
-        return np.append(_sums(u, w), [one @ two for one, two in pairs])
+        powers = np.stack([u, w, u * u, u * w, w * w])
+        products = powers @ powers.T
+        return np.concatenate([_sums(u, w), products[:2, (2, 4)].T.ravel(), products[2, 2:], products[3:, 4]])
 
 
 def added_sums(one: F64, two: F64) -> F64:

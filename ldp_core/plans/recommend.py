@@ -32,7 +32,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate, off_of
 from ldp_core.estimates.registry import Ask, question_of
-from ldp_core.estimates.tails import coins_score, few_at, least_beyond, least_that, two_point_score
+from ldp_core.estimates.tails import few_at, least_beyond, least_that, scores_of_few, two_point_score
 from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -557,12 +557,11 @@ class Error(NamedTuple):
         if (tails := self.tails) is not None:
             return variance, lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
         if self.ends is None:
-            few = [np.array(x) for x in (n, n * variance, self.step)]
 
             def of_coins(margin: Any) -> F64:
                 z = np.broadcast_to(margin, 2) * errors
                 some = n * variance < few_at(z) * self.step**2
-                return np.where(some, np.minimum(z, coins_score(margin * few[0], *few)), z) if some.any() else z
+                return scores_of_few(z, some, n, 1 / errors, self.step / n) if some.any() else z
 
             return variance, of_coins
         least, greatest = self.ends

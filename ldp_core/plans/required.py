@@ -210,8 +210,8 @@ class _Change(NamedTuple):
     base: float | None
     power: float
 
-    def reports(self, error: Error, beta: float, population: Population) -> float:
-        """How many it takes on either side."""
+    def reports(self, error: Error, beta: float, population: Population, given: float | None = None) -> float:
+        """How many it takes on either side; where some are ``given``, those if they suffice, or infinity."""
         if error.finds is not None:
             raise ParameterError("which values are found is no share that changes: change is for shares and means")
         if error.length:
@@ -246,7 +246,9 @@ class _Change(NamedTuple):
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
         normal = takes(1.0)
         few = normal * error.variance(shares[1], 1.0) < 2 * FEW * coin**2
-        return least_that(suffices, normal) if few or isinstance(population, int) else normal
+        if not (few or isinstance(population, int)):
+            return normal
+        return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf
 
 
 def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:
@@ -289,19 +291,19 @@ class _Asked(NamedTuple):
             return self.change.size
         return _MARGIN if margin is None else margin
 
-    def reports(self, error: Error, margin: float) -> float:
-        """How many it takes."""
+    def reports(self, error: Error, margin: float, given: float | None = None) -> float:
+        """How many it takes; see `_Change.reports` for those ``given``."""
         if self.change is None:
             return error.reports(*self._of(error, margin))
         if self.frequency is not None:
             raise ParameterError("a change has base in place of a frequency")
         beta = check_open("beta", self.beta) / (error.together if self.simultaneous else 1)
-        return self.change.reports(error, beta, of_group(self.population, self.group))
+        return self.change.reports(error, beta, of_group(self.population, self.group), given)
 
     def suffices(self, error: Error, margin: float, reports: float) -> bool:
         """Whether so many do."""
         if self.change is not None:
-            return self.reports(error, margin) <= reports
+            return self.reports(error, margin, reports) <= reports
         return error.suffices(reports, *self._of(error, margin))
 
     def _of(self, error: Error, margin: float) -> tuple[float, float, float | None, Population]:

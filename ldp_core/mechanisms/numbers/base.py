@@ -30,7 +30,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, z_score
-from ldp_core.estimates.mean import FEW_NUMBERS, Mean, MeanEstimate, far_numbers, score_interval
+from ldp_core.estimates.mean import FEW_NUMBERS, Mean, MeanEstimate, far_numbers, off_of, score_interval
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.estimates.weights import one_by_one
@@ -232,8 +232,7 @@ class Numeric(Mechanism):
                 f"the error of a mean exceeds {_COARSE:.0%} of the interval: take more than {enough:,} reports, "
                 "a larger epsilon, or a narrower interval"
             )
-        length = self.domain.high - self.domain.low
-        return ExpectedError(share * length, "mean", share, advice, self.blur * length)
+        return ExpectedError(share * (self.domain.high - self.domain.low), "mean", share, advice, off_of(self))
 
 
 @dataclass(frozen=True, init=False)

@@ -119,6 +119,11 @@ def test_means_of_few_people_are_within_the_margin():
             people = zip((n - ones, ones), chances, strict=True)
             means = m.means(np.full(4000, n), sum(rng.multinomial(many, p, 4000) for many, p in people))[0]
             assert np.mean(np.abs(means - ones / n) > margin) <= 0.05
+    m, margin = Hybrid((0, 1), epsilon=12.0), 0.4  # (two were planned as if it were an interval's end)
+    each, chances = np.eye(m.counters, dtype=int), [np.array(m.channel(k), float) for k in (0, m.points - 1)]
+    means = m.means(np.ones(m.counters, int), each)[0]
+    assert max(p[np.abs(means - x) > margin].sum() for x, p in enumerate(chances)) < 0.05
+    assert required_n(m, margin, population=None).n == 1
 
 
 def test_people_who_send_several_reports_each():
