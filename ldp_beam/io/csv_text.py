@@ -11,7 +11,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import BinaryIO
 
@@ -108,8 +108,10 @@ def _first_long(lines: bytes, limits: Limits) -> int:
     """Where the first line over the limit begins, if it ends; else where all end."""
     at = 0
     while len(lines) - at > limits.line_bytes:
-        plain = re.compile(rb'(?:[^"\r\n]{0,%d}+[\r\n]++)*+' % limits.line_bytes).match(lines, at)
-        at = plain.end() if plain is not None else at
+        most = rb"{0,%d}+[\r\n]" % limits.line_bytes
+        those = rb'(?:[^"\r\n]%b++|(?=[^\r\n]%b)%b)*+' % (most, most, _PLAIN_LINE)
+        short = re.compile(those).match(lines, at)
+        at = short.end() if short is not None else at
         found = _LINE.match(lines, at)
         if found is None:
             break
@@ -159,6 +161,8 @@ _MARK = os.urandom(16).hex().encode()
 # and does not end is no line yet. Nothing is tried twice, so that the time is linear.
 _FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|\Z))?+[^,\r\n]*+'
 _ANY_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
+_PLAIN = rb'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"|(?!"))[^,\r\n]*+'  # without the end of a line in quotes
+_PLAIN_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_PLAIN, _PLAIN)
 _LINE, _FIRST = re.compile(_ANY_LINE), re.compile(rb"[\r\n]*+" + _ANY_LINE)
 
 
@@ -196,22 +200,24 @@ def cast_or_null(text: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_binary(text.type):
         text = _as_text(text)
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-    found = None if number and _of_arrow_only(text) else _cast(text, kind)
+    # What only Arrow takes: 0x10, which it has as 16, and nan(7).
+    found = None if number and _has(text, (b"x", b"X", b"(")) else _cast(text, kind)
     if found is not None:
         return found
     looks = _looks_of(kind)
     if looks is not None:
         text = pc.if_else(pc.match_substring_regex(text, f"^(?:{looks})$"), text, pa.scalar(None, text.type))
-    if number:
+    if number and _has(text, (b" ", b"\t", b"+")):
         text = pc.replace_substring_regex(text, r"^[ \t]*\+?", "")
     parts = in_halves(text, lambda some: _cast(some, kind))
     return pa.concat_arrays([pa.nulls(len(part), kind) if found is None else found for part, found in parts])
 
 
-def _of_arrow_only(text: pa.Array) -> bool:
-    """Whether there may be numbers that only Arrow takes: 0x10, which it has as 16, or nan(7)."""
+def _has(text: pa.Array, marks: Iterable[bytes]) -> bool:
+    """Whether one of these is in the values, or in those beside them in memory."""
     data = text.buffers()[2]
-    return data is not None and any(mark in data.to_pybytes() for mark in (b"x", b"X", b"("))
+    given = b"" if data is None else data.to_pybytes()
+    return any(mark in given for mark in marks)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array | None:

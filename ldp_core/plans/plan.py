@@ -430,9 +430,11 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.sql import histogram_sql, refuse_like_named, table_sql
 
-        by = [by] if isinstance(by, str) else by
+        asked, by = ([one] if isinstance(one, str) else one for one in (column, by))
+        if not all(isinstance(one, Iterable) and all(isinstance(name, str) for name in one) for one in (asked, by)):
+            raise ParameterError("column and by are names of columns, which are text")
         refuse_keys_in({name for name in self.columns if name.lower() in map(str.lower, by)}, "the plan")
-        refuse_like_named({column, *by} if isinstance(column, str) else {*column, *by}, {*self, *by})
+        refuse_like_named({*asked, *by}, {*self, *by})
         if not isinstance(column, str):
             return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
         return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)

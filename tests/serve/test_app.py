@@ -446,11 +446,11 @@ def test_kept_columns():
 
 
 def test_clients_are_told_what_kept_values_are():
-    """A value of another kind cost the others of its message: the plan did not say which are taken."""
+    """One of another kind cost the others of its message; times in microseconds as numbers were refused."""
     plan = PrivacyPlan({"level": RandomizedResponse(["low", "high"], epsilon=2.0)}, keep=["x"])
     days = [f"{y}-{m:02}-{d:02}" for y in ("0000", "2024", "24") for m in range(14) for d in (0, 1, 28, 29, 30, 31, 32)]
     ends = product(" T_", ("00", "24", "7"), ("", ":59", ":60", ":00:00", ":00:00.1234567"), ("", "Z", "+01:30", "+1"))
-    others = [None, True, False, "", "1", "null", 0, -1, 1.5, 1e-7, 1e300, 10**18 - 1, -(10**30)]
+    others = [None, True, False, "", "1", "null", 0, -1, 1.5, 1e-7, 1e300, -18 * 10**14, 18 * 10**17, 10**19, -(10**30)]
     values = [*days, *("2026-11-24" + "".join(end) for end in ends), *others]
     taken = Counter[str]()
     for kind in KINDS:
@@ -461,11 +461,11 @@ def test_clients_are_told_what_kept_values_are():
             try:
                 reader.ndjson(lines({"level": "low", "x": value}))
             except ReportError:
-                assert not told or isinstance(value, int), (kind, value)
+                assert not told or (kind == "text" and isinstance(value, int)), (kind, value)
             else:
-                assert told or isinstance(value, int), (kind, value)
+                assert told, (kind, value)
                 taken[kind] += told
-    assert (taken["date"], taken["time"], taken["boolean"], taken["integer"], taken["number"]) == (55, 13, 3, 4, 6)
+    assert (taken["date"], taken["time"], taken["boolean"], taken["integer"], taken["number"]) == (55, 13, 3, 5, 7)
 
 
 def test_kept_columns_in_arrow_are_made_anew():

@@ -1,7 +1,7 @@
-import { DRAWS, type Report } from "./draw.js";
+import { DRAWS, type Ready, type Report, type Value } from "./draw.js";
 import { StorageError } from "./errors.js";
-import { type Code, type Id, type Noise, type Secret, fresh } from "./noise.js";
-import { type Plan, type Ready, type Value, encode, isText, read, refused } from "./plan.js";
+import { type Code, type Id, type Noise, type Secret, fresh, isText } from "./noise.js";
+import { type Plan, encode, read, refused } from "./plan.js";
 import { type Storage, stored, turns } from "./storage.js";
 
 /** A record, or its report. */

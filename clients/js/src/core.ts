@@ -1,7 +1,7 @@
 /** The part for pages that ask few questions: randomized response and unary encoding. `index.ts` has all. */
 export * from "./errors.js";
 export { Client, type Keyed, type Options, type Row } from "./client.js";
-export type { Report } from "./draw.js";
+export type { Column, Input, Report, Value } from "./draw.js";
 export type { Id } from "./noise.js";
-export type { Column, Input, Plan, Value } from "./plan.js";
+export type { Plan } from "./plan.js";
 export { memory, type Storage } from "./storage.js";

@@ -1,5 +1,30 @@
 import type { Code, Noise } from "./noise.js";
-import type { Ready, Value } from "./plan.js";
+
+export type Item = boolean | number | bigint | string | null | undefined;
+/** A value of a record; a list of items where the plan takes sets. */
+export type Value = Item | Item[];
+
+export interface Input {
+  kind: "bool" | "int" | "str" | "date" | "number";
+  unmatched: "error" | "other" | "none" | "clip";
+  labels?: string[];
+  end?: string; // of dates
+  low?: number; high?: number; edges?: number[]; whole?: boolean; // of numbers
+  missing?: number | string;
+  most?: number; on_more?: "error" | "first"; // of sets
+}
+
+/** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
+export interface Column {
+  digest: string; draw: string; input: Input;
+  report: { layout: "value" | "bits" | "word" | "symbol" | "flag"; length?: number; limit?: number | string };
+  [parameter: string]: any;
+}
+
+/** A column that has been checked: its thresholds as integers, its labels by their text, and their number. */
+export interface Ready {
+  name: string; column: Column; t: Record<string, bigint>; codes: Map<string, number>; d: number;
+}
 
 /** What leaves the device, as it stands in JSON. */
 export type Report = boolean | number | string;

@@ -1,6 +1,6 @@
-import { again, bits, coin, type Draw, DRAWS, kept, packed, type Report, uniform } from "./draw.js";
+import { again, bits, coin, type Column, type Draw, DRAWS, type Item, kept, packed, type Ready, type Report, uniform, type Value } from "./draw.js";
 import type { Code, Noise } from "./noise.js";
-import { type Column, counts, encode, type Item, type Ready, refused, threshold, type Value } from "./plan.js";
+import { counts, encode, refused, threshold } from "./plan.js";
 
 type Level = { bits: number; head: number; favored: number; p: string; polynomial?: number; basis?: number[] };
 

@@ -1,6 +1,5 @@
 import { aes, little, type Words } from "./aes.js";
 import { NoiseError } from "./errors.js";
-import { isText } from "./plan.js";
 
 /** What noise depends on: a code below 2^32, or the places of a set, each below 2^16. */
 export type Code = number | number[];
@@ -8,6 +7,9 @@ export type Code = number | number[];
 export type Noise = (code: Code, place: number) => Uint32Array;
 /** Whose report it is. */
 export type Id = number | bigint | string | Uint8Array;
+
+/** Whether this is text: half of a surrogate pair is none. */
+export const isText = (x: unknown): x is string => typeof x === "string" && !/\p{Cs}/u.test(x);
 
 const { crypto } = globalThis;
 const pool = new Uint32Array(2048);

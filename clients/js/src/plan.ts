@@ -1,43 +1,15 @@
-import { DRAWS } from "./draw.js";
+import { type Column, DRAWS, type Input, type Ready, type Value } from "./draw.js";
 import { PlanError, ValueError } from "./errors.js";
-
-export type Item = boolean | number | bigint | string | null | undefined;
-/** A value of a record; a list of items where the plan takes sets. */
-export type Value = Item | Item[];
-
-export interface Input {
-  kind: "bool" | "int" | "str" | "date" | "number";
-  unmatched: "error" | "other" | "none" | "clip";
-  labels?: string[];
-  end?: string; // of dates
-  low?: number; high?: number; edges?: number[]; whole?: boolean; // of numbers
-  missing?: number | string;
-  most?: number; on_more?: "error" | "first"; // of sets
-}
-
-/** One column of a compiled plan, as docs/wire.md has it; thresholds are decimal text, over 2^64. */
-export interface Column {
-  digest: string; draw: string; input: Input;
-  report: { layout: "value" | "bits" | "word" | "symbol" | "flag"; length?: number; limit?: number | string };
-  [parameter: string]: any;
-}
+import { isText } from "./noise.js";
 
 export interface Plan {
   ldp_plan: 1; fingerprint: string; epsilon: number; keep: string[]; patterns?: Record<string, string>;
   columns: Record<string, Column>;
 }
 
-/** A column that has been checked: its thresholds as integers, its labels by their text, and their number. */
-export interface Ready {
-  name: string; column: Column; t: Record<string, bigint>; codes: Map<string, number>; d: number;
-}
-
 const wrong = (message: string): never => {
   throw new PlanError(`no compiled plan: ${message}`);
 };
-
-/** Whether this is text: half of a surrogate pair is none. */
-export const isText = (x: unknown): x is string => typeof x === "string" && !/\p{Cs}/u.test(x);
 
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {

@@ -152,6 +152,9 @@ def test_names_that_only_case_tells_apart_are_refused():
     for column, by in (("os", ()), ("OS", ()), (("x", "OS"), ()), ("x", "Day"), ("x", ["day", "DAY"])):
         with case(column, by), pytest.raises(ParameterError, match="names in SQL have no case"):
             plan.sql(column, "reports", by=by)
+    for column, by in ((None, ()), (("x", 1), ()), ([["x"]], ()), ("x", [1]), ("x", None)):  # were TypeErrors
+        with case(column, by), pytest.raises(ParameterError, match="names of columns, which are text"):
+            plan.sql(column, "reports", by=by)
     with pytest.raises(MechanismMismatchError, match=r"\['x'\] hold reports"):
         plan.sql("y", "reports", by=["X"])
     assert plan.sql("x", "reports", by=["week"]) == plan.sql("x", "reports", by="week")
