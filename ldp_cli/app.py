@@ -42,21 +42,22 @@ class _Group(TyperGroup):
                 formatter.write_dl(commands)
 
     def _words(self, ctx: Any, text: str) -> str:
-        """Arguments of Python that a text says, as options of the command that was called."""
+        """Arguments of Python that a text says, as options of the command that was called; what is quoted stays."""
         command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
         there = {} if command is None else {option.name: option for option in command.params}
 
         def said(found: re.Match[str]) -> str:
-            name, value = found.groups()
+            name, value = found["name"], found["value"]
             option = there.get({"other": "after", "quantiles": "quantile", "n": "people"}.get(name, name))
             if option is None:
                 return found[0]
             if value in ("True", "False"):
-                return str([*option.opts, *option.secondary_opts][value == "False"])
-            how = option.opts[0] if option.param_type_name == "option" else option.metavar
+                return str([*option.opts, *option.secondary_opts][-(value == "False")])
+            how = option.opts[0] if option.param_type_name == "option" else option.metavar or option.name.upper()
             return f"{how} {value or ''}".rstrip()
 
-        return re.sub(r"(?<![\w'\"(=-])([a-z_]+)=([\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)", said, text)
+        argument = r"(?<![\w'\"(=-])(?P<name>[a-z_]+)=(?P<value>[\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)"
+        return re.sub(rf"(?<!\w)(?P<quote>['\"]).*?(?P=quote)(?!\w)|{argument}", said, text)
 
     @override
     def invoke(self, ctx: Any) -> Any:

@@ -114,10 +114,12 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
                 refuse_reports(opened.schema_arrow, names)
                 yield from opened.iter_batches(columns=names)
         else:
+            to_arrow = our_polars().columns.to_arrow
             with polars_work(file):
                 frame = having(scan(file, plan), names, file, " of the plan").select(names)
                 for part in frame.collect_batches(maintain_order=True):
-                    yield from part.to_arrow().to_batches()
+                    columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
+                    yield pa.record_batch(columns, names=names)
 
 
 def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> pl.LazyFrame:  # noqa: A002

@@ -407,6 +407,8 @@ def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
         assert made["old"].to_list() == [*[True] * 151, False, True]
     Path("people.csv").write_text("\n".join(["age,old,land", *rows[:-1]]) + "\n")
     assert ldp("plan check plan.toml people.csv --json").data["columns"]["land"]["refused"] == 0
+    Path("people.ndjson").write_text('{"age":%s,"old":true,"land":"NA"}\n' % 10**30)  # (Arrow has no such type)
+    assert ldp("plan check plan.toml people.ndjson --json").data["columns"]["age"]["not declared"] == 1
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
@@ -691,6 +693,8 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     for twice in ("reports.parquet ./reports.parquet", "reports.parquet 'report[s].parquet'"):
         assert "there twice" in ldp(f"pool {twice}", code=2).err
     assert "give two files, folders" in ldp("pool reports.parquet", code=2).err
+    for name in ("a repeats=1", "of repeats=1 .parquet", "in overwrite=False out.parquet"):  # (an IndexError)
+        assert f"there is no file '{name}'" in ldp(f"estimate '{name}'", code=1).err
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out
