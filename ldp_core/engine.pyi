@@ -33,7 +33,7 @@ from ldp_core.estimates.registry import Ask, asked_of, question_names, questions
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, added_sums, ratio_of, ratio_sums
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
-from ldp_core.exact.hashing import id_words
+from ldp_core.exact.hashing import check_id_type, id_words
 from ldp_core.exact.probability import float_above
 from ldp_core.exact.transforms import count_numbers, some_groups
 from ldp_core.extras import import_extra
@@ -147,6 +147,7 @@ __all__ = [
     "chart_row_of",
     "charts_side_by_side",
     "check_epsilon",
+    "check_id_type",
     "check_integer",
     "check_made_by",
     "check_open",

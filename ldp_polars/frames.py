@@ -459,7 +459,7 @@ def explain(
         n = frame.height if isinstance(frame, pl.DataFrame) else int(frame.select(pl.len()).collect().item())
         return checked_plan(plan).explain(n, **how)
     counted = frame.lazy().group_by(as_expr(id).alias("id")).len().collect()
-    engine.id_words(ids_to_arrow(counted["id"].head(0)), bytes(32))  # (of floats all NaN would be one person)
+    engine.check_id_type(ids_to_arrow(counted["id"].head(0)).type)
     if nobody := counted.filter(pl.col("id").is_null())["len"].sum():
         raise InputError(f"{nobody:,} of {counted['len'].sum():,} ids are null: whose records are they?")
     each = counted["len"]

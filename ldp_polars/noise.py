@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +12,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import InputError, Keyed, LdpWarning, ParameterError, Secret
+from ldp_core import InputError, Keyed, ParameterError, Secret
+from ldp_core.engine import warn_user
 from ldp_polars.columns import to_arrow
 
 
@@ -54,7 +54,7 @@ class KeyedNoise:
         try:
             pickle.dumps(self.secret)
         except TypeError as error:
-            warnings.warn(str(error), LdpWarning, 2)
+            warn_user(str(error))
             raise
         return self.__dict__
 

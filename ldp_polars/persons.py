@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import check_integer, id_words
+from ldp_core.engine import check_id_type, check_integer
 from ldp_polars.columns import Report, as_expr
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import KeyedNoise, ids_to_arrow
@@ -77,7 +77,7 @@ def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, noise: Keye
     if ids.null_count():
         raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
     if noise is None:
-        id_words(ids_to_arrow(ids.head(0)), bytes(32))  # (of floats all NaN would be one person)
+        check_id_type(ids_to_arrow(ids.head(0)).type)
         return numbers.cast(pl.UInt64)
     codes = numbers.to_numpy().astype(np.uint32)
     random = Keyed(noise.secret, ids_to_arrow(ids), column="").bind("bound", codes)

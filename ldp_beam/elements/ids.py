@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import U64, Bools, aes, encrypt, id_words, type_words
+from ldp_core.engine import U64, Bools, aes, check_id_type, encrypt, id_words, type_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""
@@ -218,7 +218,7 @@ def _typed(batch: Batch, name: str) -> pa.Array:
         ids = ids.cast(pa.int64())
     found = None
     try:
-        id_words(ids.slice(0, 0), bytes(32))
+        check_id_type(ids.type)
     except DtypeError:
         found = ids.type
     if found is not None:

@@ -108,9 +108,7 @@ def _first_long(lines: bytes, limits: Limits) -> int:
     """Where the first line over the limit begins, if it ends; else where all end."""
     at = 0
     while len(lines) - at > limits.line_bytes:
-        most = rb"{0,%d}+[\r\n]" % limits.line_bytes
-        those = rb'(?:[^"\r\n]%b++|(?=[^\r\n]%b)%b)*+' % (most, most, _PLAIN_LINE)
-        short = re.compile(those).match(lines, at)
+        short = _short_lines(limits.line_bytes).match(lines, at)
         at = short.end() if short is not None else at
         found = _LINE.match(lines, at)
         if found is None:
@@ -164,6 +162,13 @@ _ANY_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
 _PLAIN = rb'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"|(?!"))[^,\r\n]*+'  # without the end of a line in quotes
 _PLAIN_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_PLAIN, _PLAIN)
 _LINE, _FIRST = re.compile(_ANY_LINE), re.compile(rb"[\r\n]*+" + _ANY_LINE)
+
+
+@lru_cache(16)
+def _short_lines(most: int) -> re.Pattern[bytes]:
+    """Some lines of so many bytes at most, without the end of a line in quotes."""
+    end = rb"{0,%d}+[\r\n]" % most
+    return re.compile(rb'(?:[^"\r\n]%b++|(?=[^\r\n]%b)%b)*+' % (end, end, _PLAIN_LINE))
 
 
 @lru_cache(16)

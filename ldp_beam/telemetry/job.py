@@ -97,7 +97,7 @@ class TelemetryJob:
         for name, inputs in self.plan.inputs.items():
             engine.as_arrow(read.schema.empty_table()[name], inputs.kind, column=name)
         for name in ids:
-            engine.id_words(read.schema.empty_table()[name], bytes(32))
+            engine.check_id_type(read.schema.field(name).type)
         object.__setattr__(self, "read", read)
 
     def _check_noise(self) -> None:

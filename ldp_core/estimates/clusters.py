@@ -55,7 +55,7 @@ from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import DtypeError, InputError, ParameterError
 from ldp_core.estimates.base import Population
-from ldp_core.exact.hashing import id_words
+from ldp_core.exact.hashing import check_id_type
 from ldp_core.reports import Native
 
 LEAST_EFFECTIVE = 10
@@ -91,7 +91,7 @@ def codes_of(persons: Any, n: int) -> tuple[I64, int]:
         ids = plain(given) if isinstance(given, pa.Array) else pa.array(given)
     if ids is None:
         raise DtypeError("persons must be integers, text or binary: the column cannot be compared")
-    id_words(pa.nulls(0, ids.type), bytes(32))  # (of floats all NaN would be one person)
+    check_id_type(ids.type)
     ids = ids if pa.types.is_dictionary(ids.type) else ids.dictionary_encode()
     if len(ids) != n or ids.null_count:
         raise InputError(

@@ -48,6 +48,11 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
     return hashed[:, 0].copy(), hashed[:, 1].copy()
 
 
+def check_id_type(kind: pa.DataType) -> None:
+    """Raise `DtypeError` unless ids of this type tell people apart: of floats all NaN would be one person."""
+    id_words(pa.nulls(0, kind), bytes(32))
+
+
 def _id_array(ids: Any) -> pa.Array | None:
     """Ids as an Arrow array, without nulls in its dictionary; None if there is none of them."""
     array: pa.Array | None = None
