@@ -19,7 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record, parts_of
 from ldp_beam.elements.faults import OTHER_PLAN, UNSAID, Faults, not_of
 from ldp_beam.elements.rows import DeadLetter
 
@@ -63,7 +63,7 @@ class RecordsDoFn(beam.DoFn):
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return self._handle(Batch(element, timestamp, window))
+            return [out for part in parts_of(element) for out in self._handle(Batch(part, timestamp, window))]
         if self._dead_letter_tag is not None and not is_record(type(element)):
             self._read.inc()
             self._dead.inc()

@@ -31,7 +31,16 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import drops_late_state, forgets_at_the_end
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, find_time_faults, times_of, windows_of
+from ldp_beam.elements.batches import (
+    AnyBatch,
+    Batch,
+    Record,
+    RowBatch,
+    find_time_faults,
+    joined,
+    times_of,
+    windows_of,
+)
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
@@ -266,10 +275,11 @@ class JoinPieces(beam.DoFn):
     def process(
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
-        """A single record as it is; batches later, with others of the same time, window and columns."""
+        """A single record as it is; batches later, with others of the same time, window, columns and makers."""
         if not isinstance(element, pa.RecordBatch):
             return [element]
-        self._pieces.setdefault((timestamp, window, element.schema), []).append(element)
+        schema = element.schema.serialize().to_pybytes()  # (equal schemas may differ in what their fields say)
+        self._pieces.setdefault((timestamp, window, schema), []).append(element)
         self._rows += element.num_rows
         return self._joined() if self._rows >= _JOINED else []
 
@@ -280,8 +290,9 @@ class JoinPieces(beam.DoFn):
     def _joined(self) -> list[WindowedValue]:
         pieces, self._pieces, self._rows = self._pieces, {}, 0
         return [
-            WindowedValue(parts[0] if len(parts) == 1 else pa.concat_batches(parts), timestamp, (window,))
+            WindowedValue(batch, timestamp, (window,))
             for (timestamp, window, _), parts in pieces.items()
+            for batch in joined(parts)
         ]
 
 
