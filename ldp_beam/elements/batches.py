@@ -135,7 +135,7 @@ class Batch:
 
 
 def joined(group: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Batches of equal schemas as one; as they are if that has more than 2 GiB of text, or than a dictionary's indices."""
+    """Batches of equal schemas as one; as they are if that is over 2 GiB of text, or over a dictionary's indices."""
     if len(group) == 1:
         return group
     try:

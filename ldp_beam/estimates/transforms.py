@@ -283,7 +283,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
@@ -297,6 +296,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
+        refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:

@@ -226,6 +226,9 @@ def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counte
         for more in (records, records | beam.Reshuffle(), records | beam.WindowInto(FixedWindows(60))):
             with pytest.raises(ParameterError, match=r"comes here 2 times.*Give beam.Flatten each collection once"):
                 _ = (records, more) | beam.Flatten() | step
+    again = values | beam.Reshuffle() | perturb.with_exception_handling()
+    with pytest.raises(ParameterError, match=r"comes here 2 times.*several reports of each"):
+        _ = (reports, again[0]) | beam.Flatten() | count
     filtered = tuple(reports | beam.Filter(bool) for _ in range(2))
     others = (reports, values.pipeline | beam.Create([RECORD]) | perturb)
     for branches in (filtered, others, parts_of(reports)):
