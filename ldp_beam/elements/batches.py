@@ -134,6 +134,26 @@ class Batch:
         return [WindowedValue(self.table, self.timestamp, (self.window,))]
 
 
+def joined(group: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Batches of equal schemas as one; as they are if that is over 2 GiB of text, or over a dictionary's indices."""
+    if len(group) == 1:
+        return group
+    try:
+        return [pa.concat_batches(group)]
+    except pa.ArrowException:
+        return group
+
+
+def parts_of(element: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch | pa.Table]:
+    """The element; or a table's batches, if a column cannot be one array: its dictionaries have too many values."""
+    if isinstance(element, pa.Table):
+        try:
+            element.unify_dictionaries()
+        except pa.ArrowException:
+            return list(element.to_batches())
+    return [element]
+
+
 class Record(NamedTuple):
     """A single record: an element."""
 

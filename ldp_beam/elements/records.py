@@ -19,7 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record, parts_of
 from ldp_beam.elements.faults import OTHER_PLAN, UNSAID, Faults, not_of
 from ldp_beam.elements.rows import DeadLetter
 
@@ -63,7 +63,7 @@ class RecordsDoFn(beam.DoFn):
         self, element: Any, timestamp: Any = beam.DoFn.TimestampParam, window: Any = beam.DoFn.WindowParam
     ) -> Iterable[Any]:
         if isinstance(element, (pa.RecordBatch, pa.Table)):
-            return self._handle(Batch(element, timestamp, window))
+            return [out for part in parts_of(element) for out in self._handle(Batch(part, timestamp, window))]
         if self._dead_letter_tag is not None and not is_record(type(element)):
             self._read.inc()
             self._dead.inc()
@@ -183,7 +183,7 @@ def _same(element: Any) -> Any:
     return element
 
 
-class _InWindows(beam.ParDo):
+class InWindows(beam.ParDo):
     """A ParDo that puts its elements into these windows, whichever its input is in."""
 
     def __init__(self, fn: beam.DoFn, windowing: Any) -> None:
@@ -218,7 +218,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
     ) -> tuple[Any, Any]:
         """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
-        pardo: Any = _InWindows(fn, windowing or pcoll.windowing)
+        pardo: Any = InWindows(fn, windowing or pcoll.windowing)
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo.with_output_types(output_type), None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)

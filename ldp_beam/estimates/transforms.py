@@ -122,7 +122,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             has only the new ones. Or Beam's ``AccumulationMode``.
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
-            with ``n`` 0. ``end`` None, in a stream: for as long as it goes on, as its watermark does. A time is a
+            with ``n`` 0. ``end`` None, in a stream: as its watermark goes on, and up to now when it ends. A time is a
             datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. There are
             at most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
@@ -283,7 +283,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        refuse_copies(pcoll, spends=self.spends is not None)
         if self._person is not None:
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
@@ -297,6 +296,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
+        refuse_copies(pcoll, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.window import SlidingWindows, WindowFn
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
@@ -309,8 +309,10 @@ def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
 def _overlap(windows: WindowFn) -> bool:
     if isinstance(windows, SlidingWindows):
         return True
-    with suppress(Exception):  # (one of other people, which may look at the element)
-        return len([*windows.assign(WindowFn.AssignContext(Timestamp(0)))]) > 1
+    if type(windows) in (FixedWindows, GlobalWindows, Sessions):
+        return False
+    with suppress(Exception):  # (one of other people, which may look at the element, or know weekends)
+        return any(len([*windows.assign(WindowFn.AssignContext(Timestamp(3600 * h)))]) > 1 for h in range(7 * 24))
     return False
 
 
@@ -318,7 +320,7 @@ _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 
 def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
-    """Raise if `beam.Flatten` joins a collection with itself; or, if noise is drawn here, branches of a limit.
+    """Raise if `beam.Flatten` joins records, or their reports, twice; or, if noise is drawn here, branches of a limit.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse.)
@@ -340,7 +342,8 @@ def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
         for before in () if step.is_composite() else step.inputs[: 1 if joins else None]:
             ways[before] += times
             free[before] += 0 if limited else around
-        for before in step.inputs if isinstance(one, _KEEP) and not joins else ():
+        of_each = isinstance(one, _KEEP) or (isinstance(one, EndsValues) and one.made is not None)  # (a report of each)
+        for before in step.inputs if of_each and not joins else ():
             same[before] += copies
     if spends and any(times > free[before] > 0 for before, times in ways.items()):
         raise ParameterError(
@@ -349,6 +352,6 @@ def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
         )
     if (most := max(same.values())) > 1:
         raise ParameterError(
-            f"each record comes here {most} times, as beam.Flatten joins a collection with itself: people would count, "
-            "and spend, so often. Give beam.Flatten each collection once"
+            f"each record comes here {most} times, as beam.Flatten joins a collection with itself, or several reports "
+            "of each: people would count, and spend, so often. Give beam.Flatten each collection once"
         )

@@ -17,6 +17,7 @@ from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from typing_extensions import override
 
+from ldp_beam.elements.batches import joined
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE, Fault
 from ldp_beam.elements.records import NAMESPACE, RecordsTransform
 from ldp_beam.elements.rows import DeadLetter, is_estimate_row
@@ -213,20 +214,11 @@ def _concatenated(
         groups.setdefault(batch.schema.serialize().to_pybytes(), []).append(number)
     out = []
     for numbers in groups.values():
-        joined = _joined([batches[number] for number in numbers])
+        together = joined([batches[number] for number in numbers])
         if position is not None:
-            joined = with_positions(joined, position, _positions([named[number] for number in numbers]))
-        out += joined
+            together = with_positions(together, position, _positions([named[number] for number in numbers]))
+        out += together
     return out
-
-
-def _joined(group: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    if len(group) == 1:
-        return group
-    try:
-        return [pa.concat_batches(group)]
-    except pa.ArrowException:
-        return group  # too much for one batch: 2 GiB of text, or more dictionary values than indices
 
 
 class DecodeMessages(RecordsTransform):

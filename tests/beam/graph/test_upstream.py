@@ -136,12 +136,21 @@ class TwoLengths(NonMergingWindowFn):
         return IntervalWindowCoder()
 
 
+class Weekends(TwoLengths):
+    """Days, and Saturday with Sunday in one more: none of them on 1970-01-01, a Thursday."""
+
+    def assign(self, context):
+        day = context.timestamp.micros // (86_400 * 10**6)
+        more = [IntervalWindow((day - (day - 2) % 7) * 86_400, (day - (day - 2) % 7 + 2) * 86_400)]
+        return [IntervalWindow(day * 86_400, (day + 1) * 86_400), *(more if (day - 2) % 7 < 2 else [])]
+
+
 def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted():
     """Beam makes k records of one in k windows, and other windows behind these do not join them."""
     perturb, private = ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("crashed", COIN)
     count = ldp_beam.Histogram("crashed", COIN, window="1h", event_time="time")
     ledger, own = ldp_beam.PrivacyLedger(1.0, id="user", budget=1), ldp_beam.Histogram("crashed", COIN)
-    for overlapping in (SlidingWindows(30, 10), TwoLengths()):
+    for overlapping in (SlidingWindows(30, 10), TwoLengths(), Weekends()):
         for last, then in [*product((perturb, count, private, ledger), (False, True)), (own, True)]:
             steps = new([RECORD]) | beam.WindowInto(overlapping) | beam.Map(lambda record: record)
             with pytest.raises(ParameterError, match="windows that overlap"):
@@ -226,6 +235,9 @@ def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counte
         for more in (records, records | beam.Reshuffle(), records | beam.WindowInto(FixedWindows(60))):
             with pytest.raises(ParameterError, match=r"comes here 2 times.*Give beam.Flatten each collection once"):
                 _ = (records, more) | beam.Flatten() | step
+    again = values | beam.Reshuffle() | perturb.with_exception_handling()
+    with pytest.raises(ParameterError, match=r"comes here 2 times.*several reports of each"):
+        _ = (reports, again[0]) | beam.Flatten() | count
     filtered = tuple(reports | beam.Filter(bool) for _ in range(2))
     others = (reports, values.pipeline | beam.Create([RECORD]) | perturb)
     for branches in (filtered, others, parts_of(reports)):

@@ -26,7 +26,18 @@ from ldp_beam.persons import _limits
 from ldp_beam.persons._limits import AdmitFirst, JoinPieces, PieceCoder, SplitByPerson
 from ldp_beam.persons._seen import Seen
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger
-from ldp_core import DtypeError, InputError, LdpError, LdpWarning, ParameterError, PlanError, Secret
+from ldp_core import (
+    DtypeError,
+    InputError,
+    LdpError,
+    LdpWarning,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+    Secret,
+    UnaryEncoding,
+)
 
 from ..helpers import Collector, counters, run, run_with_result, stamped
 from ..raw_values import NUMBER, SECRET, assert_clean, everything_about
@@ -286,6 +297,16 @@ def test_runners_keep_times_and_windows():
         check_places(*(collector.windowed for collector in out))
 
 
+def test_a_stream_of_records_without_a_time_passes_a_limit_and_a_reshuffle():
+    """They come at the beginning of time, and go on with it, while the limit's window is far behind that."""
+    coin = RandomizedResponse(epsilon=1.0)
+    records = [{"user": n, "time": 1e9 + n, "crashed": True} for n in range(5)]
+    for bound in (PrivacyLedger(1, id="user", budget=1), Deduplicate("user", within="1d", event_time="time")):
+        histogram = ldp_beam.PrivateHistogram("crashed", coin, window="1h", event_time="time")
+        rows = run(bound | beam.Reshuffle() | histogram, records, **IN_A_STREAM)
+        assert [row.n for row in rows] == [5, 5]
+
+
 def test_two_limits_in_a_row_do_not_cut_batches_into_pieces_of_pieces():
     batches = EVENTS.combine_chunks().to_batches(max_chunksize=(N + 1) // 2)
     once = "Once" >> BoundContributions("n", 1, window=1000, event_time="time", drop_id=False)
@@ -304,6 +325,30 @@ def test_pieces_are_joined_before_they_are_many(monkeypatch):
     [full] = join.process(ones[1], Timestamp(1), GlobalWindow())
     assert full.value["n"].to_pylist() == [0, 1]
     assert join.finish_bundle() == []
+
+
+def test_reports_of_two_mechanisms_are_not_joined_under_the_name_of_one():
+    plans = [PrivacyPlan({"os": UnaryEncoding(["a", "b"], epsilon=epsilon)}, keep=["user"]) for epsilon in (1, 3)]
+    reports = [plan.perturb(pa.record_batch({"os": ["a"], "user": [i]})) for i, plan in enumerate(plans)]
+    fields_alone = [batch.replace_schema_metadata(None) for batch in reports]  # as after a select: fields still say it
+    assert fields_alone[0].schema == fields_alone[1].schema
+    out = run(BoundContributions("user", 1, drop_id=False), made(*fields_alone, *fields_alone[:1]))
+    for batch in out:
+        at = batch["user"][0].as_py()
+        assert batch.schema.equals(fields_alone[at].schema, check_metadata=True)
+    assert sorted(batch.num_rows for batch in out) == [1, 1]
+
+
+def test_dictionaries_with_too_many_values_together_do_not_end_the_job():
+    indices = pa.array(range(100), pa.int8())
+    labels = [pa.array([f"v{i + k}" for i in range(100)]) for k in (0, 100)]
+    columns = [{"user": [*range(100)], "d": pa.DictionaryArray.from_arrays(indices, one)} for one in labels]
+    batches = [pa.record_batch(one) for one in columns]
+    for elements in (batches, [pa.Table.from_batches(batches)]):
+        out = run(BoundContributions("user", 2, shards=1, drop_id=False), made(*elements))
+        assert sorted(v for batch in out for v in batch["d"].to_pylist()) == sorted(
+            [*labels[0].to_pylist(), *labels[1].to_pylist()]
+        )
 
 
 def test_dropped_records_are_counted():
