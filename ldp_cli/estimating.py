@@ -383,15 +383,21 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
 
 def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
     """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
-    try:
-        found: core.PrivacyPlan = ldp_polars.read_plan(source)
-    except (core.PlanError, core.InputError) as error:
-        if plan is not None:
-            return core.PrivacyPlan.from_toml(plan)
-        raise type(error)(f"{error}; --plan names the plan that made them") from None
-    if plan is not None and core.PrivacyPlan.from_toml(plan) != found:
-        raise core.PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
-    return found
+    given = made = None if plan is None else core.PrivacyPlan.from_toml(plan)
+    for file in files.files_of(source):
+        found = given
+        try:
+            found = ldp_polars.read_plan(file)
+        except (core.PlanError, core.InputError) as error:
+            if given is None:
+                corrupt = isinstance(error, core.InputError) and files.format_of(file) == "parquet"
+                remedy = "" if corrupt else "; --plan names the plan that made them"
+                raise type(error)(f"{error}{remedy}") from None
+        if given is not None and found != given:
+            raise core.PlanError(f"{file!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
+        if found != (made := made or found):
+            raise core.PlanError(f"the files of {source!r} have different plans: estimate them one by one, or ldp pool")
+    return made  # type: ignore[return-value]
 
 
 def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from ldp_cli.files import replacing
 from ldp_core import PrivacyPlan
 from ldp_core.engine import View, folded, import_extra, seed_warning, text_of, visible
 
@@ -173,7 +174,8 @@ def save(chart: Any, path: Path) -> None:
     kind = path.suffix.removeprefix(".").lower()
     if kind != "json":
         import_extra("vl_convert", "plot")
-    chart.save(str(path), **({"inline": True} if kind == "html" else {}))
+    with replacing(path) as beside:
+        chart.save(str(beside), **({"inline": True} if kind == "html" else {}))
     note(f"picture: {path}")
 
 
@@ -181,8 +183,11 @@ def save(chart: Any, path: Path) -> None:
 
 
 @contextmanager
-def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done."""
+def working(what: str, *, total: Callable[[], int | None] | None = None) -> Iterator[Callable[[int], None]]:
+    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done.
+
+    How many there are is asked only there.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:  # (rich before 15 prints an empty line where progress is disabled)
         yield lambda records: None
@@ -192,5 +197,5 @@ def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], 
         columns += [BarColumn(bar_width=24), TaskProgressColumn()]
     columns.append(TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(what, total=total and total())
         yield lambda records: progress.advance(task, records)

@@ -150,6 +150,20 @@ def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
         Path("out/age.parquet").unlink(missing_ok=True)
 
 
+def test_a_picture_is_replaced_by_a_whole_one(ldp, people, reports, monkeypatch):
+    """It was written over at once: what failed left half a picture."""
+    Path("drawn.svg").write_text("old")
+
+    def full(chart, path, **options):
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("altair.TopLevelMixin.save", full)
+    for line in ("estimate reports.parquet --column os", "simulate plan.toml people.parquet"):
+        assert "cannot write" in ldp(f"{line} --plot drawn.svg --overwrite", code=1).err
+        assert Path("drawn.svg").read_text() == "old"
+
+
 def test_pictures(ldp, people, reports):
     for options, data in [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]:
         Path("drawn.json").unlink(missing_ok=True)
@@ -458,8 +472,22 @@ def test_reports_that_arrow_has_written_are_estimated_and_not_perturbed_again(ld
     assert not Path("out.parquet").exists()
 
 
+def test_plans_that_differ_are_not_estimated_by_one_of_them(ldp):
+    """``--plan`` of one of them was taken for all: 114 % of the people had a value."""
+    Path("r").mkdir()
+    for name, epsilon in (("a", 1.0), ("b", 4.0)):
+        plan = PrivacyPlan({"won": RandomizedResponse(epsilon=epsilon)})
+        Path(f"{name}.toml").write_text(plan.to_toml())
+        reports = plan.perturb(pa.table({"won": [True] * 100}))["won"].to_numpy()
+        pl.DataFrame({"won": reports}).write_parquet(f"r/{name}.parquet", metadata=plan.metadata)
+    assert "'r/b.parquet' has a plan of its own" in ldp("estimate r --plan a.toml --assume-reports", code=1).err
+    assert "estimate them one by one" in ldp("estimate r", code=1).err
+
+
 def test_raw_data_are_not_estimated(ldp, people):
     assert "--plan names the plan" in ldp("estimate people.parquet", code=1).err
+    Path("broken.parquet").write_bytes(Path("people.parquet").read_bytes()[:-9])
+    assert "--plan" not in ldp("estimate broken.parquet", code=1).err
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
 
 
