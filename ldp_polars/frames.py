@@ -547,7 +547,7 @@ def sink_parquet(
 
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
-            the plan; or reports are seeded, and the plan is not.
+            the plan; or reports are seeded, and the plan is not; or a kept column is of integers of 128 bits.
         ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
 
@@ -564,6 +564,8 @@ def sink_parquet(
         raise ParameterError("the metadata of the file are the plan: leave out metadata=")
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
+    if wide := [name for name, dtype in checked.collect_schema().items() if dtype in (pl.Int128, pl.UInt128)]:
+        raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
     later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
     return later
 

@@ -124,6 +124,7 @@ def _refuse_same(given: Iterable[Any]) -> None:
     each = [
         {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
         for one in given
+        if not (isinstance(one, tuple) and isinstance(one[0], pl.DataFrame) and one[0].is_empty())
     ]
     if any(one & other for one, other in combinations(each, 2)):
         raise ParameterError(_TWICE)
