@@ -116,7 +116,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
         else:
             to_arrow = our_polars().columns.to_arrow
             with polars_work(file):
-                frame = having(scan(file, plan), names, file, " of the plan").select(names)
+                frame = having(scan(file, plan), names, file, " of the plan").select(map(in_periods, names))
                 for part in frame.collect_batches(maintain_order=True):
                     columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
                     yield pa.record_batch(columns, names=names)

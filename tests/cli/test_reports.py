@@ -484,6 +484,14 @@ def test_plans_that_differ_are_not_estimated_by_one_of_them(ldp):
     assert "estimate them one by one" in ldp("estimate r", code=1).err
 
 
+def test_names_that_mean_something_to_polars(ldp):
+    """An id of this name ended the command once the reports were written; of this column no records were read."""
+    Path("plan.toml").write_text(PrivacyPlan({"^o.*$": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
+    pl.DataFrame({"^o.*$": ["ios", "web"] * 10, "len": range(20)}).write_csv("raw.csv")
+    assert "each person has one record" in ldp("perturb raw.csv reports.parquet --plan plan.toml --id len").err
+    assert ldp("plan check plan.toml raw.csv --json").data["records"] == 20
+
+
 def test_raw_data_are_not_estimated(ldp, people):
     assert "--plan names the plan" in ldp("estimate people.parquet", code=1).err
     Path("broken.parquet").write_bytes(Path("people.parquet").read_bytes()[:-9])
