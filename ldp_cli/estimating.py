@@ -284,19 +284,19 @@ class _Answers:
         """The table of a column, of at most so many rows."""
         m, look = self.mechanisms[name], self.questions[name].view
         keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
-        of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for record in self.frames[name].to_dicts():
-            of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
+        of_group: dict[str, list[dict[str, Any]]] = {}
+        for record in self.frames[name].to_dicts():  # (no nan is another one, and no list has a hash)
+            of_group.setdefault(repr([record[key] for key in keys]), []).append(record)
         n = sum(group[0]["n"] for group in of_group.values())
         rows: list[dict[str, str]] = []
         hidden, cut = 0, False
-        for key, group in of_group.items():
+        for group in of_group.values():
             top = group
             if look.counts and len(group) > self.top:
                 top = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
             for record in top:
-                head = {name: printing.word(value) for name, value in zip(keys, key, strict=True)}
+                head = {key: printing.word(record[key]) for key in keys}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True

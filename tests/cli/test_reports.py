@@ -484,6 +484,17 @@ def test_plans_that_differ_are_not_estimated_by_one_of_them(ldp):
     assert "estimate them one by one" in ldp("estimate r", code=1).err
 
 
+def test_groups_are_of_any_dtype(ldp):
+    """Each row of nan was a group: 10 reports of 8. Lists and structs had a TypeError."""
+    keys = {"f": [1.5, float("nan")] * 4, "l": [[1], None] * 4, "s": [{"a": [1]}, {"a": None}] * 4}
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=list(keys))
+    pl.DataFrame({"os": ["ios"] * 8, **keys}).ldp.perturb(plan).ldp.sink_parquet("reports.parquet", plan)
+    for key in keys:
+        shown = ldp(f"estimate reports.parquet --by {key} --top 1").out
+        assert shown.startswith("os: 8 reports")
+        assert "2 more values" in shown
+
+
 def test_names_that_mean_something_to_polars(ldp):
     """An id of this name ended the command once the reports were written; of this column no records were read."""
     Path("plan.toml").write_text(PrivacyPlan({"^o.*$": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
