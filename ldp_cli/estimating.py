@@ -367,7 +367,7 @@ class _Answers:
             chart = plots.windows(rows, by=self.by, top=top, covered=self.covered, theme=theme)
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
-        printing.save(chart, path)
+        files.save(chart, path)
 
 
 _LINES = 6

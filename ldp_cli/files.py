@@ -6,14 +6,15 @@ import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from glob import escape, glob, has_magic
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
+from ldp_cli.printing import note
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
 from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet, refuse_reports
 
 if TYPE_CHECKING:
@@ -33,14 +34,9 @@ def format_of(path: str) -> str:
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a path, a folder or a pattern."""
-    if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
-        if not found:
-            raise InputError(f"there is no Parquet file in {path!r}")
-    else:
-        found = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
-    if not found or not all(Path(file).is_file() for file in found):
+    """The files of a path, a folder or a pattern, which are all there."""
+    found = engine.files_of(path)
+    if not all(Path(file).is_file() for file in found):
         raise InputError(f"there is no file {path!r}")
     return found
 
@@ -102,6 +98,16 @@ def replacing(target: Path) -> Iterator[Path]:
             beside.replace(target)
     except OSError as error:
         raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
+
+
+def save(chart: Any, path: Path) -> None:
+    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind != "json":
+        import_extra("vl_convert", "plot")
+    with replacing(path) as beside:
+        chart.save(str(beside), **({"inline": True} if kind == "html" else {}))
+    note(f"picture: {path}")
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""What commands print: tables and JSON to standard output, notes and progress to standard error; pictures to files."""
+"""What commands print: tables and JSON to standard output, notes and progress to standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -26,9 +25,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_cli.files import replacing
 from ldp_core import PrivacyPlan
-from ldp_core.engine import View, folded, import_extra, seed_warning, text_of, visible
+from ldp_core.engine import View, folded, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -164,19 +162,6 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
         about["share"] = percent(found / n if n and found is not None else None)
     about |= {f"{100 * confidence:g}% from": as_text(record["low"]), "to": as_text(record["high"])}
     return about if look.labels else {**about, "reports": f"{n:,}"}
-
-
-# ---- pictures
-
-
-def save(chart: Any, path: Path) -> None:
-    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind != "json":
-        import_extra("vl_convert", "plot")
-    with replacing(path) as beside:
-        chart.save(str(beside), **({"inline": True} if kind == "html" else {}))
-    note(f"picture: {path}")
 
 
 # ---- progress

@@ -131,7 +131,9 @@ def _of_a_person(
     """What a person spends: with so many records, or with as many as there are of one at most."""
     if most is None:
         with printing.working("counting the records of each person"), files.polars_work("perturb"):
-            most = int(scanned.group_by(files.in_periods(whose).alias("id")).len().select("len").max().collect().item() or 0)
+            most = int(
+                scanned.group_by(files.in_periods(whose).alias("id")).len().select("len").max().collect().item() or 0
+            )
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
             return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -604,23 +603,12 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
-    plans = {file: _plan_of(file) for file in files_of(path)}
+    plans = {file: _plan_of(file) for file in engine.files_of(path)}
     [first, plan], *others = plans.items()
     for file, other in others:
         if other != plan:
             raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
     return plan
-
-
-def files_of(path: str | Path) -> list[str]:
-    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
-    if Path(path).is_dir():
-        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
-    else:
-        files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
-    if not files and (Path(path).is_dir() or has_magic(str(path))):
-        raise InputError(f"there is no Parquet file in {str(path)!r}")
-    return files or [str(path)]
 
 
 def _plan_of(file: str) -> PrivacyPlan:
