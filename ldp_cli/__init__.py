@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 from ldp_cli._compat import end_at_once
 
@@ -18,6 +19,8 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    if isinstance(sys.stdout, TextIOWrapper):  # (not every encoding has every value)
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(prog_name="ldp")
     except SystemExit as ended:

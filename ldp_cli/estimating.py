@@ -284,19 +284,19 @@ class _Answers:
         """The table of a column, of at most so many rows."""
         m, look = self.mechanisms[name], self.questions[name].view
         keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
-        of_group: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-        for record in self.frames[name].to_dicts():
-            of_group.setdefault(tuple(record[key] for key in keys), []).append(record)
+        of_group: dict[str, list[dict[str, Any]]] = {}
+        for record in self.frames[name].to_dicts():  # (no nan is another one, and no list has a hash)
+            of_group.setdefault(repr([record[key] for key in keys]), []).append(record)
         n = sum(group[0]["n"] for group in of_group.values())
         rows: list[dict[str, str]] = []
         hidden, cut = 0, False
-        for key, group in of_group.items():
+        for group in of_group.values():
             top = group
             if look.counts and len(group) > self.top:
                 top = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
             for record in top:
-                head = {name: printing.word(value) for name, value in zip(keys, key, strict=True)}
+                head = {key: printing.word(record[key]) for key in keys}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
@@ -367,7 +367,7 @@ class _Answers:
             chart = plots.windows(rows, by=self.by, top=top, covered=self.covered, theme=theme)
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
-        printing.save(chart, path)
+        files.save(chart, path)
 
 
 _LINES = 6
@@ -383,15 +383,21 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
 
 def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
     """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
-    try:
-        found: core.PrivacyPlan = ldp_polars.read_plan(source)
-    except (core.PlanError, core.InputError) as error:
-        if plan is not None:
-            return core.PrivacyPlan.from_toml(plan)
-        raise type(error)(f"{error}; --plan names the plan that made them") from None
-    if plan is not None and core.PrivacyPlan.from_toml(plan) != found:
-        raise core.PlanError(f"{source!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
-    return found
+    given = made = None if plan is None else core.PrivacyPlan.from_toml(plan)
+    for file in files.files_of(source):
+        found = given
+        try:
+            found = ldp_polars.read_plan(file)
+        except (core.PlanError, core.InputError) as error:
+            if given is None:
+                corrupt = isinstance(error, core.InputError) and files.format_of(file) == "parquet"
+                remedy = "" if corrupt else "; --plan names the plan that made them"
+                raise type(error)(f"{error}{remedy}") from None
+        if given is not None and found != given:
+            raise core.PlanError(f"{file!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
+        if found != (made := made or found):
+            raise core.PlanError(f"the files of {source!r} have different plans: estimate them one by one, or ldp pool")
+    return made  # type: ignore[return-value]
 
 
 def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:

@@ -6,14 +6,15 @@ import codecs
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from glob import escape, glob, has_magic
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan
+from ldp_cli.printing import note
+from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
 from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet, refuse_reports
 
 if TYPE_CHECKING:
@@ -33,14 +34,9 @@ def format_of(path: str) -> str:
 
 
 def files_of(path: str) -> list[str]:
-    """The files of a path, a folder or a pattern."""
-    if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
-        if not found:
-            raise InputError(f"there is no Parquet file in {path!r}")
-    else:
-        found = sorted(glob(path, recursive=True)) if has_magic(path) and not Path(path).exists() else [path]
-    if not found or not all(Path(file).is_file() for file in found):
+    """The files of a path, a folder or a pattern, which are all there."""
+    found = engine.files_of(path)
+    if not all(Path(file).is_file() for file in found):
         raise InputError(f"there is no file {path!r}")
     return found
 
@@ -104,6 +100,16 @@ def replacing(target: Path) -> Iterator[Path]:
         raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
+def save(chart: Any, path: Path) -> None:
+    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
+    kind = path.suffix.removeprefix(".").lower()
+    if kind != "json":
+        import_extra("vl_convert", "plot")
+    with replacing(path) as beside:
+        chart.save(str(beside), **({"inline": True} if kind == "html" else {}))
+    note(f"picture: {path}")
+
+
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
     """The planned columns of records, as Arrow batches, of text as `scan` reads it; kept columns are not read."""
     names = list(plan.inputs)
@@ -116,7 +122,7 @@ def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
         else:
             to_arrow = our_polars().columns.to_arrow
             with polars_work(file):
-                frame = having(scan(file, plan), names, file, " of the plan").select(names)
+                frame = having(scan(file, plan), names, file, " of the plan").select(map(in_periods, names))
                 for part in frame.collect_batches(maintain_order=True):
                     columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
                     yield pa.record_batch(columns, names=names)
@@ -230,7 +236,10 @@ def _reading(file: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeError) as error:  # (a name that is no UTF-8)
         if isinstance(error, OSError) and error.strerror:
             raise InputError(f"cannot read {file!r}: {error.strerror}") from None
-        raise InputError(f"{file!r} cannot be read as parquet: it is corrupt, or of another format") from None
+        why = "it is corrupt, or of another format"
+        if isinstance(error, pa.ArrowNotImplementedError):
+            why = "it has what Arrow does not read, as integers of 128 bits"
+        raise InputError(f"{file!r} cannot be read as parquet: {why}") from None
 
 
 def our_polars() -> Any:

@@ -413,7 +413,7 @@ def simulate(
     with printing.working("simulating"):
         found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:
-        printing.save(found.plot(top=top, theme=theme), plot)
+        files.save(found.plot(top=top, theme=theme), plot)
     if as_json:
         beside: dict[str, Any] = {}
         for name, result in found.items():

@@ -1,4 +1,4 @@
-"""What commands print: tables and JSON to standard output, notes and progress to standard error; pictures to files."""
+"""What commands print: tables and JSON to standard output, notes and progress to standard error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -27,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import PrivacyPlan
-from ldp_core.engine import View, folded, import_extra, seed_warning, text_of, visible
+from ldp_core.engine import View, folded, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -165,24 +164,15 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
     return about if look.labels else {**about, "reports": f"{n:,}"}
 
 
-# ---- pictures
-
-
-def save(chart: Any, path: Path) -> None:
-    """Write a chart: ``.json`` by Altair, all else by vl-convert; an ``.html`` has all in it that shows it (1 MB)."""
-    kind = path.suffix.removeprefix(".").lower()
-    if kind != "json":
-        import_extra("vl_convert", "plot")
-    chart.save(str(path), **({"inline": True} if kind == "html" else {}))
-    note(f"picture: {path}")
-
-
 # ---- progress
 
 
 @contextmanager
-def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done."""
+def working(what: str, *, total: Callable[[], int | None] | None = None) -> Iterator[Callable[[int], None]]:
+    """A spinner and the time on standard error, if it is a terminal. Yields a function that counts records as done.
+
+    How many there are is asked only there.
+    """
     console = Console(stderr=True)
     if not console.is_terminal:  # (rich before 15 prints an empty line where progress is disabled)
         yield lambda records: None
@@ -192,5 +182,5 @@ def working(what: str, *, total: int | None = None) -> Iterator[Callable[[int], 
         columns += [BarColumn(bar_width=24), TaskProgressColumn()]
     columns.append(TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(what, total=total and total())
         yield lambda records: progress.advance(task, records)

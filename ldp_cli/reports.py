@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -72,7 +73,7 @@ def perturb(
     scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
-    working = printing.working("perturbing", total=files.size_of(source))
+    working = printing.working("perturbing", total=partial(files.size_of, source))
     with files.replacing(target) as beside, files.polars_work("perturb"), working as done:
         going = files.counted(scanned, read, done)
         if records is not None:
@@ -130,7 +131,9 @@ def _of_a_person(
     """What a person spends: with so many records, or with as many as there are of one at most."""
     if most is None:
         with printing.working("counting the records of each person"), files.polars_work("perturb"):
-            most = int(scanned.group_by(files.in_periods(whose)).len().select("len").max().collect().item() or 0)
+            most = int(
+                scanned.group_by(files.in_periods(whose).alias("id")).len().select("len").max().collect().item() or 0
+            )
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
             return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"

@@ -41,7 +41,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import DEPTH, check_row_groups, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, check_row_groups, files_of, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
@@ -168,6 +168,7 @@ __all__ = [
     "draw_windows",
     "encrypt",
     "enough_to_differ",
+    "files_of",
     "float_above",
     "folded",
     "generator_of",

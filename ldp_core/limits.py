@@ -14,10 +14,12 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
+from glob import glob, has_magic
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
-from ldp_core.errors import LdpError, LimitError, ParameterError
+from ldp_core.errors import InputError, LdpError, LimitError, ParameterError
 from ldp_core.parameters import Declared, check_integer, parameter
 
 VARIABLE = "LDP_LIMITS"
@@ -192,6 +194,19 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
         f"{what} has {found} {unit}, more than the limit {name}={getattr(limits, name)}: "
         f"if it is meant to, give Limits({name}=...) or set {VARIABLE}"
     )
+
+
+def files_of(path: str | os.PathLike[str]) -> list[str]:
+    """The files of a path, a folder of Parquet files or a pattern; an `InputError` if one of these has none."""
+    if Path(path).is_dir():
+        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
+        if not found:
+            raise InputError(f"there is no Parquet file in {str(path)!r}")
+    elif Path(path).exists() or not has_magic(str(path)):
+        return [str(path)]
+    elif not (found := sorted(glob(str(path), recursive=True))):
+        raise InputError(f"there is no file {str(path)!r}")
+    return found
 
 
 def open_parquet(source: Any) -> Any:

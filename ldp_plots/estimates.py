@@ -272,7 +272,7 @@ def _of_key(record: Mapping[str, Any], key: str) -> str:
     if key not in record and key not in of_beam:
         raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
     value = record[key] if key in record else of_beam[key]
-    return "null" if value is None else engine.text_of(value)
+    return "null" if value is None else '"null"' if value == "null" else engine.text_of(value)
 
 
 def _records(data: Any) -> list[Mapping[str, Any]]:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from glob import glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -547,7 +546,7 @@ def sink_parquet(
 
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
-            the plan; or reports are seeded, and the plan is not.
+            the plan; or reports are seeded, and the plan is not; or a kept column is of integers of 128 bits.
         ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
 
@@ -564,6 +563,8 @@ def sink_parquet(
         raise ParameterError("the metadata of the file are the plan: leave out metadata=")
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
+    if wide := [name for name, dtype in checked.collect_schema().items() if dtype in (pl.Int128, pl.UInt128)]:
+        raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
     later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
     return later
 
@@ -602,23 +603,12 @@ def read_plan(path: str | Path) -> PrivacyPlan:
     ...     ldp_polars.read_plan(file.name).epsilon
     1.0
     """
-    plans = {file: _plan_of(file) for file in files_of(path)}
+    plans = {file: _plan_of(file) for file in engine.files_of(path)}
     [first, plan], *others = plans.items()
     for file, other in others:
         if other != plan:
             raise PlanError(f"the files {first!r} and {file!r} have different plans: read them one by one")
     return plan
-
-
-def files_of(path: str | Path) -> list[str]:
-    """The files of a path, a folder or a pattern; an `InputError` if a folder or a pattern has none."""
-    if Path(path).is_dir():
-        files = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
-    else:
-        files = [str(path)] if Path(path).exists() else sorted(glob(str(path), recursive=True))
-    if not files and (Path(path).is_dir() or has_magic(str(path))):
-        raise InputError(f"there is no Parquet file in {str(path)!r}")
-    return files or [str(path)]
 
 
 def _plan_of(file: str) -> PrivacyPlan:

@@ -15,10 +15,10 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import check_open, common_values, pooled_rows
+from ldp_core.engine import check_open, common_values, files_of, pooled_rows
 from ldp_polars.columns import check_repeats_said, of_one_seed
 from ldp_polars.copies import any_copies
-from ldp_polars.frames import check_same_keys, checked_plan, files_of, groups_of, named, read_plan, unused
+from ldp_polars.frames import check_same_keys, checked_plan, groups_of, named, read_plan, unused
 from ldp_polars.tallying import counts_with_nulls, tally_for
 
 _TWICE = "the same reports are there twice: people count once, so give each file or frame once"
@@ -124,6 +124,7 @@ def _refuse_same(given: Iterable[Any]) -> None:
     each = [
         {Path(file).resolve() for file in files_of(one)} if isinstance(one, (str, Path)) else {id(one[0])}
         for one in given
+        if not (isinstance(one, tuple) and isinstance(one[0], pl.DataFrame) and one[0].is_empty())
     ]
     if any(one & other for one, other in combinations(each, 2)):
         raise ParameterError(_TWICE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -167,7 +168,7 @@ def _people(name: str, m: Mechanism, column: Any, n: int | None) -> tuple[pa.Arr
     else:
         values = as_arrow(column, m.inputs.kind, column=name)
         weights = np.ones(len(values), np.int64)
-        if not pa.types.is_nested(values.type):  # (Arrow does not count lists)
+        with suppress(pa.ArrowNotImplementedError):  # (Arrow counts no lists, half floats and decimals of 32 bits)
             counted = pc.value_counts(values)
             values, weights = counted.field("values"), counted.field("counts").to_numpy()
     if n is not None:

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Annotated, Literal, get_args, get_origin, get_type_hints
@@ -289,6 +290,21 @@ def test_a_process_that_cannot_write_its_help_says_so():
     run[2] = run[2].replace("import sys", "def stop(*_): raise KeyboardInterrupt\nimport sys") + "; ldp_cli.main()"
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_what_an_encoding_does_not_have_is_escaped(ldp, monkeypatch):
+    """A column, a value or a file of other letters ended the command, as in a locale of Latin-1."""
+    ldp("plan new plan.toml -c café=1..3,日本 --epsilon 1")
+    monkeypatch.setattr(_compat.os, "_exit", lambda code: None)
+    for encoding, word in (("ascii", b"caf\\xe9"), ("latin-1", b"caf\xe9"), ("utf-8", "café".encode())):
+        written = BytesIO()
+        monkeypatch.setattr(sys, "stdout", TextIOWrapper(written, encoding))
+        monkeypatch.setattr(sys, "argv", ["ldp", "plan", "check", "plan.toml"])
+        with pytest.raises(SystemExit) as ended:
+            ldp_cli.main()
+        sys.stdout.flush()
+        assert ended.value.code == 0
+        assert word in written.getvalue()
 
 
 OF_THE_CORE = ["plan check plan.toml people.parquet", "recommend 16 -e 1 -n 100", "simulate plan.toml people.parquet"]

@@ -150,6 +150,20 @@ def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
         Path("out/age.parquet").unlink(missing_ok=True)
 
 
+def test_a_picture_is_replaced_by_a_whole_one(ldp, people, reports, monkeypatch):
+    """It was written over at once: what failed left half a picture."""
+    Path("drawn.svg").write_text("old")
+
+    def full(chart, path, **options):
+        Path(path).write_text("half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("altair.TopLevelMixin.save", full)
+    for line in ("estimate reports.parquet --column os", "simulate plan.toml people.parquet"):
+        assert "cannot write" in ldp(f"{line} --plot drawn.svg --overwrite", code=1).err
+        assert Path("drawn.svg").read_text() == "old"
+
+
 def test_pictures(ldp, people, reports):
     for options, data in [("", 3), ("--column os --window 2d --event-time day", 18), ("--column minutes --by day", 10)]:
         Path("drawn.json").unlink(missing_ok=True)
@@ -458,8 +472,41 @@ def test_reports_that_arrow_has_written_are_estimated_and_not_perturbed_again(ld
     assert not Path("out.parquet").exists()
 
 
+def test_plans_that_differ_are_not_estimated_by_one_of_them(ldp):
+    """``--plan`` of one of them was taken for all: 114 % of the people had a value."""
+    Path("r").mkdir()
+    for name, epsilon in (("a", 1.0), ("b", 4.0)):
+        plan = PrivacyPlan({"won": RandomizedResponse(epsilon=epsilon)})
+        Path(f"{name}.toml").write_text(plan.to_toml())
+        reports = plan.perturb(pa.table({"won": [True] * 100}))["won"].to_numpy()
+        pl.DataFrame({"won": reports}).write_parquet(f"r/{name}.parquet", metadata=plan.metadata)
+    assert "'r/b.parquet' has a plan of its own" in ldp("estimate r --plan a.toml --assume-reports", code=1).err
+    assert "estimate them one by one" in ldp("estimate r", code=1).err
+
+
+def test_groups_are_of_any_dtype(ldp):
+    """Each row of nan was a group: 10 reports of 8. Lists and structs had a TypeError."""
+    keys = {"f": [1.5, float("nan")] * 4, "l": [[1], None] * 4, "s": [{"a": [1]}, {"a": None}] * 4}
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=list(keys))
+    pl.DataFrame({"os": ["ios"] * 8, **keys}).ldp.perturb(plan).ldp.sink_parquet("reports.parquet", plan)
+    for key in keys:
+        shown = ldp(f"estimate reports.parquet --by {key} --top 1").out
+        assert shown.startswith("os: 8 reports")
+        assert "2 more values" in shown
+
+
+def test_names_that_mean_something_to_polars(ldp):
+    """An id of this name ended the command once the reports were written; of this column no records were read."""
+    Path("plan.toml").write_text(PrivacyPlan({"^o.*$": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
+    pl.DataFrame({"^o.*$": ["ios", "web"] * 10, "len": range(20)}).write_csv("raw.csv")
+    assert "each person has one record" in ldp("perturb raw.csv reports.parquet --plan plan.toml --id len").err
+    assert ldp("plan check plan.toml raw.csv --json").data["records"] == 20
+
+
 def test_raw_data_are_not_estimated(ldp, people):
     assert "--plan names the plan" in ldp("estimate people.parquet", code=1).err
+    Path("broken.parquet").write_bytes(Path("people.parquet").read_bytes()[:-9])
+    assert "--plan" not in ldp("estimate broken.parquet", code=1).err
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
 
 

@@ -139,6 +139,10 @@ def test_groups_and_columns_are_pictures_of_their_own():
         assert [one["title"]["text"] for one in part["concat"]] == [f"{column}, os a", f"{column}, os b"]
         assert part["columns"] == 2, "side by side"
         assert part["resolve"] == {"scale": {"x": "shared"}}, "bars of groups are compared by eye"
+    null = ldp_plots.estimate(
+        frame.with_columns(pl.col("os").replace({"a": None, "b": "null"})), column="won", by="os"
+    ).to_dict()
+    assert [part["title"]["text"] for part in null["concat"]] == ["won, os null", 'won, os "null"']
     one = ldp_plots.estimate(frame.filter(os="a"), column="won").to_dict()
     assert one["title"]["text"] == "won"
     with pytest.raises(ParameterError, match=r"several rows for one value.*by="):

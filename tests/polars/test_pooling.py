@@ -179,6 +179,8 @@ def test_people_count_once(tmp_path):
     ):
         with pytest.raises(ParameterError, match="there twice"):
             ldp_polars.pool(twice)
+    empty = FIRST.clear()
+    assert ldp_polars.pool([(empty, OLD), (empty, OLD), (FIRST, OLD)])["n"][0] == FIRST.height
     shuffled = FIRST.sample(fraction=1, shuffle=True, seed=1)
     assert ldp_polars.pool([(FIRST, OLD), (shuffled.lazy(), OLD)], columns=["os"])["n"][0] == 1200
 

@@ -183,6 +183,16 @@ def test_what_is_no_plan(make, wrong):
         make(wrong)
 
 
+def test_a_domain_that_is_no_table_says_so():
+    """Errors named the open domain's arguments, which nobody had written."""
+    for table, words in (
+        ("unmatched = 'other'", "beside the domain"),
+        ("kind = 'str'", r"a table has no \['labels'\]"),
+    ):
+        with pytest.raises(PlanError, match=words):
+            PrivacyPlan.from_toml(ONE.replace("[1, 2]", f"{{labels = [1, 2], {table}}}"))
+
+
 def test_a_file_is_a_plan_or_none(tmp_path):
     assert PrivacyPlan.from_toml(ONE)
     (tmp_path / "plan.toml").write_bytes(b"\xff\xfe = 1\n")

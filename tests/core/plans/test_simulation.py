@@ -70,6 +70,14 @@ def test_a_mixed_plan_shows_all_its_columns():
 def test_the_same_from_lists_shares_and_counts():
     again = PLAN.simulate(DATA, n=N, seed=1)
     assert again.tallies == PLAN.simulate(pa.table(DATA), n=N, seed=1).tallies
+    mean, numbers = PrivacyPlan({"x": Hybrid((0, 60), epsilon=1.0)}), [0.0, 30.0, 60.0]
+    for kind in (pa.float16(), pa.decimal128(5, 2)):  # (of half floats Arrow counts no values)
+        n = (
+            mean.simulate(pa.table({"x": pa.array(np.array(numbers, np.float16)).cast(pa.float32()).cast(kind)}))
+            .tallies["x"]
+            .n
+        )
+        assert n == 3
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
     counts = {"crashed": {True: 250, False: 750}}
     tally = plan.simulate(counts, seed=2).tallies["crashed"]
