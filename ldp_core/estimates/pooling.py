@@ -183,12 +183,12 @@ def pooled_rows(
     found = np.empty((6, len(n), len(values)))
     if not n.any(axis=1).all():
         raise ParameterError("there are no reports of any of the mechanisms")
-    answers = [made.answers(n[:, g], counters[g])[1] for g, made in enumerate(cast("Sequence[Any]", mechanisms))]
-    patterns, pattern_of = np.unique(np.stack(answers, axis=1) > 0, axis=0, return_inverse=True)
+    each = [made.answers(n[:, g], counters[g]) for g, made in enumerate(cast("Sequence[Any]", mechanisms))]
+    there_are = np.stack([answers > 0 for _, answers, _ in each], axis=1)
+    patterns, pattern_of = np.unique(there_are, axis=0, return_inverse=True)
     for number, there in enumerate(patterns):  # which groups have answers
         rows = np.flatnonzero(pattern_of.reshape(-1) == number)
-        some = np.flatnonzero(there).tolist()
-        groups: list[Any] = [(mechanisms[g], n[rows, g], counters[g][rows], places[g]) for g in some]
+        groups = [(each[g][0], each[g][1][rows], each[g][2][rows], places[g]) for g in np.flatnonzero(there).tolist()]
         if groups:
             found[:, rows] = _pooled(groups, confidence, z, repeats, means=pa.types.is_null(values.type))
         else:
