@@ -466,8 +466,8 @@ def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repea
 def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None) -> Side:
     if not isinstance(mechanism, Comparable):
         watch(mechanism, n[:, None], counters)
-        means, errors, *_ = mechanism.means(np.maximum(n, 1), counters)
-        people = n[:, None].astype(float)
+        means, errors, *_ = np.nan_to_num(mechanism.means(np.maximum(n, 1), counters))
+        people = np.where(mechanism.answers(n, counters)[1], n, 0)[:, None].astype(float)
         times, (below, above) = finite_times(mechanism, population, n, errors, repeats), mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
         step = np.asarray(coin_of(mechanism, population, people, repeats))

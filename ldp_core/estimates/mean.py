@@ -62,6 +62,9 @@ class Averaging(Protocol):
     def means(self, n: I64, counters: I64, *, confidence: float = 0.95) -> tuple[F64, F64, F64, F64]:
         """Estimated means, their standard errors, and the low and high ends of their intervals, of many tallies."""
 
+    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+        """What there is of reports that are answers; see `Counting`."""
+
     def far(self, n: Any, means: F64, errors: F64) -> tuple[F64, F64]:
         """`far_numbers` of estimated means and their standard errors, in the numbers' own unit."""
 

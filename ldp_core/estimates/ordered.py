@@ -13,6 +13,7 @@ one value holds much it is wider than it needs to be: either end fails less ofte
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -149,8 +150,12 @@ class Reader:
             low, high = np.where(a > 0, (b - root) / a, 0.0), np.where(a > 0, (b + root) / a, 1.0)
         return _bounded(shares, errors, low, high)
 
-    def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:
+    def quantiles(
+        self, n: I64, counters: I64, probabilities: F64, confidence: float, parts: Sequence[float] = (1.0,)
+    ) -> list[pa.Array]:
         """Quantiles, low and high ends of their intervals: k times as many values each, null where not known.
+
+        Of each of some ``parts`` of the standard errors that the confidence has, low and high.
 
         For the estimate the curve is made monotone: half way between the greatest share so far and the least from here
         on, which is in the interval.
@@ -158,19 +163,22 @@ class Reader:
         curve = self.curve(n, counters, z_score(confidence))
         rising = np.maximum.accumulate(curve.shares, axis=1)
         rising += np.minimum.accumulate(curve.shares[:, ::-1], axis=1)[:, ::-1]
-        before = np.concatenate([np.zeros((len(n), 1)), curve.low[:, :-1]], axis=1)
         p = probabilities[None, :, None]
-        at, low = (np.argmax(x[:, None] >= p, axis=2).reshape(-1) for x in (rising / 2, curve.high))
-        high = before.shape[1] - 1 - np.argmax(before[:, None, ::-1] <= p, axis=2).reshape(-1)
+        at = np.argmax(rising[:, None] / 2 >= p, axis=2).reshape(-1)
         unknown = np.repeat(np.isnan(curve.shares[:, 0]), len(probabilities))
-        (first, last), none = self.ends, np.zeros(len(low), bool)
+        (first, last), none, ends = self.ends, np.zeros(len(at), bool), []
+        for part in parts:
+            most, least = (end - (1 - part) * (end - np.nan_to_num(curve.shares)) for end in (curve.high, curve.low))
+            before = np.concatenate([np.zeros((len(n), 1)), least[:, :-1]], axis=1)[:, None, ::-1]
+            ends.append(_answer(first, np.argmax(most[:, None] >= p, axis=2).reshape(-1), none))
+            ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p, axis=2).reshape(-1), none))
         middle = _answer(first, at, unknown)
         if middle.type == pa.float64():  # of a cell, its middle
             middle = pa.array((np.array(middle) + np.array(_answer(last, at, unknown))) / 2, from_pandas=True)
         elif pa.types.is_temporal(middle.type):
             begins = np.array(middle)
             middle = pa.array(begins + (np.array(_answer(last, at, unknown)) - begins) // 2)
-        return [middle, _answer(first, low, none), _answer(last, high, none)]
+        return [middle, *ends]
 
 
 def _answer(values: pa.Array, at: I64, unknown: Any) -> pa.Array:
@@ -237,12 +245,7 @@ class _OfDistribution(Reader):
     def _found(self, n: I64, counters: I64, confidence: float = 0.95) -> list[Distribution]:
         tallies = (Tally(int(a), b, self.mechanism.fingerprint) for a, b in zip(n, counters, strict=True))
         found = [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
-        return [self._widened(one) for one in found] if self.times > 1 else found
-
-    def _widened(self, found: Distribution) -> Distribution:
-        middle, ends = found.cumulative, (found.cumulative_low, found.cumulative_high)
-        low, high = (middle + self.times * (end - middle) for end in ends)
-        return replace(found, cumulative_low=low, cumulative_high=high)
+        return [_scaled(one, self.times) for one in found]
 
     @override
     def curve(self, n: I64, counters: I64, z: float) -> Curve:
@@ -271,16 +274,33 @@ class _OfDistribution(Reader):
         return share - below, error + error_below, least, most
 
     @override
-    def quantiles(self, n: I64, counters: I64, probabilities: F64, confidence: float) -> list[pa.Array]:
+    def quantiles(
+        self, n: I64, counters: I64, probabilities: F64, confidence: float, parts: Sequence[float] = (1.0,)
+    ) -> list[pa.Array]:
         """`Distribution.quantile` and `quantile_interval`."""
         found, asked = self._found(n, counters, confidence), probabilities.tolist()
-        rows = [(one.quantile(p), *one.quantile_interval(p)) for one in found for p in asked]
-        columns = np.array(rows, float).reshape(-1, 3).T
+        each = [(one, [_scaled(one, part) for part in parts]) for one in found]
+        rows = [
+            [one.quantile(p), *(end for part in some for end in part.quantile_interval(p))]
+            for one, some in each
+            for p in asked
+        ]
+        columns = np.array(rows, float).reshape(-1, 1 + 2 * len(parts)).T
         if self._within:
             columns[0] = np.ceil(columns[0] - 0.5 - 1e-9)
-            columns[1:] = np.rint([columns[1] + 0.5 - 1e-9, columns[2] - 0.5 + 1e-9])
-        unknown = (np.nan, self._grid[0] + self._within, self._grid[-1] - self._within)
+            columns[1::2] = np.rint(columns[1::2] + 0.5 - 1e-9)
+            columns[2::2] = np.rint(columns[2::2] - 0.5 + 1e-9)
+        unknown = (np.nan, *(self._grid[0] + self._within, self._grid[-1] - self._within) * len(parts))
         return [pa.array(np.where(np.isnan(a), b, a), from_pandas=True) for a, b in zip(columns, unknown, strict=True)]
+
+
+def _scaled(found: Distribution, times: float) -> Distribution:
+    """With intervals of cumulative shares that are so many times as wide."""
+    if times == 1:
+        return found
+    middle, ends = found.cumulative, (found.cumulative_low, found.cumulative_high)
+    low, high = (middle + times * (end - middle) for end in ends)
+    return replace(found, cumulative_low=low, cumulative_high=high)
 
 
 def reader_of(what: str, mechanism: Mechanism, question: Question[Any]) -> Reader:

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -53,6 +53,7 @@ from ldp_core.tables import View
 from ldp_core.tally import Tally
 
 _HALVINGS = 60
+_UNKNOWN = np.nan, np.nan, -np.inf, np.inf, np.nan, np.nan  # of records without an answer
 _OTHERS = 1e-4  # so improbable is Q, of all values together, where it is said that groups differ
 
 
@@ -180,19 +181,23 @@ def pooled_rows(
     z, repeats = z_score(check_open("confidence", confidence)), check_repeats("repeats", repeats)
     values, places = common_values(mechanisms)
     found = np.empty((6, len(n), len(values)))
-    patterns, pattern_of = np.unique(n > 0, axis=0, return_inverse=True)
-    for number, there in enumerate(patterns):  # which groups have reports
+    if not n.any(axis=1).all():
+        raise ParameterError("there are no reports of any of the mechanisms")
+    each = [made.answers(n[:, g], counters[g]) for g, made in enumerate(cast("Sequence[Any]", mechanisms))]
+    there_are = np.stack([answers > 0 for _, answers, _ in each], axis=1)
+    patterns, pattern_of = np.unique(there_are, axis=0, return_inverse=True)
+    for number, there in enumerate(patterns):  # which groups have answers
         rows = np.flatnonzero(pattern_of.reshape(-1) == number)
-        some = np.flatnonzero(there).tolist()
-        groups: list[Any] = [(mechanisms[g], n[rows, g], counters[g][rows], places[g]) for g in some]
-        if not groups:
-            raise ParameterError("there are no reports of any of the mechanisms")
-        found[:, rows] = _pooled(groups, confidence, z, repeats, means=pa.types.is_null(values.type))
+        groups = [(each[g][0], each[g][1][rows], each[g][2][rows], places[g]) for g in np.flatnonzero(there).tolist()]
+        if groups:
+            found[:, rows] = _pooled(groups, confidence, z, repeats, means=pa.types.is_null(values.type))
+        else:
+            found[:, rows] = np.reshape(_UNKNOWN, (-1, 1, 1))
     p_values = found[5]
     if (p_values * p_values.size < _OTHERS).any():
         warn_user(
-            f"the groups are not of one population (Cochran's Q, p = {p_values.min():.1g}), so that no number here is "
-            "that of all of them: look at each group, or sum the weights of their reports (docs/compare.md)"
+            f"the groups are not of one population (Cochran's Q, p = {np.nanmin(p_values):.1g}), so that no number "
+            "here is that of all of them: look at each group, or sum the weights of their reports (docs/compare.md)"
         )
     return values, found
 
@@ -201,7 +206,7 @@ _Group = tuple[Any, I64, I64, list[int]]  # a mechanism, n and counters of its k
 
 
 def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | None, *, means: bool) -> list[F64]:
-    """`pooled_rows` where all groups have reports."""
+    """`pooled_rows` where all groups have answers."""
     alike: dict[bytes, _Group] = {}
     for m, n, counters, codes in groups:
         _, others, sums, _ = alike.get(m.fingerprint, (m, 0, 0, codes))

@@ -4,10 +4,14 @@ Each side has its interval by Woodruff's method, see `ordered` in this room. The
 adds up how far each reaches (R. G. Newcombe, Statistics in Medicine 17, 1998, method 10, for two medians):
 
     low = d - sqrt((q2 - low2)^2 + (high1 - q1)^2)        high = d + sqrt((high2 - q2)^2 + (q1 - low1)^2)
+
+Where quantiles jump from one value to the next, both errors can be as large as that at once. So the interval also holds
+all differences of quantiles of which the one is within z sin a standard errors, and the other within z cos a.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +25,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, Tabular
 from ldp_core.estimates.comparison import Compare, refuse_empty
+from ldp_core.estimates.ordered import reader_of
 from ldp_core.estimates.quantiles import QuantilesEstimate, check_probabilities
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import parameter
@@ -87,6 +92,8 @@ class QuantileDifferences(Tabular):
         return self._with_metadata(pa.table([pa.array(array) for array in (*self._columns(), *counts)], _SCHEMA))
 
 
+_PARTS = (*(math.sin(math.pi * i / 12) for i in range(1, 6)), 1.0)
+_JUMPS = 0.8 + 0.2 * np.array(_PARTS[:-1])[:, None]  # so much of the reach, at this part of z, is of a jump
 _SCHEMA = pa.schema(
     [
         *((name, pa.float64()) for name in ("probability", "before", "after", "difference", "low", "high")),
@@ -145,12 +152,21 @@ class CompareQuantiles(Compare):
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
         asked, size, add = self._question, len(self.probabilities), np.add if self.same_people else np.hypot
-        tables = [asked.rows(mechanism, n[:, side], counters[:, side])[0] for side in (0, 1)]
-        (q1, low1, high1), (q2, low2, high2) = (
-            [table[name].to_numpy() for name in ("quantile", "low", "high")] for table in tables
-        )
+        reader, p, sides = reader_of("a quantile", mechanism, asked), np.array(self.probabilities), []
+        for side in (0, 1):
+            reader.watch(n[:, side], counters[:, side])
+            found = reader.quantiles(n[:, side], counters[:, side], p, asked.confidence, _PARTS)
+            sides.append(np.array([column.to_numpy(zero_copy_only=False) for column in found], float))
+        (q1, low1, high1), (q2, low2, high2) = ((side[0], side[1::2], side[2::2]) for side in sides)
+
+        def reach(one: F64, two: F64) -> F64:
+            jump = [x[:-1] >= _JUMPS * x[-1] for x in (one, two)]
+            both = np.where(jump[0] & jump[1][::-1], one[:-1] + two[-2::-1], 0)
+            made: F64 = np.maximum(add(one[-1], two[-1]), both.max(axis=0))
+            return made
+
         d = q2 - q1
-        low, high = d - add(q2 - low2, high1 - q1), d + add(high2 - q2, q1 - low1)
+        low, high = d - reach(q2 - low2, high1 - q1), d + reach(high2 - q2, q1 - low1)
         unknown = np.isnan(d)
         ends = np.where(unknown, -np.inf, low), np.where(unknown, np.inf, high)
         columns = [np.tile(self.probabilities, len(n)), q1, q2, d, *ends, *np.repeat(n, size, axis=0).T]
@@ -173,7 +189,7 @@ def compare_quantiles(
     """By how much quantiles, as the median, differ between two tallies of other people, with fresh noise.
 
     Where an interval does not hold 0 the quantile is another one, with an error of at most 1 - confidence. Where single
-    values hold much of the people intervals are wider than they need to be.
+    values hold much of the people intervals may be wider than they need to be.
 
     Args:
         mechanism: that made the reports of both, of ordered numbers: see `QuantilesEstimate`.

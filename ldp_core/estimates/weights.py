@@ -460,12 +460,14 @@ def weighted_mean(
 
     With weights d of the records and known shares P of the groups h, each of sums over the n_h records of a group,
 
-        f = sum_h P_h f_h,  f_h = sum d u / sum d        V = sum_h P_h^2 n_h / (n_h - 1) sum (d (u - f_h))^2 / (sum d)^2
+        f = sum_h P_h f_h,  f_h = sum d u / sum d            V = sum_h P_h^2 sum (d (u - f_h))^2 / (sum d)^2 / k_h
+        k_h = 1 + sum d^2 / (sum d)^2 - 2 sum d^3 / sum d / sum d^2         (of alike people (n_h - 1) / n_h)
 
-    Each f_h is a ratio, linearized (W. G. Cochran, "Sampling Techniques", 3rd ed., 1977, Equation 6.13, without the
-    correction for a finite population). V is given how many of each group came (D. Holt, T. M. F. Smith, "Post
-    Stratification", JRSS A 142(1), 1979). Without groups there is one, of share 1. The quantile of the interval is
-    Student's, for as many degrees of freedom as F. E. Satterthwaite, Biometrics Bulletin 2(6), 1946, gives V.
+    so that V is unbiased if all in a group vary as much. Each f_h is a ratio, linearized (W. G. Cochran, "Sampling
+    Techniques", 3rd ed., 1977, Equation 6.13, without the correction for a finite population). V is given how many of
+    each group came (D. Holt, T. M. F. Smith, "Post Stratification", JRSS A 142(1), 1979). Without groups there is one,
+    of share 1. The quantile of the interval is Student's, for as many degrees of freedom as F. E. Satterthwaite,
+    Biometrics Bulletin 2(6), 1946, gives V with those who are effective.
 
     Weights of reports for a value are two numbers, a < b, so that with a share f one has the variance (b - f) (f - a).
     Of numbers of which exactly two occur, each group has the score interval of that (see this module's text), and the
@@ -513,9 +515,11 @@ def weighted_mean(
         )
     means = np.bincount(of, d * u, minlength=len(parts)) / sums
     v = (parts / sums)[of] * d
-    r, sizes = v * (u - means[of]), np.bincount(of, v**2) * times_of(repeats) ** 2
+    r, second = v * (u - means[of]), v * v
     squares = r**2
-    variances = np.bincount(of, squares) * counts / (counts - 1) * repeats
+    alike, cubes = np.bincount(of, second) / parts**2, np.bincount(of, second * v) / parts**3
+    sizes = alike * parts**2 * times_of(repeats) ** 2
+    variances = np.bincount(of, squares) / np.maximum(1 + alike - 2 * cubes / alike, _SAME) * repeats
     variance, effective = float(variances.sum()), 1 / float(sizes.sum())
     made, least, most = float(parts @ means), u.min(), u.max()
     below = above = np.array([np.inf])
@@ -526,7 +530,7 @@ def weighted_mean(
             known, jumps = sizes * (most - means) * (means - least), least + most - 2 * means
             jumps, curve = jumps * sizes / parts, sizes / parts**2
         else:
-            degrees = 1 / float(((variances / variance) ** 2 / (counts - 1)).sum()) / repeats
+            degrees = 1 / float(((variances / variance) ** 2 / np.maximum(1 / alike / repeats - 1, 0.5)).sum())
             variances = known = np.array([variance])
             jumps, curve = repeats * np.array([squares @ r]) / squares.sum(), np.zeros(1)
             if variance < _MANY * float(jumps @ jumps):

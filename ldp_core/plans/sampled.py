@@ -91,6 +91,11 @@ class Sampled(DrawnColumn):
         answers = generator.binomial(people, 1 / self.columns)
         return np.append(answers.sum(), self.inner.simulate_counters(codes, answers, generator))
 
+    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+        """The inner mechanism, of those who answer."""
+        made: tuple[Any, I64, I64] = self.inner.answers(counters[..., 0], counters[..., 1:])
+        return made
+
     @property
     def counters(self) -> int:
         """One for the number of answers, and the inner mechanism's."""
@@ -210,11 +215,6 @@ class SampledColumn(Sampled, FrequencyOracle):
         half = np.sqrt(np.maximum(middle**2 - shrink * (counts**2 - z**2 * a), 0))
         ends = (middle - half) / shrink, (middle + half) / shrink
         return reach_of_few(ends, counts, answers, z, n / answers * self.inner.step, variance, n)
-
-    @override
-    def answers(self, n: I64, counters: I64) -> tuple[FrequencyOracle, I64, I64]:
-        """The inner mechanism, of those who answer."""
-        return self.inner.answers(counters[..., 0], counters[..., 1:])
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:

@@ -157,6 +157,10 @@ class Numeric(Mechanism):
         """float64[n]: the value of each report, as a share."""
         return one_by_one(self, reports, lambda counters: self.share_means(_ONE, counters, 0.95)[0])
 
+    def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
+        """As of `FrequencyOracle`."""
+        return self, n, counters
+
     @property
     def tells_squares(self) -> bool:
         """Whether `moments` can be estimated: not where second moments are no polynomial, or the points too few."""

@@ -294,7 +294,9 @@ def test_weighted_mean():
         w, x = d[of == g], u[of == g]
         f = (w @ x) / w.sum()
         assert one.mean == pytest.approx(f)
-        assert one.standard_error == pytest.approx(np.sqrt(20 / 19 * ((w * (x - f)) ** 2).sum()) / w.sum())
+        off = np.eye(20) - w / w.sum()  # x - f, of x: V is unbiased
+        k = w**2 @ (off**2).sum(axis=1) / (w @ w)
+        assert one.standard_error == pytest.approx(np.sqrt(((w * (x - f)) ** 2).sum() / k) / w.sum())
         assert one.effective == pytest.approx(w.sum() ** 2 / (w @ w))
     found = weighted_mean(u, weights=d, groups=of, shares=shares)
     assert found.mean == pytest.approx(sum(p * one.mean for p, one in zip(shares.values(), parts, strict=True)))

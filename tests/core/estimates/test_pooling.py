@@ -18,11 +18,13 @@ from ldp_core import (
     OneBitMean,
     ParameterError,
     Piecewise,
+    PrivacyPlan,
     RandomizedResponse,
     Secret,
     SquareWave,
     Tally,
     UnaryEncoding,
+    compare,
     pool,
 )
 
@@ -261,3 +263,24 @@ def test_twenty_people_of_whom_nobody_has_a_rare_number_are_of_one_population():
     nobody = (np.arange(m.symbols) < 20).astype(np.int64)  # reports of 0
     some = Tally(300, np.array([291, 9]), bits.fingerprint)
     assert pool([(bits, some), (m, Tally(20, nobody, m.fingerprint))]).p_values[0] > 0.07
+
+
+def test_a_sampled_column_tells_what_those_tell_who_answer_it():
+    """Nothing, where all records have answered other columns."""
+    for of_few, of_many, people in (
+        (UnaryEncoding(VALUES, epsilon=1.0), RandomizedResponse(VALUES, epsilon=0.5), [30] * 8),
+        (NOutput((0, 1), epsilon=1.0), Hybrid((0, 1), epsilon=2.0), {0.2: 140, 0.9: 100}),
+    ):
+        m = PrivacyPlan.sampled({"a": of_few, "b": of_few}, epsilon=1.0)["a"]
+        none, neither = (Tally(7, np.zeros(m.counters, int), m.fingerprint) for _ in "12")
+        known = [(one, one.simulate(people, seed=3)) for one in (of_few, of_many)]
+        _, of_answers = known[0]
+        sampled = Tally(5 * of_answers.n, np.append(of_answers.n, of_answers.counters), m.fingerprint)
+        for found in (pool([*known, (m, none)]), pool([(m, sampled), known[1]])):
+            for name in ("estimates", "standard_errors", "low", "high", "q", "p_values"):
+                assert np.array_equal(getattr(found, name), getattr(pool(known), name)), name
+        nothing = pool([(m, none), (m, neither)])
+        assert np.isnan(nothing.estimates).all()
+        assert np.isinf([nothing.low, nothing.high]).all()
+        with pytest.raises(ParameterError, match="the side 'before' has no"):
+            compare(m, none, m.simulate(people, seed=4))

@@ -40,6 +40,15 @@ def test_intervals_hold_with_and_without_a_difference():
             assert changed > 45 if shift else changed < 6
 
 
+def test_both_medians_may_jump_the_other_way_at_once():
+    """Of 51 ones and 49 threes the median may be 3 among many, and of 49 ones and 51 twos 1: errors of 0.2 z each."""
+    m = RandomizedResponse(range(4), epsilon=50.0)  # hardly any noise
+    one, two = (m.tally(m.perturb(values)) for values in ([1] * 51 + [3] * 49, [1] * 49 + [2] * 51))
+    for confidence in (0.8, 0.95):
+        found, back = (compare_quantiles(m, *sides, confidence=confidence) for sides in ((one, two), (two, one)))
+        assert (found.low[0], found.differences[0], back.differences[0], back.high[0]) == (-2, 1, -1, 2)
+
+
 def test_each_side_is_its_quantile_and_reaches_add_up():
     m = UnaryEncoding(range(20), epsilon=3.0)
     before, after = m.simulate([100] * 20, seed=1), m.simulate([50] * 10 + [150] * 10, seed=2)
