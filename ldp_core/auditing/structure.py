@@ -182,13 +182,14 @@ def _unseen(data: pa.Buffer | None, width: int, rows: npt.NDArray[np.int64]) -> 
     if width == 1:
         bits = np.unpackbits(raw, bitorder="little")
         bits[rows] = 0
-        cells = np.packbits(bits)[None]
-    else:
-        cells = raw[: len(raw) // (width // 8) * (width // 8)].reshape(-1, width // 8)
+        if bits.any():  # (what is not used is 0)
+            yield np.packbits(bits).tobytes()
+        return
+    cells = raw[: len(raw) // (width // 8) * (width // 8)].reshape(-1, width // 8)
     shown = np.zeros(len(cells), bool)
-    shown[rows if width > 1 else []] = True
+    shown[rows] = True
     for cell in np.unique(cells[~shown], axis=0):
-        if cell.any():  # (what is not used is 0)
+        if cell.any():
             yield cell.tobytes()
 
 
