@@ -30,6 +30,8 @@ _PERIOD = (
 _ROWS = 64 * _PERIOD
 _CELLS = 1 << 25
 _CHANCE = 1e-9
+_SURE = 16  # runs of two inputs more: what is beside some values by chance, one thing in all of one and another in all
+# of the other, has a chance of 2 / 4^18
 _LAGS = [1 << k for k in range(17)]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -54,8 +56,11 @@ class Runs:
     @cached_property
     def twice(self) -> list[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         """Of each of the first inputs two runs, in which all rows have it."""
-        rows = np.zeros(_FEW, np.int64)
-        return [(self.of([one], rows), self.of([one], rows)) for one in self.box.inputs[:3]]
+        return [(self.few(at), self.few(at)) for at in range(len(self.box.inputs[:3]))]
+
+    def few(self, at: int) -> tuple[Any, ...]:
+        """One of these more."""
+        return self.of([self.box.inputs[at]], np.zeros(_FEW, np.int64))
 
     @cached_property
     def long(self) -> Words:
@@ -95,24 +100,39 @@ def _arrow(reports: Any) -> pa.Array | None:
 
 
 def _tells(view: Callable[[Any], Any], of: Callable[[Any], Any] = _arrow) -> Callable[[Runs], bool]:
-    """A check of a view of Arrow reports, which is None where there is nothing to see."""
+    """A check of a view of reports, which is None where there is nothing to see."""
+
+    def seen(run: tuple[Any, ...]) -> list[Any]:
+        return [view(array) for array in map(of, run) if array is not None]
 
     def check(runs: Runs) -> bool:
-        stable = []
-        for first, second in runs.twice:
-            seen = [[view(array) for array in map(of, run) if array is not None] for run in (first, second)]
-            if seen[0] == seen[1] and None not in seen[0]:
-                stable.append(seen[0])
-        return any(one != stable[0] for one in stable)
+        twice = [(seen(one), seen(other)) for one, other in runs.twice]
+        stable = [(at, one) for at, (one, other) in enumerate(twice) if one == other and None not in one]
+        suspects = [(stable[0], other) for other in stable if other[1] != stable[0][1]]
+        return any(all(seen(runs.few(at)) == one for _ in range(_SURE) for at, one in pair) for pair in suspects)
 
     return check
 
 
-def _schema(reports: Any) -> pa.Schema | None:
-    if isinstance(reports, (pa.Table, pa.RecordBatch)):
-        return reports.schema
+def _kind(reports: Any) -> tuple[str, bytes] | None:
+    """The name, and the type and its metadata."""
+    name = str(getattr(reports, "name", ""))
+    if isinstance(reports, np.ndarray) and reports.dtype.kind in "biuf":  # (a text's type has the longest one's length)
+        return name, reports.dtype.str.encode()
     array = _arrow(reports)
-    return array if array is None else pa.schema([("", array.type)])
+    table = isinstance(reports, (pa.Table, pa.RecordBatch))
+    schema = reports.schema if table else array if array is None else pa.schema([("", array.type)])
+    return schema if schema is None else (name, schema.serialize().to_pybytes())
+
+
+def _layout(reports: Any) -> list[Any] | None:
+    """Chunks of Arrow, where they begin in memory, and whether they say which rows are null. None if some are."""
+    columns = reports.columns if isinstance(reports, (pa.Table, pa.RecordBatch)) else [reports]
+    chunks = [chunk for column in columns for chunk in getattr(column, "chunks", [column])]
+    chunks = [chunk for chunk in chunks if isinstance(chunk, pa.Array)]
+    if any(chunk.null_count for chunk in chunks):
+        return None
+    return [(len(chunk), chunk.offset, chunk.buffers()[0] is None) for chunk in chunks]
 
 
 def _plain(array: pa.Array) -> pa.Array:
@@ -127,6 +147,7 @@ def _hidden(array: pa.Array) -> frozenset[bytes]:
 def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
     array = _plain(array)
     kind, types, n = array.type, pa.types, len(array)
+    yield from _unseen(array.buffers()[0], 1, array.offset + np.flatnonzero(~dead))
     dead = dead | array.is_null().to_numpy(zero_copy_only=False)
     if types.is_struct(kind):
         for k in range(kind.num_fields):
@@ -136,28 +157,39 @@ def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
         size = kind.list_size
         yield from _cells(array.values.slice(array.offset * size, n * size), np.repeat(dead, size))
         return
-    array = array.indices if types.is_dictionary(kind) else array
+    if types.is_dictionary(kind):
+        yield from _cells(array.dictionary, np.zeros(len(array.dictionary), bool))
+        array = array.indices
     views = types.is_string_view(kind) or types.is_binary_view(kind)  # 16 bytes each, which hold short texts
-    data = array.buffers()[1 if views else -1]
-    if data is None:
-        return
-    raw, rows = np.frombuffer(data, np.uint8), array.offset + np.flatnonzero(~dead)
+    data, rows = array.buffers()[1 if views else -1], array.offset + np.flatnonzero(~dead)
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
-        ends = np.frombuffer(array.buffers()[1], f"i{8 if 'large' in str(kind) else 4}")
+        width = 8 if "large" in str(kind) else 4
+        raw, ends = np.frombuffer(data or b"", np.uint8), np.frombuffer(array.buffers()[1], f"i{width}")
         shown = np.zeros(len(raw) + 1, np.int64)
         np.add.at(shown, ends[rows], 1)
         np.add.at(shown, ends[rows + 1], -1)
         yield raw[np.cumsum(shown)[:-1] == 0].tobytes()
+        yield from _unseen(array.buffers()[1], 8 * width, array.offset + np.arange(n + 1))
+    else:
+        yield from _unseen(data, 128 if views else array.type.bit_width, rows)
+
+
+def _unseen(data: pa.Buffer | None, width: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
+    """What is at other places than these of a buffer: the different cells of so many bits, or all bits as they are."""
+    if data is None:
         return
-    width = 128 if views else array.type.bit_width
-    cells = (
-        np.unpackbits(raw, bitorder="little")[:, None] if width == 1 else raw[: len(raw) // (width // 8) * (width // 8)]
-    )
-    cells = cells.reshape(-1, max(width // 8, 1))
+    raw = np.frombuffer(data, np.uint8)
+    if width == 1:
+        bits = np.unpackbits(raw, bitorder="little")
+        bits[rows] = 0
+        if bits.any():  # (what is not used is 0)
+            yield np.packbits(bits).tobytes()
+        return
+    cells = raw[: len(raw) // (width // 8) * (width // 8)].reshape(-1, width // 8)
     shown = np.zeros(len(cells), bool)
     shown[rows] = True
     for cell in np.unique(cells[~shown], axis=0):
-        if cell.any():  # (what is not used is 0)
+        if cell.any():
             yield cell.tobytes()
 
 
@@ -263,7 +295,8 @@ def _tell_apart(words: Words, claimed: float) -> bool:
 CHECKS: dict[str, Callable[[Runs], bool]] = {
     "memory that no row shows tells the input": _tells(_hidden),
     "entries of a dictionary tell the input": _tells(_dictionary),
-    "the type or its metadata tell the input": _tells(lambda schema: schema.serialize().to_pybytes(), _schema),
+    "the name, the type or its metadata tell the input": _tells(lambda kind: kind, _kind),
+    "where memory begins or is cut tells the input": _tells(_layout, lambda reports: reports),
     "the order of the rows tells the inputs": _order,
     "reports repeat after some rows": _repeats_at_lags,
     "reports repeat in another run": _repeats_between_runs,

@@ -6,6 +6,7 @@ same box without it, which is not found guilty.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -175,6 +176,50 @@ def before_views(values, reports):
     return pa.concat_arrays([x.cast(pa.string()).cast(pa.string_view()) for x in (values, reports)]).slice(len(values))
 
 
+def in_padding(place):
+    """After the last row's bit or number, in Boolean values, whether they are null, or where texts begin."""
+
+    def pads(values, reports):
+        kind = pa.string() if place == "texts" else pa.bool_()
+        reports, more = reports.cast(kind), b"\1\0\0\0" if values[0].as_py() else b"\2\0\0\0"
+        buffers = [pa.py_buffer(np.packbits(np.ones(len(values), bool)).tobytes()), *reports.buffers()[1:]]
+        at = 0 if place == "nulls" else 1
+        used = 4 * (len(values) + 1) if place == "texts" else -(-len(values) // 8)
+        buffers[at] = pa.py_buffer(buffers[at].to_pybytes()[:used] + more)
+        return pa.Array.from_buffers(kind, len(values), buffers)
+
+    return pads
+
+
+def in_a_chunk(values, reports):
+    at = len(values) // (2 if values[0].as_py() else 4)
+    return pa.chunked_array([reports.slice(0, at), reports.slice(at)])
+
+
+def where_it_begins(values, reports):
+    k = 8 if values[0].as_py() else 16
+    return pa.concat_arrays([pa.array([False] * k), reports]).slice(k)
+
+
+def behind_a_dictionary(values, reports):
+    entries = pa.array(["false", "true", str(values[0])]).slice(0, 2)
+    return pa.DictionaryArray.from_arrays(reports.cast(pa.int32()), entries)
+
+
+def in_the_type_of_numpy(values, reports):
+    return reports.to_numpy(zero_copy_only=False).astype(np.int8 if values[0].as_py() else np.int16)
+
+
+class Named:
+    """As a series of Polars or pandas."""
+
+    def __init__(self, values, reports):
+        self.name, self.reports = str(values[0]), reports
+
+    def __arrow_c_array__(self, schema=None):
+        return self.reports.__arrow_c_array__(schema)
+
+
 def in_structs(values, reports):
     return pa.StructArray.from_arrays([behind(values, reports)], ["a"])
 
@@ -233,6 +278,10 @@ PLANTED = [
     (before, "memory"),
     (before_views, "memory"),
     (in_structs, "memory"),
+    *((in_padding(place), "memory") for place in ("values", "nulls", "texts")),
+    (behind_a_dictionary, "memory"),
+    *((cut, "is cut") for cut in (in_a_chunk, where_it_begins)),
+    *((kind, "the name, the type") for kind in (in_the_type_of_numpy, Named)),
     (in_dictionary, "dictionary"),
     *((kind, "metadata") for kind in (in_metadata, in_metadata_of_a_table, in_metadata_of_a_field)),
     (beside_their_sum, "batches of one value"),
@@ -255,6 +304,22 @@ def test_faults_beside_the_values():
         found = audit(m, lambda values, plant=plant: plant(values, m.perturb(values)), trials=trials)
         assert found.broken == (said is not None), (plant, found)
         assert said is None or any(said in what for what in found.structure), (plant, found)
+
+
+def test_what_is_beside_reports_by_chance_accuses_nobody():
+    """One report more, of a value that is always the same, is there in memory: it was said to tell the input."""
+    m, more = RandomizedResponse(epsilon=1.0), pa.array([True])
+
+    def one_more(values, randomness):
+        n = np.arange(len(values))
+        both = [m.perturb(values, randomness=Keyed(randomness, n, column="x"))]
+        both.append(m.perturb(more, randomness=Keyed(randomness, n[:1], column="more")))
+        return pa.concat_arrays(both).slice(0, len(values))
+
+    for seed in range(20):
+        secrets = (Secret.from_seed(1000 * seed + call) for call in itertools.count())
+        found = audit(m, lambda values, secrets=secrets: one_more(values, next(secrets)), trials=1000)
+        assert not found.broken, (seed, found)
 
 
 @each(("value", "broken"), [(17, True), (-1, False)])
