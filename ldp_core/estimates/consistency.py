@@ -31,16 +31,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.parameters import check_open, shown
 
 Consistency: TypeAlias = Literal[
-    "base-pos",
-    "base-cut",
-    "norm",
-    "norm-mul",
-    "norm-cut",
-    "norm-sub",
-    "mle-apx",
-    "mle",
-    "power",
-    "power-ns",
+    "base-pos", "base-cut", "norm", "norm-mul", "norm-cut", "norm-sub", "mle-apx", "mle", "power", "power-ns"
 ]
 METHODS: tuple[Consistency, ...] = get_args(Consistency)
 

@@ -95,12 +95,7 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
     prior: tuple[float, ...] | None = None
 
     def __init__(
-        self,
-        inner: FrequencyOracle,
-        *,
-        columns: int,
-        fake: Fake | None = None,
-        prior: Iterable[float] | None = None,
+        self, inner: FrequencyOracle, *, columns: int, fake: Fake | None = None, prior: Iterable[float] | None = None
     ) -> None:
         super().__init__(inner, columns=columns)
         if inner.inputs is not inner.domain or inner.counters != inner.domain.size:
