@@ -181,8 +181,7 @@ def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
 
 def _base_cut(estimates: F64, n: F64, noise: Rates, significance: float) -> F64:
     z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
-    kept: F64 = np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
-    return kept
+    return np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
 
 
 def _norm(estimates: F64, n: F64) -> F64:

@@ -275,5 +275,4 @@ _LEAST_CELLS, _STEPS = 8, 100
 
 def _of_count(pairs: F64, each: float, counts: F64) -> F64:
     """See `Sketch.collisions`."""
-    more: F64 = np.maximum(pairs - (counts * counts - counts) * each, 0)
-    return more
+    return np.maximum(pairs - (counts * counts - counts) * each, 0)
