@@ -1,7 +1,5 @@
 """Blocks of keyed noise, one by one, from their description: what tests compute reports with slowly."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Keyed noise: a pure function of secret, mechanism, column, id and value; independent in each of them."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

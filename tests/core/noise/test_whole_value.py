@@ -1,7 +1,5 @@
 """Keyed noise is a function of the whole value, the whole id, and each name: no two share it."""
 
-from __future__ import annotations
-
 import struct
 
 import numpy as np

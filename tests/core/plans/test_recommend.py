@@ -1,7 +1,5 @@
 """Recommendations against the mechanisms themselves, simulation, exact distributions and other people's numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache

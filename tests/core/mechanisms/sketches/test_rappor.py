@@ -1,7 +1,5 @@
 """RAPPOR: the published rows and known answers; both privacy bounds over all filters and outcomes; decoding."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction
