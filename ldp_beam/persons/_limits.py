@@ -193,7 +193,11 @@ class SplitByPerson(RecordsDoFn):
             self._odd.look(times)
         slotted = slots(limit.windows, times, np.zeros_like(times))
         # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
-        return (slotted.number, slotted.timestamp, lambda _: part.window)
+        return (
+            slotted.number,
+            slotted.timestamp,
+            lambda _: part.window,
+        )
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
