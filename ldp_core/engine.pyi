@@ -41,7 +41,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import check_row_groups, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, check_row_groups, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
@@ -78,6 +78,7 @@ __all__ = [
     "CHART_WIDTH",
     "DEAD_LETTERS",
     "DEFAULT_LIMITS",
+    "DEPTH",
     "ESTIMATES_KEY",
     "ESTIMATES_OFFERED",
     "F64",

@@ -1,5 +1,7 @@
 """What an audit finds of sound mechanisms, what it answers, and what it refuses."""
 
+from __future__ import annotations
+
 import json
 import math
 from types import SimpleNamespace

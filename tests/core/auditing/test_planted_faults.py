@@ -4,6 +4,8 @@ Noise of mechanisms has fixed keys here, and that of numpy a seed: nothing fails
 same box without it, which is not found guilty.
 """
 
+from __future__ import annotations
+
 import math
 
 import numpy as np
