@@ -1,12 +1,6 @@
 """The public names, and where they are: `ldp_core.lazy` and type checkers read this file."""
 
-from ldp_core.accounting.people import (
-    best_guess,
-    parallel_epsilon,
-    sampled_epsilon,
-    shuffled_epsilon,
-    total_epsilon,
-)
+from ldp_core.accounting.people import best_guess, parallel_epsilon, sampled_epsilon, shuffled_epsilon, total_epsilon
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.run import audit
 from ldp_core.errors import (

@@ -15,7 +15,7 @@ from ldp_core.charts.drawing import row_of as chart_row_of
 from ldp_core.charts.drawing import side_by_side as charts_side_by_side
 from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
-from ldp_core.charts.themes import Chart, Theme, altair, themed
+from ldp_core.charts.themes import Chart, Theme, themed
 from ldp_core.compute import kernels
 from ldp_core.errors import warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
@@ -43,10 +43,9 @@ from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
 from ldp_core.limits import DEPTH, check_row_groups, files_of, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
-from ldp_core.mechanisms.catalog import CATALOG, mechanisms_of_size
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
-from ldp_core.parameters import check_epsilon, check_integer, check_open, check_probability
+from ldp_core.parameters import check_integer, check_open, check_probability
 from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, joint_of, margins, questions_and_margins
 from ldp_core.plans.contents import enough_to_differ, refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
@@ -69,13 +68,12 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import RECORDS, SHARE, View, aligned, folded, text_of, visible
+from ldp_core.tables import SHARE, View, aligned, folded, text_of, visible
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
 __all__ = [
     "ARROW_TYPES",
-    "CATALOG",
     "CHART_CONFIGS",
     "CHART_WIDTH",
     "DEAD_LETTERS",
@@ -95,7 +93,6 @@ __all__ = [
     "PYTHON_TYPES",
     "QUANTILE_SCHEMA",
     "RECOMMENDED_KINDS",
-    "RECORDS",
     "REPORT_TYPE",
     "RESULTS",
     "SHARE",
@@ -137,7 +134,6 @@ __all__ = [
     "added_sums",
     "aes",
     "aligned",
-    "altair",
     "apportioned",
     "as_arrow",
     "asked_of",
@@ -146,7 +142,6 @@ __all__ = [
     "canonical_once",
     "chart_row_of",
     "charts_side_by_side",
-    "check_epsilon",
     "check_id_type",
     "check_integer",
     "check_made_by",
@@ -179,7 +174,6 @@ __all__ = [
     "joint_of",
     "kernels",
     "margins",
-    "mechanisms_of_size",
     "not_a_mechanism",
     "not_proved",
     "open_parquet",

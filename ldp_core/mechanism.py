@@ -11,7 +11,6 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from fractions import Fraction
 from importlib import import_module
 from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
@@ -29,7 +28,7 @@ from ldp_core.randomizer.crafted import Crafted
 from ldp_core.randomizer.declared import check_same, maker_of
 from ldp_core.randomizer.perturbing import Perturbing
 from ldp_core.randomizer.spending import Spending
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.reports import Native
 
 
 class ExpectedError(NamedTuple):
@@ -192,53 +191,29 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         raise NotImplementedError
 
 
+def of_inner(name: str) -> Any:
+    """A property, or a method, that is the inner mechanism's."""
+    return property(lambda wrapping: getattr(wrapping.inner, name), doc="The inner mechanism's.")
+
+
 class Wrapping(Mechanism):
     """A mechanism whose reports and tallies are another's, which spend what the other's do."""
 
     inner: Mechanism
     """The other one."""
 
-    @property
-    def epsilon(self) -> float:  # type: ignore[override]
-        """The inner mechanism's."""
-        return self.inner.epsilon
-
-    @property
-    def memoized(self) -> bool:  # type: ignore[override]
-        """As the inner mechanism is."""
-        return self.inner.memoized
-
-    @override
-    def worst_ratio(self) -> Fraction:
-        return self.inner.worst_ratio()
+    epsilon = of_inner("epsilon")
+    memoized = of_inner("memoized")
+    worst_ratio = of_inner("worst_ratio")
+    reports = of_inner("reports")
+    counters = of_inner("counters")
+    most_ones = of_inner("most_ones")
+    count_reports = of_inner("count_reports")
+    most_reports = of_inner("most_reports")
 
     @override
     def spent_by(self, history: History) -> Spent:
         return self.inner.spent_by(history)
-
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        return self.inner.reports
-
-    @property
-    @override
-    def counters(self) -> int:
-        """The inner mechanism's."""
-        return self.inner.counters
-
-    @override
-    def most_ones(self, false_alarm: float) -> tuple[int, float]:
-        return self.inner.most_ones(false_alarm)
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        return self.inner.count_reports(reports, groups, n_groups)
-
-    @property
-    @override
-    def most_reports(self) -> int:
-        return self.inner.most_reports
 
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:

@@ -87,8 +87,7 @@ class CountsOnes(ABC):
         chances = self.ones_chances()
         few = np.cumsum(chances[0]) * _ROUNDED <= false_alarm / 2
         many = np.cumsum(chances[-1, ::-1])[::-1] * _ROUNDED <= false_alarm / 2
-        flagged: Bools = (few | many)[self.ones(reports)]
-        return flagged
+        return (few | many)[self.ones(reports)]
 
     def most_ones(self, false_alarm: float) -> tuple[int, float]:
         """The least number of ones, from 1 on, that an honest report exceeds with that probability at most.

@@ -500,5 +500,4 @@ def _words(bits: list[bool]) -> list[int]:
     """Bits as signed 64-bit words: bit v is bit v % 64 of word v // 64."""
     padded = np.zeros(-(-len(bits) // 64) * 64, bool)
     padded[: len(bits)] = bits
-    words: list[int] = np.packbits(padded, bitorder="little").view("<i8").tolist()
-    return words
+    return np.packbits(padded, bitorder="little").view("<i8").tolist()

@@ -27,14 +27,7 @@ from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import (
-    I64,
-    ComparePersons,
-    CompareQuantiles,
-    Population,
-    quantiles_of_persons,
-    unsaid_people,
-)
+from ldp_core.engine import I64, ComparePersons, CompareQuantiles, Population, quantiles_of_persons, unsaid_people
 from ldp_core.engine import Compare as Comparing
 
 _Sides: TypeAlias = tuple[Tally, Tally]

@@ -37,8 +37,7 @@ def _middle(x: F64, m: F64, p: float, q: float) -> F64:
     """`pmf` for 0 < x < m."""
     y = m - x
     exponent = _correction(m) - _correction(x) - _correction(y) - deviance(x, m * p) - deviance(y, m * q)
-    out: F64 = np.exp(exponent) * np.sqrt(m / (2 * math.pi * x * y))
-    return out
+    return np.exp(exponent) * np.sqrt(m / (2 * math.pi * x * y))
 
 
 def _log(p: float, q: float) -> tuple[float, float]:
@@ -61,8 +60,7 @@ def divergence(a: F64, r: F64) -> F64:
     with np.errstate(divide="ignore", invalid="ignore"):  # (0 ln 0 is 0)
         one = np.where(a > 0, a * np.log(a / r), 0.0)
         zero = np.where(a < 1, (1 - a) * (np.log1p(-a) - np.log1p(-r)), 0.0)
-    total: F64 = one + zero
-    return total
+    return one + zero
 
 
 def _correction(n: F64) -> F64:

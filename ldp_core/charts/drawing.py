@@ -177,9 +177,7 @@ def _heat_map(records: Sequence[Row], counts: Sequence[Row], view: View, said: _
         base.transform_filter(f"{sign}({strong})").mark_text(style=style, lineBreak="\n", dy=-6).encode(text="text:N")
         for sign, style in (("!", "on-faint"), ("", "on-strong"))
     )
-    notes = [
-        f"of those with each {first}, the share with each value of {second}, and half of its interval",
-    ]
+    notes = [f"of those with each {first}, the share with each value of {second}, and half of its interval"]
     layers, held = [cells, faint, on], [cell["holds"] for cell in shown if cell.get("holds") is not None]
     if held:
         layers.append(base.transform_filter("datum.holds === false").mark_rect(style="miss", filled=False))
@@ -336,13 +334,7 @@ def _areas(rows: Sequence[Row], said: _Said, width: int) -> Chart:
 
 
 def draw_windows(
-    rows: Sequence[Row],
-    *,
-    quantity: str,
-    confidence: float | None,
-    series: Sequence[str],
-    hidden: int,
-    title: str,
+    rows: Sequence[Row], *, quantity: str, confidence: float | None, series: Sequence[str], hidden: int, title: str
 ) -> Chart:
     """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 

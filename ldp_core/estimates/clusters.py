@@ -154,8 +154,7 @@ class Persons(NamedTuple):
 
     def squares(self, f: F64) -> F64:
         """The sum of r_g^2."""
-        made: F64 = np.maximum(self.ww - 2 * f * self.wm + f**2 * self.mm, 0)
-        return made
+        return np.maximum(self.ww - 2 * f * self.wm + f**2 * self.mm, 0)
 
     def effect(self, f: F64, bound: F64) -> F64:
         """T of shares or means f, given a ``bound`` of `squares` (Cauchy and Schwarz); infinite of too few persons."""

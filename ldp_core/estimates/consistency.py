@@ -31,16 +31,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.parameters import check_open, shown
 
 Consistency: TypeAlias = Literal[
-    "base-pos",
-    "base-cut",
-    "norm",
-    "norm-mul",
-    "norm-cut",
-    "norm-sub",
-    "mle-apx",
-    "mle",
-    "power",
-    "power-ns",
+    "base-pos", "base-cut", "norm", "norm-mul", "norm-cut", "norm-sub", "mle-apx", "mle", "power", "power-ns"
 ]
 METHODS: tuple[Consistency, ...] = get_args(Consistency)
 
@@ -190,8 +181,7 @@ def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
 
 def _base_cut(estimates: F64, n: F64, noise: Rates, significance: float) -> F64:
     z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
-    kept: F64 = np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
-    return kept
+    return np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
 
 
 def _norm(estimates: F64, n: F64) -> F64:

@@ -214,8 +214,7 @@ class DistributionEstimate(Question[Distribution]):
                 f"{name} is no option of the distribution of {type(mechanism).__name__}: it has the buckets of the "
                 "mechanism; leave it out, or take SquareWave"
             )
-        made: Distribution = mechanism.distribution(tally, confidence=self.confidence, **given)
-        return made
+        return mechanism.distribution(tally, confidence=self.confidence, **given)
 
 
 def _checked(share: float) -> float:

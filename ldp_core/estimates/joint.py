@@ -442,8 +442,7 @@ def _step(columns: Sequence[_Moments]) -> F64:
     for one in columns:
         ends = [np.multiply.outer(end, weight) for end in (low, high) for weight in (one.no, one.yes)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-    difference: F64 = high - low
-    return difference
+    return high - low
 
 
 def _noise(columns: Sequence[_Moments], counts: F64) -> tuple[F64, F64]:

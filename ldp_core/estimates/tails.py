@@ -77,8 +77,7 @@ def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
     rest = np.maximum(n - below, 1e-300)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         twice = 2 * (deviance(below, expected) + deviance(rest, n - expected))
-    score: F64 = np.where(count > n, math.inf, np.sqrt(np.maximum(twice, 0)))
-    return score
+    return np.where(count > n, math.inf, np.sqrt(np.maximum(twice, 0)))
 
 
 def coins_score(t: F64, n: F64, variance: F64, step: F64, *, ends: bool = True) -> F64:
@@ -96,8 +95,7 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64, *, ends: bool = True) 
     heads = expected + np.maximum(t / step - _NEARER - ends * _OF_FEW / coins, 0)
     rest = np.maximum(coins - heads, 1e-300)
     twice = 2 * (deviance(np.maximum(heads, 1e-300), expected) + deviance(rest, coins - expected))
-    score: F64 = np.where(heads > coins * (1 + 1e-9), math.inf, np.sqrt(np.maximum(twice, 0)))
-    return score
+    return np.where(heads > coins * (1 + 1e-9), math.inf, np.sqrt(np.maximum(twice, 0)))
 
 
 def scores_of_few(z: F64, few: Any, n: Any, error: Any, step: Any, part: Any = 1.0) -> F64:

@@ -71,5 +71,4 @@ def density(bits: int, hashes: int, *, md5: bool = False) -> F64:
     hit = np.full(bits, 1 / bits)
     if md5:  # the bytes 0 to 255 modulo k
         hit = np.bincount(np.arange(256) % bits, minlength=bits) / 256
-    out: F64 = 1 - (1 - hit) ** hashes
-    return out
+    return 1 - (1 - hit) ** hashes

@@ -333,8 +333,7 @@ class Domain(Declared, Inputs):
             if self._is_encoded(array):
                 return indices.astype(self.code_dtype, copy=False)  # the dictionary is the domain: a Polars Enum
             of_entry = self._positions(array.dictionary, column)
-            codes: Codes = np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
-            return codes
+            return np.take(np.append(of_entry, self.code_dtype.type(missing)), indices)
         if self._first is not None and not array.null_count:
             offset = array.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
             if self._first:

@@ -207,8 +207,7 @@ class Prefixes(Inputs):
     def prefix(self, codes: U64, length: Any) -> U64:
         """The first ``length`` characters (one number, or one for each code) of codes."""
         shift = np.asarray((self.length - length) * self.symbol_bits, np.uint64)
-        out: U64 = codes >> shift
-        return out
+        return codes >> shift
 
     def extensions(self, steps: int) -> int:
         """By how many strings of ``steps`` characters a prefix may be continued; the end is followed by ends only."""

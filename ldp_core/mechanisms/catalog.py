@@ -53,33 +53,40 @@ class Choice:
     """One way to make a mechanism from a domain size d and an epsilon, and what to expect of it.
 
     Attributes:
-        name: the mechanism's, as in TOML; `CHOICES` has it under this name, or with its variant: ``NAME:VARIANT``.
+        mechanism: its class, whose name `CHOICES` has; or with its variant: ``NAME:VARIANT``.
         probabilities: (p, q) in closed form.
         form: of a report: "code", "bits" or "word".
-        make: the mechanism for a domain and an epsilon.
-        one: whether a report adds to one counter, whatever d is.
         most: the most values that one report supports, if these are not all.
+        one: whether a report adds to one counter, whatever d is.
         variant: where there are several, that which is not the default: an option of the mechanism.
     """
 
-    name: str
+    mechanism: type[FrequencyOracle]
     probabilities: Callable[[int, float], tuple[float, float]]
     form: str
-    make: Callable[[Domain, float], FrequencyOracle]
-    one: bool = False
     most: Callable[[int, float], int] | None = None
+    one: bool = False
     variant: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The mechanism's, as in TOML."""
+        return self.mechanism.name
 
     @property
     def key(self) -> str:
         """Its name in `CHOICES`."""
         return self.name if self.variant is None else f"{self.name}:{self.variant}"
 
+    def make(self, domain: Domain, epsilon: float) -> FrequencyOracle:
+        """The mechanism for a domain and an epsilon."""
+        kind: Any = self.mechanism
+        made: FrequencyOracle = kind(domain, epsilon=epsilon, **({"variant": self.variant} if self.variant else {}))
+        return made
+
     def report_bytes(self, d: int, epsilon: float) -> int:
-        """What a report takes in a column of many: its own bytes, without dictionary or offsets."""
-        return {"code": np.min_scalar_type(d).itemsize, "bits": -(-d // 8), "word": 8}[
-            self.form
-        ]  # (codes as themselves)
+        """What a report takes in a column of many: codes as themselves, without dictionary or offsets."""
+        return {"code": np.min_scalar_type(d).itemsize, "bits": -(-d // 8), "word": 8}[self.form]
 
     def server_operations(self, d: int, epsilon: float) -> int:
         """Counters that a report adds to, or hashes to compute for it, in a tally."""
@@ -282,39 +289,15 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
     }
 
 
-def _choice(
-    mechanism: type[FrequencyOracle],
-    probabilities: Callable[[int, float], tuple[float, float]],
-    form: str,
-    most: Callable[[int, float], int] | None = None,
-    *,
-    one: bool = False,
-    variant: str | None = None,
-) -> Choice:
-    options = {} if variant is None else {"variant": variant}
-    make: Any = mechanism
-    return Choice(
-        mechanism.name,
-        probabilities,
-        form,
-        lambda domain, epsilon: make(domain, epsilon=epsilon, **options),
-        one,
-        most,
-        variant,
-    )
-
-
 _CHOICES = (
-    _choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True),
-    _choice(UnaryEncoding, lambda _d, e: (0.5, math.exp(-e) * _kept(e)), "bits"),
-    _choice(UnaryEncoding, lambda _d, e: (_kept(e / 2), math.exp(-e / 2) * _kept(e / 2)), "bits", variant="symmetric"),
-    _choice(SubsetSelection, _subset_selection, "bits", _subset),
-    _choice(LocalHashing, lambda _d, e: _of_buckets(min(round(math.exp(min(e, 20))) + 1, MOST_BUCKETS), e), "word"),
-    _choice(
-        LocalHashing, lambda _d, e: _of_buckets(best_symbols(SMALL_PRIMES, e), e), "word", one=True, variant="fast"
-    ),
-    _choice(HadamardResponse, lambda _d, e: (_kept(e), 0.5), "word", one=True),
-    _choice(
+    Choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True),
+    Choice(UnaryEncoding, lambda _d, e: (0.5, math.exp(-e) * _kept(e)), "bits"),
+    Choice(UnaryEncoding, lambda _d, e: (_kept(e / 2), math.exp(-e / 2) * _kept(e / 2)), "bits", variant="symmetric"),
+    Choice(SubsetSelection, _subset_selection, "bits", _subset),
+    Choice(LocalHashing, lambda _d, e: _of_buckets(min(round(math.exp(min(e, 20))) + 1, MOST_BUCKETS), e), "word"),
+    Choice(LocalHashing, lambda _d, e: _of_buckets(best_symbols(SMALL_PRIMES, e), e), "word", one=True, variant="fast"),
+    Choice(HadamardResponse, lambda _d, e: (_kept(e), 0.5), "word", one=True),
+    Choice(
         ProjectiveGeometryResponse,
         _projective,
         "word",
@@ -322,7 +305,6 @@ _CHOICES = (
         one=True,
     ),
 )
-
 CHOICES: dict[str, Choice] = {choice.key: choice for choice in _CHOICES}
 """What `ldp_core.recommend` knows, by name."""
 

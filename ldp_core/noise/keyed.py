@@ -268,8 +268,7 @@ class KeyedRows(Noise):
     def tails(self, rows: npt.NDArray[np.int64], columns: npt.NDArray[np.int64], lane: int) -> U64:
         """A block of its own for each."""
         places = columns.astype(np.uint64) | np.uint64(_place(lane, _TAILS))
-        tails: U64 = self._blocks(*self._places(places, rows)).view(np.uint64)[:, 0] >> np.uint64(16)
-        return tails
+        return self._blocks(*self._places(places, rows)).view(np.uint64)[:, 0] >> np.uint64(16)
 
     @override
     def bernoulli(self, threshold: int, n: int, lane: int) -> U8:
@@ -332,8 +331,7 @@ class KeyedRows(Noise):
         row = at // columns
         place = (at - row * columns).astype(np.uint64) | np.uint64(_place(lane, _TIES))
         more = self._blocks(*self._places(place, row)).view(np.uint64)[:, 0] >> np.uint64(8)
-        less: npt.NDArray[np.bool_] = more < np.uint64(tail)
-        return less
+        return more < np.uint64(tail)
 
     @override
     def uniform_below(self, d: int, n: int, lane: int) -> npt.NDArray[Any]:

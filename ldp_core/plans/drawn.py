@@ -36,7 +36,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.composition import Spent
-from ldp_core.mechanism import Mechanism, Wrapping
+from ldp_core.mechanism import Mechanism, Wrapping, of_inner
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.noise.fresh import Keystream
@@ -50,11 +50,6 @@ def check_oracle(name: str, value: FrequencyOracle) -> FrequencyOracle:
     if not isinstance(value, FrequencyOracle) or isinstance(value, DrawnColumn):
         raise ParameterError(f"this column is answered by a frequency oracle, got {type(value).__name__}")
     return value
-
-
-def of_inner(name: str) -> Any:
-    """A property that is the inner mechanism's."""
-    return property(lambda column: getattr(column.inner, name), doc="The inner mechanism's.")
 
 
 @dataclass(frozen=True, init=False)

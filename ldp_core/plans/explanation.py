@@ -75,11 +75,7 @@ def explanation(
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", f"{plan.epsilon:.4g}", ""))
     learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
-    parts = [
-        aligned(rows) + folded(warnings),
-        _of_a_person(plan, records, keyed),
-        folded(learnt) + seed_warning(plan),
-    ]
+    parts = [aligned(rows) + folded(warnings), _of_a_person(plan, records, keyed), folded(learnt) + seed_warning(plan)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
 

@@ -50,11 +50,12 @@ from ldp_core.arrays.types import F64, I64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import fraction
 from ldp_core.exact.sampling import ONE
+from ldp_core.mechanism import of_inner
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, sample_covariance
 from ldp_core.mechanisms.oracles.unary_encoding import IndependentBits
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import parameter, shown
-from ldp_core.plans.drawn import DrawnColumn, check_oracle, of_inner
+from ldp_core.plans.drawn import DrawnColumn, check_oracle
 from ldp_core.reports import Native
 from ldp_core.simulated_counts import Generator, multinomials
 
@@ -90,17 +91,13 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
     inner: FrequencyOracle = parameter(check_oracle)
     exhaustive = of_inner("exhaustive")
     parts = of_inner("parts")
+    supported = of_inner("supported")
 
     fake: Fake | None = None
     prior: tuple[float, ...] | None = None
 
     def __init__(
-        self,
-        inner: FrequencyOracle,
-        *,
-        columns: int,
-        fake: Fake | None = None,
-        prior: Iterable[float] | None = None,
+        self, inner: FrequencyOracle, *, columns: int, fake: Fake | None = None, prior: Iterable[float] | None = None
     ) -> None:
         super().__init__(inner, columns=columns)
         if inner.inputs is not inner.domain or inner.counters != inner.domain.size:
@@ -183,12 +180,6 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
         mixed = (shares + (self.columns - 1) * fakes) / self.columns
         of_all = self.inner.noise_covariance(mixed) + sample_covariance(mixed[:, :d])
         return self.columns**2 * of_all - sample_covariance(shares[:, :d])
-
-    @property
-    @override
-    def supported(self) -> tuple[int, int]:
-        """The inner mechanism's."""
-        return self.inner.supported
 
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:

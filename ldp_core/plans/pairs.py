@@ -116,8 +116,7 @@ class SampledPair(SampledColumn):
     @override
     def codes(self, values: Mapping[str, Any], name: str) -> Codes:
         one, two = (domain.encode(values[source], column=source).astype(np.int64) for source, domain in self.of)
-        both: Codes = (one * self.shape[1] + two).astype(self.domain.code_dtype)
-        return both
+        return (one * self.shape[1] + two).astype(self.domain.code_dtype)
 
     @property
     def shape(self) -> tuple[int, int]:

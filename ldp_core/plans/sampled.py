@@ -30,11 +30,12 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
+from ldp_core.mechanism import of_inner
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Randomness
 from ldp_core.parameters import check_open, parameter
-from ldp_core.plans.drawn import DrawnColumn, check_oracle, of_inner
+from ldp_core.plans.drawn import DrawnColumn, check_oracle
 from ldp_core.poisoning import Influence
 from ldp_core.reports import Native, Nullable
 from ldp_core.simulated_counts import Generator
@@ -253,6 +254,7 @@ class SampledNumber(Sampled, Numeric):
 
     points = of_inner("points")
     places = of_inner("places")
+    blur = of_inner("blur")
 
     @override
     def point_variances(self) -> F64:
@@ -263,11 +265,6 @@ class SampledNumber(Sampled, Numeric):
         """Of numbers that are so on average: half of them, say, at each end."""
         people: F64 = (self.columns - 1) * np.asarray(shares) * (1 - np.asarray(shares))
         return self.columns * self.inner.noise(shares) + people
-
-    @property
-    @override
-    def blur(self) -> float:
-        return self.inner.blur
 
     @cached_property
     @override

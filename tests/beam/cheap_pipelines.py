@@ -4,8 +4,8 @@ A pipeline of a few elements costs 50 ms and more. Most of that are argument par
 of the same flags), types of all elements, signatures, sources and states of methods, functions compressed, and
 walks through all modules of Python, for each value that a cache measures and each function that YAML makes. They
 depend on their arguments only. YAML also imports Vertex AI, which is 1,000 modules. Each bundle has two more threads,
-one that builds its steps and one that measures how long they take, and each type hint a traceback, for nobody. Nothing
-else is changed: the tests run what Beam builds and runs.
+one that builds its steps and one that measures how long they take. Nothing else is changed: the tests run what Beam
+builds and runs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import objsize.traverse
-from apache_beam.internal import cloudpickle_pickler, pickler
+from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.pvalue import Row
 from apache_beam.runners.worker import bundle_processor, sdk_worker, statesampler
 from apache_beam.transforms import core, ptransform, userstate
 from apache_beam.typehints import decorators
-from apache_beam.typehints.decorators import IOTypeHints
 
 
 def remembered(function: Any) -> Any:
@@ -112,14 +111,6 @@ def should_pickle_by_reference(obj: Any, name: str | None = None, config: Any = 
     if id(config) not in known:
         known[id(config)] = config, _by_reference(obj, name, config)
     return known[id(config)][1]
-
-
-_roundtrip = pickler.roundtrip
-
-
-def roundtrip(o: Any) -> Any:
-    """As Beam's, which tries whether arguments can be pickled: most steps have none."""
-    return o if type(o) in (tuple, dict) and not o else _roundtrip(o)
 
 
 _specs = remembered(userstate.get_dofn_specs)
@@ -207,22 +198,13 @@ def stop(self: Any) -> None:
     self.finished = True
 
 
-_make_origin = IOTypeHints._make_origin.__func__
-
-
-def make_origin(cls: Any, bases: Any, tb: bool = True, msg: Any = ()) -> Any:
-    return _make_origin(cls, bases, False, msg)
-
-
 bundle_processor.concurrent = SimpleNamespace(
     futures=SimpleNamespace(ThreadPoolExecutor=Here, TimeoutError=TimeoutError)
 )
 statesampler.StateSampler.start, statesampler.StateSampler.stop = start, stop
 sdk_worker.BundleProcessorCache._schedule_periodic_shutdown = lambda self: None  # a thread of each pipeline, in vain
 PipelineOptions.get_all_options, PipelineOptions._visible_option_list = get_all_options, visible
-pickler.roundtrip = roundtrip
 cloudpickle._should_pickle_by_reference = should_pickle_by_reference
-IOTypeHints._make_origin = classmethod(make_origin)
 PipelineOptions.view_as = view_as
 core.Create.infer_output_type = infer_output_type
 core.get_signature = decorators.get_signature = ptransform.get_signature = get_signature

@@ -1,7 +1,5 @@
 """Numbers that others computed: closed forms, what peers print, worked examples (`acceptance.json`)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

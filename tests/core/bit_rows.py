@@ -1,7 +1,5 @@
 """Boolean matrices and the same as rows of bytes, by plain numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

@@ -3,8 +3,6 @@
 `ORACLES` are the frequency oracles; RAPPOR's candidates, a regression, have tests of their own.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """Errors are made from one string, are pickled, and are kinds of the standard ones."""
 
-from __future__ import annotations
-
 import pickle
 import warnings
 

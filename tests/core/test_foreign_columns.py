@@ -1,7 +1,5 @@
 """Series and frames of pandas and Polars, and arrays of Arrow, wherever a column or a table is due."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from contextlib import suppress

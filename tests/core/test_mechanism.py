@@ -1,7 +1,5 @@
 """Mechanisms, tallies and histograms as values: frozen, hashable, picklable, JSON-able, identified by a fingerprint."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 import sys

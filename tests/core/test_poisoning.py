@@ -1,7 +1,5 @@
 """What crafted reports can do, by enumeration of all reports and by simulated attacks; which ones are found out."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A value from the data never appears in an error, a log line, a warning, a repr or a pickle."""
 
-from __future__ import annotations
-
 import io
 import logging
 import pickle

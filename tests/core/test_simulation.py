@@ -1,7 +1,5 @@
 """Simulated tallies against those of real reports, closed forms, and what one report can be."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Tallies as values: they add up, travel as bytes, and refuse what no reports can have."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -3,8 +3,6 @@
 `prio` is a program of others: circl, by Cloudflare, in Go (tests/bed/prio). It shards, proves, verifies, aggregates.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

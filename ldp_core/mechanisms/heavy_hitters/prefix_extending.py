@@ -214,8 +214,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         prefixes = self.domain.prefix(codes, np.array(self.levels)[level])
         row += level.astype(np.intp) * self.rows
         out = row * self.points.size + self.points.draw(self.hashes.at(row, prefixes), agree, tail)
-        reports: U64 = out.view(np.uint64)
-        return reports
+        return out.view(np.uint64)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
@@ -232,8 +231,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         agree = generator.binomial(table, self.p)
         start = np.zeros((rows, buckets, self.g), np.int64)
         start[..., 0], start[..., -1] = agree.reshape(rows, -1), (table - agree).reshape(rows, -1)
-        counters: I64 = points.counted(inner_products(start, generator)).reshape(-1)
-        return counters
+        return points.counted(inner_products(start, generator)).reshape(-1)
 
     # ---- what crafted reports can do
 
@@ -585,8 +583,7 @@ def variances(m: HeavyHitters, at_level: int, n: int, counts: F64, error: float)
     counts = counts.clip(0, at_level)
     own = counts * (p * (1 - p) - q * (1 - q)) / m.difference**2
     drawn = counts * (1 - counts / max(at_level, 1)) * (1 - at_level / max(n, 1))
-    out: F64 = error**2 + own + drawn
-    return out
+    return error**2 + own + drawn
 
 
 _FEW_REPORTS = 1 << 16
@@ -596,5 +593,4 @@ def best(counts: F64, among: I64, most: int) -> I64:
     """The positions ``among`` those of counts that have the largest, in their order."""
     if len(among) > most:
         among = among[np.argpartition(-counts[among], most)[:most]]
-    out: I64 = among[np.argsort(-counts[among], kind="stable")]
-    return out
+    return among[np.argsort(-counts[among], kind="stable")]

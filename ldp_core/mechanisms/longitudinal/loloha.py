@@ -79,8 +79,7 @@ class Loloha(HashedReports, TwoRounds):
     name: ClassVar[str] = "loloha"
 
     g: int = parameter(
-        _check_buckets,
-        default=cached_property(lambda self: min(round(exp_below(self.epsilon_1)) + 1, MOST_BUCKETS)),
+        _check_buckets, default=cached_property(lambda self: min(round(exp_below(self.epsilon_1)) + 1, MOST_BUCKETS))
     )
 
     def __init__(

@@ -100,8 +100,7 @@ class StochasticRounding(Wrapping, Numeric):
 
     def _sum_variances(self, weights: F64) -> F64:
         """float64[m, k]: the variance, given each point, of a report's estimate of m weighted sums of frequencies."""
-        variances: F64 = self.oracle.sum_variance(weights) / self.oracle.rates.difference**2
-        return variances
+        return self.oracle.sum_variance(weights) / self.oracle.rates.difference**2
 
     @override
     def point_variances(self) -> F64:

@@ -170,8 +170,7 @@ class BlockReports(CountedCells):
     @override
     def debiased(self, counters: I64) -> F64:
         d = self.domain.size
-        numbers: F64 = counters[..., :d] - counters[..., d:][..., self.block_of] * float(self._less)
-        return numbers
+        return counters[..., :d] - counters[..., d:][..., self.block_of] * float(self._less)
 
     @override
     def debias(

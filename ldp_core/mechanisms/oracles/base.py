@@ -217,8 +217,7 @@ class FrequencyOracle(Mechanism):
 
     def variances(self, shares: F64) -> F64:
         """float64[k, d]: the diagonal of `noise_covariance`."""
-        found: F64 = self.rates.a + self.rates.b * shares[:, : self.domain.size]
-        return found
+        return self.rates.a + self.rates.b * shares[:, : self.domain.size]
 
     def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
         """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
@@ -540,8 +539,7 @@ class Uncorrelated(FrequencyOracle):
 
     @override
     def noise_covariance(self, shares: F64) -> F64:
-        covariances: F64 = np.eye(self.domain.size) * self.variances(shares)[:, None]
-        return covariances
+        return np.eye(self.domain.size) * self.variances(shares)[:, None]
 
 
 class CountedCells(FrequencyOracle):
@@ -583,8 +581,7 @@ _MANY = 10_000  # people, from whom on their number does not matter
 
 def sample_covariance(shares: F64) -> F64:
     """float64[k, d, d], of the values of one person of k populations: diag(f) - f f^T."""
-    covariances: F64 = shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :])
-    return covariances
+    return shares[:, :, None] * (np.eye(shares.shape[1]) - shares[:, None, :])
 
 
 def check_reported(name: str, value: Any, what: str) -> Domain:

@@ -169,8 +169,7 @@ class HadamardResponse(CountedCells):
         supports = self._supports
         given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
         sums = weights @ supports.T
-        variances: F64 = sums**2 @ given - (sums @ given) ** 2
-        return variances
+        return sums**2 @ given - (sums @ given) ** 2
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise

@@ -90,8 +90,7 @@ class AffineFamily:
     def exists(self, functions: U64) -> Bools:
         """Whether these are numbers of functions."""
         a, b = self._split(functions)
-        good: Bools = np.maximum(a, b) < np.uint64(PRIME)
-        return good
+        return np.maximum(a, b) < np.uint64(PRIME)
 
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """bool[k]: what else is known of int64[k, d] counters of n reports each, in [0, n]: here nothing."""

@@ -227,8 +227,7 @@ class RandomizedResponse(FrequencyOracle):
 def variance_of_one(rates: Rates, weights: F64) -> F64:
     """`FrequencyOracle.sum_variance` where one S_v is 1: w of x with p, of any other given value with q."""
     first, second = ((a @ rates.q)[:, None] + rates.difference * a for a in (weights, weights**2))
-    variances: F64 = second - first**2
-    return variances
+    return second - first**2
 
 
 _FIRST, _SECOND = 0, 1  # lanes of noise

@@ -175,8 +175,7 @@ class SubsetSelection(BitReports):
         have = by_code(codes, people, self.domain.size)
         included = generator.binomial(have, self.p)
         others = subset_sums(self.k - 1, included, generator) + subset_sums(self.k, have - included, generator)
-        counters: I64 = included + others
-        return counters
+        return included + others
 
     @override
     def sum_variance(self, weights: F64) -> F64:

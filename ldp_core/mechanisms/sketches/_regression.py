@@ -164,13 +164,7 @@ class Design:
         return np.sort(order[_independent(gram[np.ix_(order, order)])])
 
     def _variance(
-        self,
-        sizes: I64,
-        y: F64,
-        functionals: F64,
-        shares: F64,
-        positive: F64,
-        selected: I64,
+        self, sizes: I64, y: F64, functionals: F64, shares: F64, positive: F64, selected: I64
     ) -> tuple[F64, float]:
         """Variances of the shares, misfit included, and the misfit.
 

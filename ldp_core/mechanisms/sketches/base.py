@@ -18,23 +18,18 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
-from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Mechanism, Wrapping
+from ldp_core.mechanism import Mechanism, Wrapping, of_inner
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_integer, parameter
 from ldp_core.poisoning import Influence, check_fake
-from ldp_core.reports import Native
-from ldp_core.simulated_counts import Generator
-from ldp_core.tally import Tally
 
 
 class Sketch(Mechanism):
@@ -117,6 +112,16 @@ class Candidates(Wrapping, FrequencyOracle):
     domain: Domain = parameter()
     sketch: Sketch = parameter()
 
+    title = of_inner("title")
+    digest = of_inner("digest")
+    inputs = of_inner("inputs")
+    unlikely = of_inner("unlikely")
+    unlikely_together = of_inner("unlikely_together")
+    block_size = of_inner("block_size")
+    perturb_block = of_inner("perturb_block")
+    draw = of_inner("draw")
+    simulate_values = of_inner("simulate_values")
+
     def __init__(self, candidates: Domain | Iterable[Label], sketch: Sketch) -> None:
         if not isinstance(sketch, Sketch):
             raise ParameterError(f"{self.name} are of a sketch, got {type(sketch).__name__}")
@@ -135,21 +140,6 @@ class Candidates(Wrapping, FrequencyOracle):
     def inner(self) -> Sketch:  # type: ignore[override]
         """The sketch, whose reports and tallies these are."""
         return self.sketch
-
-    @property
-    @override
-    def title(self) -> str:
-        return self.sketch.title
-
-    @cached_property
-    @override
-    def digest(self) -> str:
-        return self.sketch.digest
-
-    @property
-    @override
-    def inputs(self) -> Inputs:
-        return self.sketch.inputs
 
     @property
     @override
@@ -226,33 +216,6 @@ class Candidates(Wrapping, FrequencyOracle):
         """The sketch's: candidates collide, by the same few functions in all reports, and theirs are not bounded."""
         return self.sketch.bounded_sums(n, counters, counts)
 
-    # ---- reports and counters: the sketch's
-
-    @override
-    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
-        return self.sketch.unlikely(reports, false_alarm)
-
-    @override
-    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
-        return self.sketch.unlikely_together(reports, false_alarm)
-
-    @property
-    @override
-    def block_size(self) -> int:
-        return self.sketch.block_size
-
-    @override
-    def perturb_block(self, codes: Codes, noise: Noise) -> Native:
-        return self.sketch.perturb_block(codes, noise)
-
-    @override
-    def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
-        return self.sketch.draw(values, randomness, column)
-
-    @override
-    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
-        return self.sketch.simulate_values(values, people, generator)
-
     # ---- as JSON
 
     @override
@@ -275,5 +238,4 @@ _LEAST_CELLS, _STEPS = 8, 100
 
 def _of_count(pairs: F64, each: float, counts: F64) -> F64:
     """See `Sketch.collisions`."""
-    more: F64 = np.maximum(pairs - (counts * counts - counts) * each, 0)
-    return more
+    return np.maximum(pairs - (counts * counts - counts) * each, 0)

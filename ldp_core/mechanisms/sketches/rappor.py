@@ -214,12 +214,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         if not self._thresholds[0]:
             return memoryless(replace(history, keyed=False), self.epsilon)
         return memoized(
-            self.shared,
-            history,
-            one=self.epsilon,
-            infinity=self.epsilon_infinity,
-            answers=math.inf,
-            apart=True,
+            self.shared, history, one=self.epsilon, infinity=self.epsilon_infinity, answers=math.inf, apart=True
         )
 
     @override

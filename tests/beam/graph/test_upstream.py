@@ -25,11 +25,7 @@ ONE, THREE = (UnaryEncoding(["a", "b"], epsilon=epsilon) for epsilon in (1.0, 3.
 COIN = RandomizedResponse(epsilon=1.0)
 PLAN = PrivacyPlan({"os": THREE, "crashed": COIN}, keep=["day"])
 RECORD = {"os": "a", "crashed": True, "day": "b"}
-FORMS = {
-    "dictionaries": [RECORD],
-    "rows": [beam.Row(**RECORD)],
-    "batches": [pa.RecordBatch.from_pylist([RECORD])],
-}
+FORMS = {"dictionaries": [RECORD], "rows": [beam.Row(**RECORD)], "batches": [pa.RecordBatch.from_pylist([RECORD])]}
 
 
 def new(elements):
@@ -111,10 +107,7 @@ def test_reports_are_not_perturbed_again(events):
 
 def test_limits_come_before_what_perturbs(events):
     keeping = PrivacyPlan(PLAN.columns, keep=["user"])
-    limits = (
-        lambda: ldp_beam.BoundContributions("user", 1),
-        lambda: ldp_beam.PrivacyLedger(PLAN, id="user", budget=9),
-    )
+    limits = (lambda: ldp_beam.BoundContributions("user", 1), lambda: ldp_beam.PrivacyLedger(PLAN, id="user", budget=9))
     for i, (limit, after) in enumerate(product(limits, (lambda pcoll: pcoll, passed_on))):
         reports = after(new([{**RECORD, "user": 1}]) | ldp_beam.Perturb(keeping))
         with pytest.raises(ParameterError, match=r"after Perturb protects nothing.*before what perturbs"):

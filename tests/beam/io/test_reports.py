@@ -43,11 +43,7 @@ def stamped(batch):
 
 WRONG = {
     "raw values": (stamped(RAW), PlanError, r"\['crashed', 'os'\]: nothing says that these are reports"),
-    "raw text": (
-        REPORTS.set_column(1, "os", RAW["os"]),
-        PlanError,
-        r"\['os'\]: nothing says that these are reports",
-    ),
+    "raw text": (REPORTS.set_column(1, "os", RAW["os"]), PlanError, r"\['os'\]: nothing says that these are reports"),
     "an id": (REPORTS.append_column("user", EVENTS["user"]), PlanError, r"\['user'\] are neither perturbed nor kept"),
     "twice": (REPORTS.append_column("day", EVENTS["day"]), PlanError, "several columns of one name"),
     "another mechanism": (

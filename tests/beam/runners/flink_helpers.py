@@ -19,10 +19,7 @@ from ldp_core import PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 SECRET = Secret(bytes(range(32)))
 PLAN = PrivacyPlan(
-    {
-        "os": UnaryEncoding(["ios", "android", "web", "other"], epsilon=1.0),
-        "crashed": RandomizedResponse(epsilon=1.0),
-    }
+    {"os": UnaryEncoding(["ios", "android", "web", "other"], epsilon=1.0), "crashed": RandomizedResponse(epsilon=1.0)}
 )
 N = 60_000
 WINDOW = 600

@@ -182,14 +182,7 @@ def window_cases():
     late = [(0, 1, "LATE"), (10, 1, "ON_TIME")]
     for lateness, expected, deviations in [
         (0, [(10, 1, "ON_TIME")], {}),
-        (
-            30,
-            late,
-            {
-                "flink": ([late[0], *late], CLOSING),
-                "prism": ([late[0], *late, (10, 1, "LATE")], CLOSING),
-            },
-        ),
+        (30, late, {"flink": ([late[0], *late], CLOSING), "prism": ([late[0], *late, (10, 1, "LATE")], CLOSING)}),
     ]:
         histogram = ldp_beam.Histogram("v", SURE_BOOL, **window_options(None, lateness, None))
         name = f"late-record-in-an-early-batch-{lateness}"
@@ -286,13 +279,7 @@ def late_cases():
                     (expected, late),
                     form,
                 )
-    yield Case(
-        "only-late-records-would-open-it",
-        [0, [1], 100, [55, 56], [57]],
-        histogram(),
-        balance,
-        ({0: 1}, 3),
-    )
+    yield Case("only-late-records-would-open-it", [0, [1], 100, [55, 56], [57]], histogram(), balance, ({0: 1}, 3))
     sessions = histogram(window=Sessions(5))
     yield Case("late-for-sessions-is-not-counted", [0, [1, 2], 50, [3], 60], sessions, balance, ({1: 2}, 0))
     yield Case(

@@ -16,10 +16,7 @@ from ...across import keyed
 from ..helpers import SURE, Collector, name, run, table
 from .engines import NO_PRISM, PRISM, PRISM_BINARY
 
-pytestmark = [
-    pytest.mark.prism,
-    pytest.mark.skipif(PRISM_BINARY is None, reason=NO_PRISM),
-]
+pytestmark = [pytest.mark.prism, pytest.mark.skipif(PRISM_BINARY is None, reason=NO_PRISM)]
 
 KINDS = [ldp_beam.Histogram, ldp_beam.PrivateHistogram]
 WINDOWS = [FixedWindows(10), FixedWindows(10, offset=3), SlidingWindows(20, 10), SlidingWindows(15, 5, 2), Sessions(2)]

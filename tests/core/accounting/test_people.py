@@ -1,7 +1,5 @@
 """What people spend: never below the exact number, and randomized response attains what is said of a guess."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

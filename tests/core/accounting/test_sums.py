@@ -1,7 +1,5 @@
 """What sums of bit vectors reveal: against the exact loss, by enumeration, and against a published table."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

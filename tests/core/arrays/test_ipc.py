@@ -1,7 +1,5 @@
 """What a message declares is compared with the limits before memory is taken for it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """When a kernel is compiled, which of the two runs, and what happens where numba cannot compile."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import sys

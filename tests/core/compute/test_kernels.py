@@ -3,8 +3,6 @@
 Its loop is run by Python, and compiled by numba.
 """
 
-from __future__ import annotations
-
 import importlib.util
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Blocks of work on several cores."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Populations and counts for the tests of distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """Independence of two columns and Cramer's V: closed forms, and how often the test rejects and the interval holds."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 

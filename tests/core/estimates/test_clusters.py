@@ -1,7 +1,5 @@
 """Several reports of one person: cluster-robust intervals, and the bound where nobody is told apart."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

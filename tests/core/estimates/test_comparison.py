@@ -1,7 +1,5 @@
 """Comparisons: covariances by enumeration of all reports, statistics by closed forms and by other people's code."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from itertools import combinations, product

@@ -1,7 +1,5 @@
 """Comparisons by person: covariances report by report, other people's code where it applies, levels by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

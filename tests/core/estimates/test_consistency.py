@@ -1,7 +1,5 @@
 """Consistent histograms: other people's numbers, properties, and solvers that know nothing of ours."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Distributions of numbers: fits against matrices, errors against differences and repeated runs, coverage."""
 
-from __future__ import annotations
-
 import pickle
 from functools import partial
 

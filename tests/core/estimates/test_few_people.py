@@ -4,8 +4,6 @@ They are about these people, nominally 95 %, and hold at least 93 %: enumerated,
 that from the coverage of the score interval alone, which each test is shown to fail with.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

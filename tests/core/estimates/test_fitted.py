@@ -1,7 +1,5 @@
 """Tables of many columns, fitted to tables of pairs."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from itertools import combinations

@@ -1,7 +1,5 @@
 """Histograms as values and as tables."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

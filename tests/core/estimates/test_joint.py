@@ -1,7 +1,5 @@
 """Tables of several columns: closed forms, every pair of mechanisms, and what is refused."""
 
-from __future__ import annotations
-
 import datetime as dt
 import functools
 import itertools

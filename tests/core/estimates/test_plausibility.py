@@ -1,7 +1,5 @@
 """Estimates that no data give are called so, with the likely mistake; those of honest reports are not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Whom an interval is about: these people, a large population, or one of N people."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

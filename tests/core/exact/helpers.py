@@ -1,7 +1,5 @@
 """Vectors over a finite field, slowly."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

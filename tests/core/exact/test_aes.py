@@ -1,7 +1,5 @@
 """AES: all modes give the same bits, those of NIST's counter mode and of single blocks, also across IVs."""
 
-from __future__ import annotations
-
 from time import process_time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Sums of the columns of bit vectors, and single bits, against plain numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

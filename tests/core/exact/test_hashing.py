@@ -1,7 +1,5 @@
 """Hashes of ids and values."""
 
-from __future__ import annotations
-
 import struct
 from fractions import Fraction
 

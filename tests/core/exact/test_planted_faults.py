@@ -1,7 +1,5 @@
 """Each statistical check, shown to fail on a fault of the kind that it is there to find."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The realized epsilon, in exact arithmetic, is never above the requested one and as close as 64 bits allow."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

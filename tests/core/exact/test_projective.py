@@ -1,7 +1,5 @@
 """Projective spaces: points, hyperplanes and reports about buckets, against vectors that are enumerated."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 

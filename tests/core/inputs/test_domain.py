@@ -1,7 +1,5 @@
 """Encoding of every kind of input, against a dict."""
 
-from __future__ import annotations
-
 import pickle
 import re
 

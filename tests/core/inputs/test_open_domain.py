@@ -1,7 +1,5 @@
 """Codes of values that nobody listed: integers, and texts that do not depend on their neighbors."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of mechanisms to choose from, against the mechanisms themselves and other people's numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

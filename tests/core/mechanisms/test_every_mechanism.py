@@ -1,7 +1,5 @@
 """What is true of every mechanism there is: one of each, from the registry that plans and reports are read with."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import inspect

@@ -1,7 +1,5 @@
 """Tallies that no reports have are refused, each by itself; those of reports never are."""
 
-from __future__ import annotations
-
 from functools import reduce
 from itertools import product
 from operator import add

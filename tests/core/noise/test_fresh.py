@@ -1,7 +1,5 @@
 """The keystream: AES in counter mode, never shared and never copied."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import pickle

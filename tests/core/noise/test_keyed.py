@@ -1,9 +1,5 @@
 """Keyed noise: a pure function of secret, mechanism, column, id and value; independent in each of them."""
 
-from __future__ import annotations
-
-import struct
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,7 +20,8 @@ from ldp_core.exact.hashing import id_words as hashed_ids
 from ldp_core.noise.keyed import Ciphers, KeyedRows
 
 from ...cases import each
-from ..keyed_reference import SECRET, block, derived, first_word, id_words
+from ...vectors.reader import derive
+from ..keyed_reference import KEY, SECRET, slowly
 
 MECHANISMS = {
     "binary": RandomizedResponse(epsilon=1.0),
@@ -51,32 +48,10 @@ def report(m, values, ids, secret=SECRET, column="c"):
     return m.reports.from_arrow(m.perturb(pa.array(values), randomness=Keyed(secret, ids, column=column)))
 
 
-def slow_bits(m, code, id_word, low_word=0):
+def slow_bits(m, code, person):
     """The bits of a unary encoding of one value."""
-    (p, q), d = m.thresholds, m.domain.size
-    bytes_of_all = b"".join(block(m, "c", id_word, low_word, code, 0, 8, k) for k in range(-(-d // 16)))
-    bits = []
-    for v, byte in enumerate(bytes_of_all[:d]):
-        threshold = p if v == code else q
-        bit = byte < threshold >> 56
-        if byte == threshold >> 56:
-            bit = first_word(block(m, "c", id_word, low_word, code, 0, 9, v)) >> 8 < threshold % (1 << 56)
-        bits.append(bit)
-    return bits
-
-
-def slow_answer(m, code, id_word, low_word=0):
-    """The code of a k-ary randomized response, d > 2."""
-    d = m.domain.size
-    if first_word(block(m, "c", id_word, low_word, code, 0, 0, 0)) < m._keep:
-        return code
-    shared = block(m, "c", id_word, low_word, code, 0, 0, 0)[8:]
-    redraws = (block(m, "c", id_word, low_word, code, 1, level % 8, level // 8) for level in range(1, 40))
-    for data in (shared, *redraws):
-        wide = struct.unpack("<I", data[:4])[0] * d
-        if wide % 2**32 >= 2**32 % d:
-            return wide >> 32
-    raise AssertionError
+    p, q = m.thresholds
+    return slowly(m, code, person).draw_bits({"p": p, "q": q}, m.domain.size)
 
 
 @each("name", ["d=3", "d=16", "d=21, none", "d=100"])
@@ -85,7 +60,7 @@ def test_bit_vectors_are_those_of_the_reference(name):
     n = 600
     ids = np.arange(n) * 7 - 50
     rows = np.unpackbits(report(m, values(m, n), ids), axis=1, count=m.domain.size, bitorder="little")
-    expected = [slow_bits(m, int(v), int(i) % 2**64) for v, i in zip(values(m, n), ids, strict=True)]
+    expected = [slow_bits(m, int(v), int(i)) for v, i in zip(values(m, n), ids, strict=True)]
     np.testing.assert_array_equal(rows, expected)
 
 
@@ -95,15 +70,15 @@ def test_answers_are_those_of_the_reference(name):
     n = 600
     ids = np.arange(n) * 7 - 50
     codes = np.minimum(values(m, n), m.domain.unmatched_code)
-    expected = [slow_answer(m, int(code), int(i) % 2**64) for code, i in zip(codes, ids, strict=True)]
-    assert report(m, values(m, n), ids).tolist() == expected
+    drawn = (slowly(m, int(code), int(i)) for code, i in zip(codes, ids, strict=True))
+    assert report(m, values(m, n), ids).tolist() == [one.draw_keep({"keep": m._keep}, m.domain.size) for one in drawn]
 
 
 def test_reports_stay_the_same_for_ever():
     """Golden values, of the reference: memoized reports of older releases must not change under anybody."""
     m = MECHANISMS["d=16"]
     for ids, golden in GOLDEN.items():
-        rows = [slow_bits(m, code, *id_words(person)) for code, person in enumerate(ids)]
+        rows = [slow_bits(m, code, person) for code, person in enumerate(ids)]
         assert np.packbits(rows, axis=1, bitorder="little").tobytes().hex() == golden
         assert report(m, np.arange(4), list(ids)).tobytes().hex() == golden
 
@@ -114,11 +89,7 @@ def test_a_rejected_draw_draws_again_as_the_reference_does():
     d = (1 << 31) + 1
     codes = np.full(300, 5, np.uint32)
     drawn = Keyed(SECRET, np.arange(300), column="c").bind(m.digest, codes).uniform_below(d, 300, 1)
-    for i, value in enumerate(drawn.tolist()):
-        shared = block(m, "c", i, 0, 5, 0, 0, 0)[8:]
-        redraws = (block(m, "c", i, 0, 5, 1, level % 8, level // 8) for level in range(1, 60))
-        wides = (struct.unpack("<I", data[:4])[0] * d for data in (shared, *redraws))
-        assert value == next(wide >> 32 for wide in wides if wide % 2**32 >= 2**32 % d)
+    assert drawn.tolist() == [slowly(m, 5, i).uniform(d, 1) for i in range(300)]
 
 
 GOLDEN = {
@@ -173,7 +144,7 @@ def test_integers_are_one_id_if_they_are_equal_and_only_then():
     whole = report(m, np.zeros(9, int), NUMBERS)
     assert len(np.unique(whole, axis=0)) == len(NUMBERS)
     for person, row in zip(NUMBERS, whole, strict=True):
-        np.testing.assert_array_equal(np.packbits(slow_bits(m, 0, *id_words(person)), bitorder="little"), row)
+        np.testing.assert_array_equal(np.packbits(slow_bits(m, 0, person), bitorder="little"), row)
     for dtype, some in (
         (pa.decimal128(38), range(9)),
         (pa.int64(), range(4)),
@@ -238,11 +209,11 @@ def test_bad_secrets_and_ids(make, tmp_path, monkeypatch):
 
 def second_round_twin(m, ids, records, values):
     """From the description: the second round is drawn under a key of its own, and of the record."""
-    name = derived("instantaneous", m.digest, "c")
-    noise, value = (derived(purpose, m.digest, "c") for purpose in ("noise", "value"))
+    name = derive(KEY, "instantaneous", m.digest, "c")
+    noise, value = (derive(KEY, purpose, m.digest, "c") for purpose in ("noise", "value"))
     codes = m.inputs.encode(values, column="c")
     rounds = [
-        KeyedRows(Ciphers(key, value), None, *hashed_ids(whose, derived("id")), codes)
+        KeyedRows(Ciphers(key, value), None, *hashed_ids(whose, derive(KEY, "id")), codes)
         for key, whose in ((noise, ids), (name, records))
     ]
     return m.instantaneous.perturb_codes(m.permanent.perturb_codes(codes, rounds[0]), rounds[1])

@@ -1,7 +1,5 @@
 """Secrets do not show, leave a process only if they are told to, and have one form as text."""
 
-from __future__ import annotations
-
 import copy
 import hmac
 import os

@@ -1,9 +1,5 @@
 """Keyed noise is a function of the whole value, the whole id, and each name: no two share it."""
 
-from __future__ import annotations
-
-import struct
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -23,9 +19,10 @@ from ldp_core.exact.aes import aes, encrypt
 from ldp_core.reports.bits import row_bytes
 
 from ...cases import each
+from ...vectors.reader import Draw, keyed
 from ..checks import check_binomial
 from ..examples import ALONE, some_values
-from ..keyed_reference import SECRET, block
+from ..keyed_reference import KEY, SECRET
 
 PERSONS = 3000
 SEEDED = Secret.from_seed(5)  # (a second round is then keyed too)
@@ -157,8 +154,7 @@ def test_words_of_open_domains_are_those_of_the_reference(values):
     noise = Keyed(SECRET, ids, column="c", tag="t").bind(m.digest, codes)
     for lane in range(4):
         for word, code, person in zip(noise.words(4, lane), codes.tolist(), ids.tolist(), strict=True):
-            expected = block(m, "c", person % 2**64, 0, (code,), lane & ~1, 0, 0, tag="t")
-            assert word == struct.unpack("<QQ", expected)[lane & 1]
+            assert word == Draw(keyed(KEY, person, m.digest, "t", "c"), (code,)).lane(lane)
 
 
 # ---- names

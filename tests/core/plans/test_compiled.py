@@ -1,7 +1,5 @@
 """Compiled plans, their vectors, and reports in NDJSON: docs/wire.md."""
 
-from __future__ import annotations
-
 import json
 import math
 from contextlib import suppress

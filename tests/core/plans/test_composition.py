@@ -1,7 +1,5 @@
 """What several reports of one person spend under a plan."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re

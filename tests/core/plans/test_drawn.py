@@ -1,7 +1,5 @@
 """One epsilon for several columns: the joint privacy of a record's reports, exactly; estimators; plans as values."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from decimal import Decimal

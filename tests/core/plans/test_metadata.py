@@ -1,7 +1,5 @@
 """Mechanisms and plans in metadata: a long list of labels travels compressed, is bounded, and is read back."""
 
-from __future__ import annotations
-
 import base64
 import json
 

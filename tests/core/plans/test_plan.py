@@ -1,7 +1,5 @@
 """Privacy plans: what leaves a record, as a value, as JSON and as TOML."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,7 +1,5 @@
 """Recommendations against the mechanisms themselves, simulation, exact distributions and other people's numbers."""
 
-from __future__ import annotations
-
 import math
 import re
 from functools import cache
@@ -19,6 +17,7 @@ from ldp_core import (
     HistogramEstimate,
     Hybrid,
     Interval,
+    LocalHashing,
     OneBitMean,
     ParameterError,
     Prefixes,
@@ -128,12 +127,12 @@ def test_the_smaller_report_wins_where_the_error_is_the_same(monkeypatch):
         g = round(math.exp(epsilon)) + 1
         return math.exp(epsilon) / (math.exp(epsilon) + g - 1), 1 / g
 
-    local = Choice("local", hashing, "word", CHOICES[NAMES["OUE"]].make)
+    local = Choice(LocalHashing, hashing, "word")
     for user in (catalog, module):
         monkeypatch.setattr(user, "CHOICES", {NAMES["OUE"]: CHOICES[NAMES["OUE"]], local.key: local})
-    error = expected_error("local", 1, 0, domain=128, epsilon=1.0)
+    error = expected_error(local.key, 1, 0, domain=128, epsilon=1.0)
     assert error**2 == exactly(3.6916546174566887)
-    assert recommend(128, 1.0, 1000)[0].key == "local"  # 8 bytes instead of 16
+    assert recommend(128, 1.0, 1000)[0].key == local.key  # 8 bytes instead of 16
     assert recommend(32, 1.0, 1000)[0].key == NAMES["OUE"]  # 4 bytes
 
 

@@ -1,7 +1,5 @@
 """Ways to share one epsilon over several columns: what they spend, how plans travel, what is refused."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """What a plan's estimates would look like."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """The query of a plan, run by DuckDB, makes the histogram that Python makes; that for BigQuery is parsed, not run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

@@ -1,7 +1,5 @@
 """Reports of bits: the layouts that are read, and those that are refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 import pytest

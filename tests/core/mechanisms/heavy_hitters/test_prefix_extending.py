@@ -1,7 +1,5 @@
 """Heavy hitters: each report exactly, what is found in tallies, keyed noise, values and errors."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from functools import cache

@@ -1,7 +1,5 @@
 """Examples of longitudinal mechanisms; every outcome of their rounds; reports of one person, many times."""
 
-from __future__ import annotations
-
 import math
 import pickle
 

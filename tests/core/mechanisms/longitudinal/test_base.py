@@ -1,7 +1,5 @@
 """Longitudinal mechanisms: each round and the chain over every outcome; what thousands of reports of one person say."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from decimal import Decimal

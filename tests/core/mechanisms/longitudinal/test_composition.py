@@ -1,7 +1,5 @@
 """What several reports of one person spend, against all reports and all histories, by enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

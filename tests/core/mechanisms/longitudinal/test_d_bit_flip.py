@@ -1,7 +1,5 @@
 """dBitFlipPM: every outcome, and an answer for each bit."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """LOLOHA: every outcome, and an answer for each bucket."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

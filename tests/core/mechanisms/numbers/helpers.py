@@ -1,7 +1,5 @@
 """Examples of mechanisms for numbers; their channels by enumeration; checks of means and intervals."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Mechanisms for numbers: exact channels by enumeration of the code's decisions; closed forms; errors that are true."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The square wave."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

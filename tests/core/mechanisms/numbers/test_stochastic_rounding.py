@@ -1,7 +1,5 @@
 """Stochastic rounding before a frequency oracle: how the parts of one report hang together, means, distributions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from itertools import product
 from math import comb

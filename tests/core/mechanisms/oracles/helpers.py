@@ -1,7 +1,5 @@
 """Examples, strategies and tables for the tests of frequency oracles."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

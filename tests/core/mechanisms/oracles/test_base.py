@@ -4,8 +4,6 @@ The distribution of a support count, Binomial(c, p) + Binomial(n - c, q), is com
 cell's coverage is then a number without error. Reports of the code confirm it.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Block Hadamard response: every column for every value, against the matrix itself; closed forms; one block."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -4,8 +4,6 @@ At a frequency of 0 and of 0.3: of R runs of n reports each, the mean of the est
 the truth, and their variance within that of a variance of the closed form.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Local hashing: every function, bucket and value of small families; known answers; counting in all its ways."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Checks of whole reports, each shown to fail on a fault of the kind that it is there to find."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ldp_core import RandomizedResponse, UnaryEncoding

@@ -1,7 +1,5 @@
 """Projective geometry response and its hybrid: every point for every value, other people's numbers."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

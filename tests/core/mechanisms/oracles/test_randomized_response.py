@@ -1,7 +1,5 @@
 """Randomized response: exact epsilon and coins, other people's numbers, samples, input that is refused."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Summation with histogram encoding: the exact law of an entry, every vector of small ranges, known variances, sums."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

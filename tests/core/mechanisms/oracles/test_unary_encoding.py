@@ -1,7 +1,5 @@
 """Unary encoding: exact epsilon and probabilities, other people's numbers, samples of bit vectors."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Hierarchical histograms against dense linear algebra, their blocks one by one, and coverage by simulation."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

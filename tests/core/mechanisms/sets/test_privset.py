@@ -1,7 +1,5 @@
 """PrivSet: its formulas by enumeration of all reports, its sampler draw by draw and as a whole; lists of all kinds."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 from math import comb

@@ -1,7 +1,5 @@
 """Examples of RAPPOR, and counters simulated from the true filters."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ldp_core import Keyed, OpenDomain, Rappor, Secret

@@ -1,7 +1,5 @@
 """Decoding RAPPOR: solvers, bias, errors, intervals and discoveries."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
