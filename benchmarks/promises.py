@@ -258,8 +258,8 @@ def of_two_tallies(s: Situation) -> Iterator[Held]:
 
 def of_weights(s: Situation) -> Iterator[Held]:
     """Of a public number of those who have a private value; of survey weights; of the number itself."""
-    if isinstance(s.mechanism, (DrawnColumn, HierarchicalHistogram)):
-        return
+    if isinstance(s.mechanism, (DrawnColumn, HierarchicalHistogram, SquareWave)):
+        return  # (weights of square waves are of the middles of buckets)
     d, at, among, slope = len(s.shares), len(s.shares) // 2, stats.gamma(2), s.rng.random()
     share = s.shares[at] if s.labeled else s.shares @ s.values
     times, median = 1 + slope * at / d, among.ppf(0.5)
@@ -338,10 +338,10 @@ def of_plans(s: Situation) -> Iterator[Held]:
     """So many people as are said to be needed have an estimate within the margin."""
     margin, about = float(np.exp(s.rng.uniform(np.log(0.03), np.log(0.3)))), s.population and "many"
     question: Any = HistogramEstimate() if s.labeled else MeanEstimate()
-    if (
-        fits(question, s.mechanism)
-        and (n := required_n(s.mechanism, margin, 1 - s.confidence, population=about).n) < 3000
-    ):
+    if isinstance(s.mechanism, HierarchicalHistogram) or not fits(question, s.mechanism):
+        return  # (of trees one plans for an answer)
+    n = required_n(s.mechanism, margin, 1 - s.confidence, population=about).n
+    if n < 3000:
         table, _ = question.rows(s.mechanism, *s.tallies(s.mechanism, s.people(s.shares, n, about, s.runs)))
         found = table["frequency" if s.labeled else "mean"].to_numpy().reshape(s.runs, -1)
         shares = s.shares if about else whole(s.shares, n) / n
@@ -363,7 +363,7 @@ def between(table: Any, ends: tuple[str, str], true: Any, runs: int) -> np.ndarr
 
 def length(table: Any, ends: tuple[str, str], s: Situation) -> float:
     made = next((name for name in ("frequency", "share", "mean", "difference") if name in table.column_names), None)
-    if made is None:
+    if made is None or isinstance(s.mechanism, SquareWave):  # (of which half a bucket is not known)
         return np.nan
     found, low, high = (np.asarray(table[name].to_numpy(), float).reshape(s.runs, -1) for name in (made, *ends))
     normal = 2 * stats.norm.isf((1 - s.confidence) / 2) * found.std(axis=0)
