@@ -270,12 +270,14 @@ def of_weights(s: Situation) -> Iterator[Held]:
 
     for _ in range(SOME):
         codes = s.rng.choice(d, s.n, p=s.shares)
-        u = s.mechanism.weights(s.perturb(s.mechanism, s.values[codes]), *([int(s.values[at])] if s.labeled else []))
-        found = total(u, confidence=s.confidence)
+        reports = s.perturb(s.mechanism, s.values[codes])
+        u = s.mechanism.weights(reports, int(s.values[at])) if s.labeled else reports
+        found = total(u if s.labeled else (s.mechanism, u), confidence=s.confidence)
         ask("total", found.low, found.high, s.n * share)
         asked = s.rng.random(s.n) < 1 / (1 + codes % 2)  # half of those with an odd code
         if asked.any():
-            found = weighted_mean(u[asked], weights=1.0 + codes[asked] % 2, confidence=s.confidence)
+            stands, some = 1.0 + codes[asked] % 2, u[asked] if s.labeled else (s.mechanism, u[asked])
+            found = weighted_mean(some, weights=stands, confidence=s.confidence)
             ask("weighted mean", found.low, found.high, share)
         if s.labeled and share:
             y = among.rvs(s.n, random_state=s.rng) * (1 + slope * codes / d)
@@ -367,7 +369,7 @@ def length(table: Any, ends: tuple[str, str], s: Situation) -> float:
         return np.nan
     found, low, high = (np.asarray(table[name].to_numpy(), float).reshape(s.runs, -1) for name in (made, *ends))
     normal = 2 * stats.norm.isf((1 - s.confidence) / 2) * found.std(axis=0)
-    return float(((high - low).mean(axis=0) / np.maximum(normal, 1e-12)).max())
+    return float(((high - low).mean(axis=0) / np.where(normal > 1e-9, normal, np.inf)).max())
 
 
 def inside(low: np.ndarray, high: np.ndarray, true: Any) -> np.ndarray:

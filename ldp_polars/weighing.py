@@ -116,18 +116,19 @@ def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95
     return _aggregated([expr, below], core.ratio, _RATIO, **_errors(confidence, repeats))
 
 
-def _errors(confidence: float, repeats: int) -> dict[str, Any]:
+def _errors(confidence: float, repeats: int | None) -> dict[str, Any]:
     """How large errors are, checked now."""
-    return {"confidence": check_open("confidence", confidence), "repeats": check_integer("repeats", repeats, 1)}
+    times = 1 if repeats is None else check_integer("repeats", repeats, 1)
+    return {"confidence": check_open("confidence", confidence), "repeats": times}
 
 
-def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int = 1) -> pl.Expr:
+def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None) -> pl.Expr:
     """Aggregate to a sum of numbers with its interval: products of weights and public numbers.
 
     Args:
         expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.
-            Nulls are left out.
-        confidence, repeats: see `ldp_core.ratio`.
+            Nulls are left out. Or typed reports of private numbers, whose noise is known.
+        confidence, repeats: see `ldp_core.ratio`; keyed noise asks for it.
 
     Returns:
         A ``Struct{total, standard_error, low, high, n}`` a group. The error is that of noise and of the people
@@ -140,7 +141,7 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int = 1) ->
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    return _aggregated([expr], core.total, _TOTAL, **_errors(confidence, repeats))
+    return _aggregated([expr], core.total, _TOTAL, said=repeats, **_errors(confidence, repeats))
 
 
 def weighted_mean(
@@ -150,16 +151,17 @@ def weighted_mean(
     groups: pl.Expr | str | None = None,
     shares: Mapping[Any, float] | None = None,
     confidence: float = 0.95,
-    repeats: int = 1,
+    repeats: int | None = None,
 ) -> pl.Expr:
     """Aggregate to the mean of a population by survey weights or known shares of groups; see `ldp_core.weighted_mean`.
 
     Args:
-        expr: a column of numbers, as `weight` makes them of reports: the mean is then the share of the value.
+        expr: a column of numbers, as `weight` makes them of reports: the mean is then the share of the value. Or typed
+            reports of private numbers, whose noise is known.
         weights: a column: how many people each stands for. Default: all as many.
         groups: a column of public groups, with ``shares``.
         shares: of each group in the population (post-stratification).
-        confidence, repeats: see `ldp_core.weighted_mean`.
+        confidence, repeats: see `ldp_core.weighted_mean`; keyed noise of typed reports asks for it.
 
     Returns:
         A ``Struct{mean, standard_error, low, high, n, effective}`` a group.
@@ -176,12 +178,13 @@ def weighted_mean(
     columns = {"weights": weights, "groups": groups}
     given = {name: column for name, column in columns.items() if column is not None}
     options: dict[str, Any] = {"names": tuple(given), "shares": shares, **_errors(confidence, repeats)}
+    options["said"] = repeats
     inputs = [as_expr(column) for column in (expr, *given.values())]
     return pl.map_batches(inputs, partial(_weighted_mean, **options), return_dtype=_WEIGHTED, returns_scalar=True)
 
 
 def _weighted_mean(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, names: Sequence[str], **options: Any
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, names: Sequence[str], said: int | None, **options: Any
 ) -> pl.Series:
     """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
@@ -193,7 +196,7 @@ def _weighted_mean(
         name: column.to_list() if name == "groups" else _without_nulls([column])[0]
         for name, column in zip(names, others, strict=True)
     }
-    found = core.weighted_mean(_without_nulls([numbers])[0], **columns, **options)
+    found = core.weighted_mean(_numbers(numbers, said), **columns, **options)
     return answers_of(numbers.name, found.to_arrow(), None, return_dtype)
 
 
@@ -239,7 +242,8 @@ def _answered(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, ask: Callable[..., Result], **options: Any
 ) -> pl.Series:
     """Polars calls it back: columns of numbers -> what the core says of them."""
-    found = ask(*_without_nulls(inputs), **options)
+    columns = [_numbers(inputs[0], options.pop("said"))] if "said" in options else _without_nulls(inputs)
+    found = ask(*columns, **options)
     table = found.to_arrow()
     return answers_of(inputs[0].name, table, [len(table)] if isinstance(return_dtype, pl.List) else None, return_dtype)
 
@@ -254,6 +258,14 @@ def _without_nulls(columns: Sequence[pl.Series]) -> list[Any]:
     if any(column.null_count() for column in columns):
         columns = pl.DataFrame([column.alias(str(i)) for i, column in enumerate(columns)]).drop_nulls().get_columns()
     return [column.to_numpy() for column in columns]
+
+
+def _numbers(column: pl.Series, said: int | None) -> Any:
+    """Public numbers without nulls; or of typed reports of private ones the mechanism and these."""
+    if not (isinstance(column.dtype, Report) and isinstance(column.dtype.mechanism, core.Numeric)):
+        return _without_nulls([column])[0]
+    check_repeats_said(column.name, column.dtype, column.dtype.mechanism, said)
+    return column.dtype.mechanism, column.drop_nulls()
 
 
 def linear_fit(
@@ -279,7 +291,7 @@ def linear_fit(
     >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
     ('slope', 1.0)
     """
-    function = partial(_fitted, said=repeats, **_errors(confidence, repeats or 1))
+    function = partial(_fitted, said=repeats, **_errors(confidence, repeats))
     return pl.map_batches([as_expr(expr), as_expr(y)], function, return_dtype=_FIT, returns_scalar=True)
 
 

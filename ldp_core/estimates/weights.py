@@ -58,6 +58,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Population, Result, SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
+from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
@@ -372,6 +373,7 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     Args:
         numbers: float[n], of n records, which are independent: products of weights and of public numbers. Of numbers
             y below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded.
+            Or a pair of a mechanism for numbers and its reports.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
@@ -382,9 +384,10 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     >>> total([1.5, -0.5] * 50)
     Total of 100 records: 50, standard error 10.1, 95% interval 30.0579 to 69.9421
     """
-    [u] = columns_of(numbers=numbers)
-    mean = weighted_mean(u, confidence=confidence, repeats=repeats)
+    (mechanism, u), mean = _numbers_of(numbers), weighted_mean(numbers, confidence=confidence, repeats=repeats)
     error, low, high = (max(len(u), 1) * x for x in (mean.standard_error, mean.low, mean.high))
+    if mechanism is not None:
+        return Total(float(u.sum()), error, low, high, len(u), confidence)
     if len(u) and u.min() > 0:
         low -= 2 * repeats * z_score(confidence) ** 2 * mean.mean
     found, (below, above) = float(u.sum()), _reach_of_products(u, error, z_score(confidence), repeats)
@@ -476,11 +479,14 @@ def weighted_mean(
     as many people as are effective. If few of more numbers carry V, it has the degrees of freedom that their fourth
     moment tells. The interval is unbounded where all numbers are the same, where none is above 0 (no report supports
     the value), and where fewer than ten people are effective. One record does not tell how much another one would
-    differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0.
+    differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0. Reports
+    of private numbers have the interval of `MeanEstimate`, of as many people as are effective: V is not below what
+    their noise is known to have. (Weights do not tell of far reports that nobody sent.)
 
     Args:
-        numbers: float[n], of n records of independent people: unbiased weights of reports (`Mechanism.weights`), so
-            that the mean is a share, or the mean of private numbers.
+        numbers: float[n], of n records of independent people: unbiased weights of reports for a value
+            (`Mechanism.weights`), so that the mean is its share; or, of private numbers, a pair of the mechanism and
+            its reports.
         weights: float[n], above 0: how many people each stands for, as one over the probability of being asked.
         groups: the public group of each, with ``shares``.
         shares: of each group in the population; they add up to 1.
@@ -495,8 +501,7 @@ def weighted_mean(
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
     WeightedMean of 100 records: 0.625, standard error 0.0567, 95% interval 0.512159 to 0.737841
     """
-    z = z_score(check_open("confidence", confidence))
-    [u] = columns_of(numbers=numbers)
+    z, (mechanism, u) = z_score(check_open("confidence", confidence)), _numbers_of(numbers)
     u, d = columns_of(numbers=u, weights=np.ones(len(u)) if weights is None else weights)
     if not (d > 0).all():
         raise InputError(f"weights must be above 0, and {np.count_nonzero(d <= 0):,} of {len(d):,} are not")
@@ -520,10 +525,16 @@ def weighted_mean(
     alike, cubes = np.bincount(of, second) / parts**2, np.bincount(of, second * v) / parts**3
     sizes = alike * parts**2 * times_of(repeats) ** 2
     variances = np.bincount(of, squares) / np.maximum(1 + alike - 2 * cubes / alike, _SAME) * repeats
+    if mechanism is not None:  # the noise is known, also where no report has shown it
+        length, inside = mechanism.domain.high - mechanism.domain.low, (means - mechanism.domain.low)
+        variances = np.maximum(variances, sizes * mechanism.noise(inside / length) * length**2)
     variance, effective = float(variances.sum()), 1 / float(sizes.sum())
     made, least, most = float(parts @ means), u.min(), u.max()
     below = above = np.array([np.inf])
     two = most > least and bool(((u == least) | (u == most)).all())
+    if mechanism is not None:
+        ends = _of_private(mechanism, made, math.sqrt(variance), effective, z)
+        return WeightedMean(made, math.sqrt(variance), *ends, effective, len(u), confidence)
     if effective > LEAST_EFFECTIVE - _SAME and most > 0 and (two or variance > (_DIGITS * made) ** 2):
         if two:
             t, sizes = student(z, effective - 1), sizes * counts / (counts - 1)
@@ -543,6 +554,26 @@ def weighted_mean(
     low, high = made - float(np.sqrt(below @ below)), made + float(np.sqrt(above @ above))
     error = math.sqrt(variance) if most > max(least, 0) else math.inf
     return WeightedMean(made, error, low, high, effective, len(u), confidence)
+
+
+def _of_private(mechanism: Any, mean: float, error: float, effective: float, z: float) -> tuple[float, float]:
+    """The ends of a mean of private numbers, as `MeanEstimate` has them, of so many effective people."""
+    if effective < LEAST_EFFECTIVE - _SAME:
+        return -math.inf, math.inf
+    length = mechanism.domain.high - mechanism.domain.low
+    ends = score_interval(effective, np.array(mean), np.array(error), z, mechanism.domain.low, mechanism.domain.high)
+    coin, off = mechanism.step * length / effective, off_of(mechanism)
+    low, high = reach_of_few(ends, np.array(mean), effective, z, coin, (error**2, 0.0, 0.0), 1)
+    return float(low) - off, float(high) + off
+
+
+def _numbers_of(numbers: Any) -> tuple[Any, F64]:
+    """The mechanism of a pair of it and its reports, or None; and the numbers, or the weights of the reports."""
+    if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
+        MeanEstimate().check(numbers[0])
+        return numbers[0], numbers[0].weights(numbers[1])
+    [made] = columns_of(numbers=numbers)
+    return None, made
 
 
 def _reach(z: float, variance: F64, known: F64, jump: F64, curve: F64 | float) -> F64:

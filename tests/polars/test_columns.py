@@ -337,7 +337,11 @@ def test_all_questions_and_weights_of_keyed_noise_ask_how_often_a_person_reports
         keyed.with_columns(y=pl.lit(1.0)).select(line("y"))
     errors = [keyed.with_columns(y=pl.int_range(pl.len())).select(line("y", repeats=k)).item()[0] for k in (1, 3)]
     assert errors[1]["standard_error"] == pytest.approx(3**0.5 * errors[0]["standard_error"])
-    for wrong in (lambda: pl.col("x").ldp.weight(True, repeats=0), lambda: pl.col("w").ldp.total(repeats=0)):
+    for wrong in (
+        lambda: pl.col("x").ldp.weight(True, repeats=0),
+        lambda: pl.col("w").ldp.total(repeats=0),
+        lambda: line("y", repeats=0),
+    ):
         with pytest.raises(ParameterError, match="repeats must be an integer"):
             wrong()
 

@@ -14,8 +14,11 @@ from ldp_core import (
     MechanismMismatchError,
     ParameterError,
     RandomizedResponse,
+    Secret,
     UnaryEncoding,
     ratio,
+    total,
+    weighted_mean,
     weighted_quantiles,
 )
 
@@ -83,6 +86,22 @@ def test_totals_and_quantiles(reports):
     group = reports.filter(pl.col("week") == 1)
     expected = weighted_quantiles(group["minutes"], OS.weights(group["os"], "ios"), [0.5, 0.9]).to_arrow().to_pylist()
     assert rows["minutes"].to_list()[1] == expected
+
+
+def test_typed_reports_of_numbers_have_known_noise(reports):
+    time, minutes = pl.col("time").ldp, pl.col("minutes")
+    found = reports.select(total=time.total(), mean=time.weighted_mean(weights=minutes, confidence=0.9))
+    expected = weighted_mean((TIME, reports["time"]), weights=reports["minutes"], confidence=0.9)
+    assert found["mean"].item()["low"] == pytest.approx(expected.low)
+    assert found["total"].item()["low"] == pytest.approx(total((TIME, reports["time"])).low)
+    keyed = pl.DataFrame({"x": [1.0] * 30}).with_row_index("id")
+    keyed = keyed.select(pl.col("x").ldp.perturb(TIME, key=Secret.generate(), id="id"))
+    for asked in (pl.col("x").ldp.total, pl.col("x").ldp.weighted_mean):
+        with pytest.raises(ParameterError, match="repeats=1"):
+            keyed.select(asked())
+        assert keyed.select(asked(repeats=1)).height == 1
+    with pytest.raises(DtypeError, match=r"take \.ldp\.weight\(value\)"):
+        reports.select(pl.col("os").ldp.total())
 
 
 def test_rows_with_nulls_are_left_out(reports):
