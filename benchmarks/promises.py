@@ -369,7 +369,7 @@ def length(table: Any, ends: tuple[str, str], s: Situation) -> float:
         return np.nan
     found, low, high = (np.asarray(table[name].to_numpy(), float).reshape(s.runs, -1) for name in (made, *ends))
     normal = 2 * stats.norm.isf((1 - s.confidence) / 2) * found.std(axis=0)
-    return float(((high - low).mean(axis=0) / np.where(normal > 1e-9, normal, np.inf)).max())
+    return float(((high - low).mean(axis=0) / np.maximum(normal, 1e-9))[normal > 1e-9].max(initial=0))
 
 
 def inside(low: np.ndarray, high: np.ndarray, true: Any) -> np.ndarray:
