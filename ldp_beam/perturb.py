@@ -115,7 +115,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_overlapping(pcoll)
-        refuse_copies(pcoll, spends=self.spends is not None)
+        refuse_copies(pcoll, self._plan.inputs, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
         if self.spends is not None:
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)

@@ -319,8 +319,8 @@ def _overlap(windows: WindowFn) -> bool:
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 
-def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
-    """Raise if `beam.Flatten` joins records, or their reports, twice; or, if noise is drawn here, branches of a limit.
+def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bool) -> None:
+    """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of a limit.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse.)
@@ -342,8 +342,9 @@ def refuse_copies(pcoll: PCollection[Any], *, spends: bool) -> None:
         for before in () if step.is_composite() else step.inputs[: 1 if joins else None]:
             ways[before] += times
             free[before] += 0 if limited else around
-        of_each = isinstance(one, _KEEP) or (isinstance(one, EndsValues) and one.made is not None)  # (a report of each)
-        for before in step.inputs if of_each and not joins else ():
+        made = one.made if isinstance(one, EndsValues) else None
+        has = made is not None and not {*made.columns, *made.keep}.isdisjoint(columns)  # (for each record one)
+        for before in step.inputs if (isinstance(one, _KEEP) or has) and not joins else ():
             same[before] += copies
     if spends and any(times > free[before] > 0 for before, times in ways.items()):
         raise ParameterError(

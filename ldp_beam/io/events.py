@@ -219,7 +219,8 @@ def match_files(files: str | Iterable[str]) -> list[str]:
             if file_format(file.path) is None:
                 raise InputError(f"{file.path!r}: the name must end in one of {sorted(FORMATS)}")
             paths.append(file.path)
-    return sorted(set(paths))
+    # (a file of this machine is one, however its path is written)
+    return sorted({path if "://" in path else os.path.realpath(path): path for path in sorted(paths)[::-1]}.values())
 
 
 def _in_a_folder(pattern: str) -> str:

@@ -91,7 +91,7 @@ class ReadKafka(RecordsTransform):
         if not (stop_at is None or stop_at == "latest" or isinstance(stop_at, Mapping)):
             raise ParameterError(f'stop_at must be None, "latest" or offsets by partition, got {stop_at!r}')
         check_integer("max_batch", max_batch, 1, 1_000_000)
-        partitions = None if partitions is None else tuple(partitions)
+        partitions = None if partitions is None else tuple(check_integer("partitions", one, 0) for one in partitions)
         if partitions == ():
             raise ParameterError("partitions must be at least one, or None for all")
         config = {
@@ -103,7 +103,9 @@ class ReadKafka(RecordsTransform):
             "enable.partition.eof": True,
         }
         delay = seconds(max_delay, name="max_delay")
-        stops = dict(stop_at) if isinstance(stop_at, Mapping) else stop_at
+        stops = stop_at
+        if isinstance(stop_at, Mapping):  # (of the partition "0" nobody reads, and what has no offset never ends)
+            stops = {check_integer("stop_at", k, 0): check_integer("stop_at", end, 0) for k, end in stop_at.items()}
         self._topic = Topic(config, topic, partitions, start, stops, max_batch, delay, named=position is not None)
         self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
         import_extra("confluent_kafka", "kafka")
@@ -188,6 +190,8 @@ class _Produce(beam.DoFn):
             except BufferError:  # the client's queue is full
                 self._producer.poll(POLL_SECONDS)
                 continue
+            except import_extra("confluent_kafka", "kafka").KafkaException as error:  # (it has more than a message may)
+                self._failed.append(error.args[0].str())
             break
         self._producer.poll(0)
 

@@ -233,7 +233,8 @@ def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counte
         _ = (reports, again[0]) | beam.Flatten() | count
     filtered = tuple(reports | beam.Filter(bool) for _ in range(2))
     others = (reports, values.pipeline | beam.Create([RECORD]) | perturb)
-    for branches in (filtered, others, parts_of(reports)):
+    of_another_column = (reports, values | beam.Reshuffle() | ldp_beam.RandomizedResponse("seen", epsilon=1.0))
+    for branches in (filtered, others, parts_of(reports), of_another_column):
         _ = branches | beam.Flatten() | count
 
 

@@ -23,6 +23,7 @@ def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monk
     monkeypatch.chdir(tmp_path)
     assert [Path(path).name for path in match_files(["*.ndjson"])] == ["a.ndjson"]
     assert match_files(["a.ndjson"]) == ["a.ndjson"]
+    assert len(match_files(["a.ndjson", "*.ndjson", str(tmp_path / "a.ndjson")])) == 1  # its records count once
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])

@@ -401,6 +401,12 @@ def test_messages_that_do_not_arrive_fail_the_bundle():
         run(write, [encode(pa.record_batch({"v": [SECRET]})), pa.record_batch({"v": [SECRET]})])
 
 
+def test_a_message_that_is_too_large_fails_the_bundle_too(broker):
+    write = WriteKafka(broker.servers, "t", producer_config={"message.max.bytes": 1000})
+    with pytest.raises(LdpError, match=r"1 messages did not reach topic 't': .*too large"):
+        run(write, [numbers(0, 1000), numbers(0, 10)])
+
+
 def test_no_broker_is_an_error(monkeypatch):
     monkeypatch.setattr(module, "REQUEST_SECONDS", 0.3)
     read = ReadKafka("127.0.0.1:1", "t", stop_at="latest", consumer_config={"log_level": 0})
@@ -424,7 +430,12 @@ def test_configuration_is_checked_at_once():
         {"max_batch": True},
         {"max_delay": "soon"},
         {"max_delay": -1},
+        {"stop_at": {"0": 5}},
+        {"stop_at": {0: "5"}},
+        {"stop_at": {0: -1}},
         {"partitions": []},
+        {"partitions": "01"},
+        {"partitions": [-1]},
         {"consumer_config": {"group.id": "x"}},
         {"consumer_config": {"enable.auto.commit": True}},
         {"format": "ndjson"},
