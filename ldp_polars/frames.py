@@ -569,7 +569,7 @@ def sink_parquet(
     return later
 
 
-def _is_wide(dtype: pl.DataType) -> bool:
+def _is_wide(dtype: Any) -> bool:
     """Whether there are integers of 128 bits in it, which Arrow does not read."""
     within = [field.dtype for field in dtype.fields] if isinstance(dtype, pl.Struct) else []
     within += [dtype.inner] if isinstance(dtype, (pl.List, pl.Array)) else []
