@@ -284,13 +284,13 @@ class _Answers:
         """The table of a column, of at most so many rows."""
         m, look = self.mechanisms[name], self.questions[name].view
         keys = [*self.by, *(["window_start"] if self.covered is not None else [])]
-        of_group: dict[str, list[dict[str, Any]]] = {}
-        for record in self.frames[name].to_dicts():  # (no nan is another one, and no list has a hash)
-            of_group.setdefault(repr([record[key] for key in keys]), []).append(record)
-        n = sum(group[0]["n"] for group in of_group.values())
+        frame = self.frames[name]
+        parts = frame.partition_by(keys, maintain_order=True) if keys else [frame]  # (Python has no nanoseconds)
+        groups = [part.to_dicts() for part in parts if part.height]
+        n = sum(group[0]["n"] for group in groups)
         rows: list[dict[str, str]] = []
         hidden, cut = 0, False
-        for group in of_group.values():
+        for group in groups:
             top = group
             if look.counts and len(group) > self.top:
                 top = printing.largest(group, look, self.top)

@@ -197,9 +197,13 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 
 
 def files_of(path: str | os.PathLike[str]) -> list[str]:
-    """The files of a path, a folder of Parquet files or a pattern; an `InputError` if one of these has none."""
+    """The files of a path, a folder of Parquet files or a pattern; an `InputError` if one of these has none.
+
+    As of a pattern, those of hidden names are left out: a command that was ended leaves half a file there.
+    """
     if Path(path).is_dir():
-        found = sorted(str(file) for file in Path(path).rglob("*.parquet") if not file.is_dir())
+        there = ((file, f"/{file.relative_to(path).as_posix()}") for file in Path(path).rglob("*.parquet"))
+        found = sorted(str(file) for file, name in there if "/." not in name and not file.is_dir())
         if not found:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif Path(path).exists() or not has_magic(str(path)):

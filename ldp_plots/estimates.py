@@ -132,7 +132,7 @@ def windows(
             or rows of Beam.
         column: the one to draw; needed if there are several.
         by: columns that tell groups apart: a panel each.
-        values: those to draw; default: the ``top`` ones, by the sum of their counts.
+        values: those to draw; default: the ``top`` ones, by the sum of their counts; of curves evenly spread ones.
         top: how many.
         shares: shares of the n records in the window, in place of counts.
         covered: event times of the first and of the last record. Windows that these fill only in part, to nine tenths
@@ -163,7 +163,11 @@ def windows(
     quantity = engine.axis_of_column(view.unit, named[0]) if means else engine.SHARE if shares else view.unit
     flat = [(panel, row) for panel in found for row in panel.rows]
     names = [] if means else _largest(row for _, row in flat)
-    wanted = names[:top] if values is None else [engine.text_of(value) for value in values]
+    wanted = names[:top]
+    if view.curve:  # the largest are the last ones
+        names = list(dict.fromkeys(engine.text_of(row["value"]) for _, row in flat))
+        wanted = [names[(2 * k + 1) * len(names) // (2 * top)] for k in range(top)] if len(names) > top else names
+    wanted = wanted if values is None else [engine.text_of(value) for value in values]
     unknown = sorted(set(wanted) - set(names)) if not means else []
     if unknown:
         raise ParameterError(f"values names {len(unknown)} that the estimates do not have")
@@ -177,12 +181,13 @@ def windows(
     places = [(row["window"], row["series"], row["panel"]) for row in rows]
     if len(set(places)) < len(places):
         raise ParameterError("there are several rows for one window and value: by= names what tells them apart")
+    note = f"the {len(wanted)} largest of {len(names)} values" if values is None and len(wanted) < len(names) else ""
     chart = engine.draw_windows(
         rows,
         quantity=quantity,
         confidence=found[0].one("confidence", confidence),
         series=wanted,
-        hidden=0 if means or values is not None else len(names) - len(wanted),
+        note=f"shares up to {len(wanted)} of {len(names)} values" if view.curve else note,
         title=title or named[0],
     )
     return engine.themed(chart, theme)

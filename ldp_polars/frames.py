@@ -563,10 +563,17 @@ def sink_parquet(
         raise ParameterError("the metadata of the file are the plan: leave out metadata=")
     checked = checked_reports(reports, plan, assume_reports)
     plan.check_readable()
-    if wide := [name for name, dtype in checked.collect_schema().items() if dtype in (pl.Int128, pl.UInt128)]:
+    if wide := [name for name, dtype in checked.collect_schema().items() if _is_wide(dtype)]:
         raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
     later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
     return later
+
+
+def _is_wide(dtype: Any) -> bool:
+    """Whether there are integers of 128 bits in it, which Arrow does not read."""
+    within = [field.dtype for field in dtype.fields] if isinstance(dtype, pl.Struct) else []
+    within += [dtype.inner] if isinstance(dtype, (pl.List, pl.Array)) else []
+    return dtype in (pl.Int128, pl.UInt128) or any(map(_is_wide, within))
 
 
 def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:

@@ -30,8 +30,7 @@ _PERIOD = (
 _ROWS = 64 * _PERIOD
 _CELLS = 1 << 25
 _CHANCE = 1e-9
-_SURE = 16  # runs of two inputs more: what is beside some values by chance, one thing in all of one and another in all
-# of the other, has a chance of 2 / 4^18
+_SURE = 32  # runs of two inputs more, to tell what some runs have beside their values from chance
 _LAGS = [1 << k for k in range(17)]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -108,10 +107,20 @@ def _tells(view: Callable[[Any], Any], of: Callable[[Any], Any] = _arrow) -> Cal
     def check(runs: Runs) -> bool:
         twice = [(seen(one), seen(other)) for one, other in runs.twice]
         stable = [(at, one) for at, (one, other) in enumerate(twice) if one == other and None not in one]
-        suspects = [(stable[0], other) for other in stable if other[1] != stable[0][1]]
-        return any(all(seen(runs.few(at)) == one for _ in range(_SURE) for at, one in pair) for pair in suspects)
+        for at, other in stable[1:]:
+            first, one = stable[0]
+            if one != other and _differ(*(sum(seen(runs.few(k)) == one for _ in range(_SURE)) for k in (first, at))):
+                return True
+        return False
 
     return check
+
+
+def _differ(a: int, b: int) -> bool:
+    """Whether a thing in a and b of so many runs of two inputs has two probabilities, by Fisher's exact test."""
+    n, both = _SURE, a + b
+    tail = sum(math.comb(n, k) * math.comb(n, both - k) for k in range(max(a, b), min(n, both) + 1))
+    return 2 * tail < _CHANCE * math.comb(2 * n, both)
 
 
 def _kind(reports: Any) -> tuple[str, bytes] | None:

@@ -334,12 +334,12 @@ def _areas(rows: Sequence[Row], said: _Said, width: int) -> Chart:
 
 
 def draw_windows(
-    rows: Sequence[Row], *, quantity: str, confidence: float | None, series: Sequence[str], hidden: int, title: str
+    rows: Sequence[Row], *, quantity: str, confidence: float | None, series: Sequence[str], note: str, title: str
 ) -> Chart:
     """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 
     Rows have window (a time), series and panel (names, perhaps empty), y (what ``quantity`` says), low, high, cut (see
-    `is_cut`). ``series`` are the names in order; ``hidden`` says how many more there are.
+    `is_cut`). ``series`` are the names in order; ``note`` says which of all these are.
     """
     alt = altair()
     shown = [
@@ -383,8 +383,7 @@ def draw_windows(
         cut = base.mark_point(filled=False, size=60, strokeWidth=2).encode(y=y, shape=shape, tooltip=tooltip)
         layers = [band, line, points.transform_filter("!datum.cut"), cut.transform_filter("datum.cut")]
         notes.append("open points: the records fill this window only in part")
-    if hidden:
-        notes.append(f"the {len(series)} largest of {len(series) + hidden} values")
+    notes += [note] if note else []
     data, head = alt.InlineData(values=shown), _Said("", title, None, confidence).above(*notes)
     if len(panels) > 1:
         layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)

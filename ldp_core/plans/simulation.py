@@ -130,7 +130,7 @@ def simulated(
     for name, m in columns.items():
         values, numbers = people[name]
         m.check_total(sum(numbers.tolist()) * repeats)
-        each = (m.simulate_values(values, numbers, generator) for _ in range(repeats))
+        each = (m.simulate_values(values, numbers, generator, name) for _ in range(repeats))
         tallies[name] = reduce(add, each)
         estimates[name] = questions[name].result(answering[name], tallies[name])
         pairs[name] = tuple(zip(values.to_pylist(), (numbers * repeats).tolist(), strict=True))

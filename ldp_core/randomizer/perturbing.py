@@ -132,9 +132,9 @@ class Perturbing(DeclaredMechanism):
         counters = self.simulate_counters(np.arange(listed), people, generator)
         return Tally(int(people.sum()), counters, self.fingerprint)
 
-    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
+    def simulate_values(self, values: Any, people: I64, generator: Generator, column: str = "values") -> Tally:
         """`simulate`, of values as `perturb` takes them, and how many people have each."""
-        codes = self.inputs.encode(values) if len(people) else np.zeros(0, np.uint64)
+        codes = self.inputs.encode(values, column=column) if len(people) else np.zeros(0, np.uint64)
         return Tally(int(people.sum()), self.simulate_counters(codes, people, generator), self.fingerprint)
 
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

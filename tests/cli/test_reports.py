@@ -485,8 +485,9 @@ def test_plans_that_differ_are_not_estimated_by_one_of_them(ldp):
 
 
 def test_groups_are_of_any_dtype(ldp):
-    """Each row of nan was a group: 10 reports of 8. Lists and structs had a TypeError."""
+    """Each row of nan was a group: 10 reports of 8. Lists and structs had a TypeError. Nanoseconds were one group."""
     keys = {"f": [1.5, float("nan")] * 4, "l": [[1], None] * 4, "s": [{"a": [1]}, {"a": None}] * 4}
+    keys["t"] = pl.Series([1, 2] * 4, dtype=pl.Time)
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=list(keys))
     pl.DataFrame({"os": ["ios"] * 8, **keys}).ldp.perturb(plan).ldp.sink_parquet("reports.parquet", plan)
     for key in keys:

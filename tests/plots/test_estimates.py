@@ -260,6 +260,16 @@ def windows_frame() -> pl.DataFrame:
     return pl.concat(parts)
 
 
+def test_windows_of_a_curve():
+    """The largest of its values were the last ones, with shares about 100 %."""
+    plan = PrivacyPlan({"x": RandomizedResponse(range(20), epsilon=8.0)}, keep=["t"])
+    frame = pl.DataFrame({"x": range(20), "t": [dt.date(2024, 1, 1 + k % 2) for k in range(20)]}).ldp.perturb(plan)
+    asked = frame.ldp.estimates(plan, ask={"x": "cdf"}, window="1d", event_time="t")["x"]
+    chart = ldp_plots.windows(asked, top=4)
+    assert list(dict.fromkeys(row["series"] for row in data(chart))) == ["2", "7", "12", "17"]
+    assert "shares up to 4 of 20 values" in str(chart.to_dict()["title"])
+
+
 def test_windows():
     frame = windows_frame()
     chart = ldp_plots.windows(frame, top=2)

@@ -34,7 +34,10 @@ def test_a_plan_is_read_from_a_folder_or_a_pattern(tmp_path):
     one = PrivacyPlan({"crashed": RandomizedResponse(epsilon=3.0)})
     for name in "ab":
         PEOPLE.ldp.perturb(one).ldp.sink_parquet(tmp_path / f"{name}.parquet", one)
-    for path in (tmp_path, tmp_path / "*.parquet", tmp_path / "a.parquet"):
+    (tmp_path / ".c.parquet.x").mkdir()  # (of a command that was killed)
+    for unfinished in (tmp_path / ".c.parquet.x" / "c.parquet", tmp_path / ".c.parquet"):
+        unfinished.write_bytes(b"PAR1")
+    for path in (tmp_path, tmp_path / "*.parquet", tmp_path / "**" / "*.parquet", tmp_path / "a.parquet"):
         assert ldp_polars.read_plan(path) == one
     PEOPLE.ldp.perturb(other).ldp.sink_parquet(tmp_path / "c.parquet", other)
     with pytest.raises(PlanError, match="different plans"):

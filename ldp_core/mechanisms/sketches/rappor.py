@@ -299,11 +299,11 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         return out.reshape(n_groups, self.counters)
 
     @override
-    def simulate_values(self, values: Any, people: I64, generator: Generator) -> Tally:
-        codes = self.inputs.encode(values) if len(people) else np.zeros(0, np.uint64)
+    def simulate_values(self, values: Any, people: I64, generator: Generator, column: str = "values") -> Tally:
+        codes = self.inputs.encode(values, column=column) if len(people) else np.zeros(0, np.uint64)
         texts = []
         if self.hashing == "md5" and len(people):
-            texts = as_arrow(values, "str", column="values").to_pylist()
+            texts = as_arrow(values, "str", column=column).to_pylist()
         counters = self._simulated_counters(codes, texts, people, generator)
         return Tally(int(people.sum()), counters, self.fingerprint)
 

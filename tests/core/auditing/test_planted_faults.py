@@ -322,6 +322,17 @@ def test_what_is_beside_reports_by_chance_accuses_nobody():
         assert not found.broken, (seed, found)
 
 
+def test_what_most_runs_have_beside_their_values_is_found():
+    """Of 18 runs of an input one without it was enough not to be broken."""
+    m, calls = RandomizedResponse(epsilon=1.0), itertools.count()
+
+    def nine_of_ten(values):
+        reports = m.perturb(values)
+        return pa.concat_arrays([reports, values.slice(0, 1) if next(calls) % 10 else reports[:0]])[: len(values)]
+
+    assert any("memory" in what for what in audit(m, nine_of_ten, trials=1000).structure)
+
+
 @each(("value", "broken"), [(17, True), (-1, False)])
 def test_one_value_of_many_that_passes_raw(value, broken):
     """It is none of those that are compared by default: the first, the second, one in the middle and the last."""

@@ -129,7 +129,7 @@ def test_people_add_up(weights, n):
         ({"crashed": {True: -0.5}}, 10, ParameterError, "at least 0"),
         ({"crashed": {True: 0}}, 10, ParameterError, "not all 0"),
         ({"crashed": {True: 1}}, -1, ParameterError, "n must be an integer"),
-        ({"crashed": [None]}, None, DomainError, "1 of 1 values are not in the domain"),
+        ({"crashed": [None]}, None, DomainError, "column 'crashed': 1 of 1 values are not in the domain"),
     ],
 )
 def test_refusals(data, n, error, words):
