@@ -160,7 +160,7 @@ class Reader:
         For the estimate the curve is made monotone: half way between the greatest share so far and the least from here
         on, which is in the interval.
         """
-        curve = self.curve(n, counters, z_score(confidence))
+        curve = self.curve(n, counters, z := z_score(confidence))
         rising = np.maximum.accumulate(curve.shares, axis=1)
         rising += np.minimum.accumulate(curve.shares[:, ::-1], axis=1)[:, ::-1]
         p = probabilities[None, :, None]
@@ -168,9 +168,10 @@ class Reader:
         unknown = np.repeat(np.isnan(curve.shares[:, 0]), len(probabilities))
         (first, last), none, ends = self.ends, np.zeros(len(at), bool), []
         for part in parts:
-            most, least = (end - (1 - part) * (end - np.nan_to_num(curve.shares)) for end in (curve.high, curve.low))
-            before = np.concatenate([np.zeros((len(n), 1)), least[:, :-1]], axis=1)[:, None, ::-1]
-            ends.append(_answer(first, np.argmax(most[:, None] >= p, axis=2).reshape(-1), none))
+            # (ends that are cut off at 0 and 1 have no parts)
+            near = curve if part == 1 else self.curve(n, counters, z * part)
+            before = np.concatenate([np.zeros((len(n), 1)), near.low[:, :-1]], axis=1)[:, None, ::-1]
+            ends.append(_answer(first, np.argmax(near.high[:, None] >= p, axis=2).reshape(-1), none))
             ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p, axis=2).reshape(-1), none))
         middle = _answer(first, at, unknown)
         if middle.type == pa.float64():  # of a cell, its middle

@@ -5,8 +5,9 @@ adds up how far each reaches (R. G. Newcombe, Statistics in Medicine 17, 1998, m
 
     low = d - sqrt((q2 - low2)^2 + (high1 - q1)^2)        high = d + sqrt((high2 - q2)^2 + (q1 - low1)^2)
 
-Where quantiles jump from one value to the next, both errors can be as large as that at once. So the interval also holds
-all differences of quantiles of which the one is within z sin a standard errors, and the other within z cos a.
+Where a quantile jumps from one value to the next, both errors can be as large as that at once. So the interval also
+holds all differences of quantiles of which the one is within z sin a standard errors and the other within z cos a,
+where both jump there, or one of them within z / 2.
 """
 
 from __future__ import annotations
@@ -160,9 +161,12 @@ class CompareQuantiles(Compare):
         (q1, low1, high1), (q2, low2, high2) = ((side[0], side[1::2], side[2::2]) for side in sides)
 
         def reach(one: F64, two: F64) -> F64:
-            jump = [x[:-1] >= _JUMPS * x[-1] for x in (one, two)]
-            both = np.where(jump[0] & jump[1][::-1], one[:-1] + two[-2::-1], 0)
-            made: F64 = np.maximum(add(one[-1], two[-1]), both.max(axis=0))
+            first, second = (x[:-1] >= _JUMPS * x[-1] for x in (one, two))
+            both = first & second[::-1]
+            both[:2] |= first[:2]  # (where one jumps so near, the other need not)
+            both[-2:] |= second[1::-1]
+            sums = np.where(both, one[:-1] + two[-2::-1], 0)
+            made: F64 = np.maximum(add(one[-1], two[-1]), sums.max(axis=0))
             return made
 
         d = q2 - q1

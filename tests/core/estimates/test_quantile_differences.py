@@ -49,6 +49,25 @@ def test_both_medians_may_jump_the_other_way_at_once():
         assert (found.low[0], found.differences[0], back.differences[0], back.high[0]) == (-2, 1, -1, 2)
 
 
+def test_one_median_may_jump_while_the_other_moves():
+    """Of 51 zeros and 49 times 63 the median may be 63, an error of 0.2 z, beside nearly all of that of the other."""
+    m = RandomizedResponse(range(64), epsilon=50.0)  # hardly any noise
+    jumps, moves = (m.tally(m.perturb(values)) for values in ([0] * 51 + [63] * 49, [*range(64)] * 4))
+    for confidence in (0.8, 0.95, 0.99):
+        nearly = 2 * stats.norm.cdf(np.cos(np.pi / 12) * stats.norm.ppf((1 + confidence) / 2)) - 1
+        of_moves = QuantilesEstimate([0.5], nearly, "many").result(m, moves)
+        found, back = (compare_quantiles(m, *s, confidence=confidence) for s in ((jumps, moves), (moves, jumps)))
+        assert found.low[0] == of_moves.low[0] - 63 == -back.high[0]
+
+
+def test_of_few_people_whose_shares_are_beyond_0_and_1_no_difference_is_excluded():
+    """One standard error is more than 1, so that both quantiles may be any value within half of them."""
+    m = RandomizedResponse(range(3), epsilon=0.3)
+    sides = [m.tally(values) for values in (np.repeat([0, 1, 2], [4, 6, 7]), np.repeat([0, 1, 2], [3, 3, 2]))]
+    found = compare_quantiles(m, *sides, [0.05, 0.95], confidence=0.99)
+    assert (found.low.tolist(), found.high.tolist()) == ([-2, -2], [2, 2])
+
+
 def test_each_side_is_its_quantile_and_reaches_add_up():
     m = UnaryEncoding(range(20), epsilon=3.0)
     before, after = m.simulate([100] * 20, seed=1), m.simulate([50] * 10 + [150] * 10, seed=2)
