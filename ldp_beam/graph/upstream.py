@@ -339,12 +339,13 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
         # In beam.CoGroupByKey, which has a beam.Flatten, they are joined side by side.
         joins = any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
         limited = any(isinstance(whole.transform, (BoundsPersons, BudgetsNoise)) for whole in _wholes(step))
-        for before in () if step.is_composite() else step.inputs[: 1 if joins else None]:
+        inputs = [before for before in step.inputs if isinstance(before, PCollection)]  # (no record is in a PBegin)
+        for before in () if step.is_composite() else inputs[: 1 if joins else None]:
             ways[before] += times
             free[before] += 0 if limited else around
         made = one.made if isinstance(one, EndsValues) else None
         has = made is not None and not {*made.columns, *made.keep}.isdisjoint(columns)  # (for each record one)
-        for before in step.inputs if (isinstance(one, _KEEP) or has) and not joins else ():
+        for before in inputs if (isinstance(one, _KEEP) or has) and not joins else ():
             same[before] += copies
     if spends and any(times > free[before] > 0 for before, times in ways.items()):
         raise ParameterError(

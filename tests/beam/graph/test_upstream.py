@@ -4,6 +4,7 @@ from itertools import product
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -16,6 +17,7 @@ from apache_beam.transforms.window import (
 )
 
 import ldp_beam
+from ldp_beam.io import ReadReports
 from ldp_core import MechanismMismatchError, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 
 from ...cases import case
@@ -236,6 +238,17 @@ def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counte
     of_another_column = (reports, values | beam.Reshuffle() | ldp_beam.RandomizedResponse("seen", epsilon=1.0))
     for branches in (filtered, others, parts_of(reports), of_another_column):
         _ = branches | beam.Flatten() | count
+
+
+def test_what_begins_at_one_place_of_a_pipeline_has_no_record_in_common(tmp_path):
+    for name in "ab":
+        table = pa.Table.from_pylist([], PLAN.schema(FORMS["batches"][0].schema)).replace_schema_metadata(PLAN.metadata)
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    begin = beam.pvalue.PBegin(beam.Pipeline("FnApiRunner", options=UNNAMED))  # as expand() of a first step has it
+    files = [begin | ReadReports(str(tmp_path / f"{name}.parquet")) for name in "ab"]
+    _ = files | beam.Flatten() | ldp_beam.Histogram("os", THREE)
+    users, others = (begin | beam.Create([USER]) for _ in range(2))
+    _ = (users | LIMITS[1], others) | beam.Flatten() | ldp_beam.Perturb(PLAN)
 
 
 LIMITS = [
