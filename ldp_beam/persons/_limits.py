@@ -379,11 +379,10 @@ class LimitTransform(RecordsTransform):
             windowing = Windowing(limit.windows, allowed_lateness=limit.lateness)
             place: Any = InWindows(PutInWindow(limit), windowing)
             pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
-        if drops_late_state(pcoll):
-            column, timed = limit.event_time.column or limit.hashing.column, pieces
-            if isinstance(limit.windows, FixedWindows):
+            if drops_late_state(pcoll) and isinstance(limit.windows, FixedWindows):
+                column = limit.event_time.column or limit.hashing.column
                 timed = pieces | "Begin" >> beam.Map(_at_its_beginning).with_output_types(tuple[int, Piece])
-            unusable = with_late(timed, limit.windows, limit.lateness, column, pcoll, unusable)
+                unusable = with_late(timed, limit.windows, limit.lateness, column, pcoll, unusable)
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()
