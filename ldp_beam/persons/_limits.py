@@ -1,7 +1,7 @@
 """At most so many records per person and window: the machinery under budgets, ledgers and deduplication.
 
     records -> pieces, each of one shard of the ids and one window   (`SplitByPerson`, vectorized)
-            -> Beam's windows: state is per (shard, window)          (`PutInWindow`)
+            -> Beam's windows: state is per (shard, window)          (`beam.WindowInto`)
             -> the first so many of each person                      (`AdmitFirst`, stateful)
             -> the windows and timestamps they came with
 
@@ -23,9 +23,8 @@ import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
-from apache_beam.transforms.window import FixedWindows, GlobalWindows, TimestampedValue, WindowFn
+from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -45,7 +44,7 @@ from ldp_beam.elements.batches import (
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import refuse_overlapping
@@ -58,7 +57,6 @@ from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds, wa
 SHARDS = 16
 _MOST_SHARDS = 1 << 16
 _JOINED = 1 << 20  # rows that wait for the end of a bundle, at most
-_LAST = np.iinfo(np.int64).max
 _TINY = 1 << 16  # below it numpy sorts by radix
 
 
@@ -149,7 +147,7 @@ registry.register_coder(Piece, PieceCoder)
 
 
 class SplitByPerson(RecordsDoFn):
-    """Records to (shard, piece), each at the earliest time that its records came with."""
+    """Records to (shard, piece), each at a time in its window."""
 
     def __init__(self, limit: Limit, dead_letter_tag: str | None, values: Collection[str] | None = ()) -> None:
         super().__init__(dead_letter_tag)
@@ -173,17 +171,15 @@ class SplitByPerson(RecordsDoFn):
         limit = self._limit
         hashes = limit.hashing.of(part)
         shards = ((hashes >> np.uint64(32)) * np.uint64(limit.shards) >> np.uint64(32)).astype(np.int64)
-        places, window_of = self._places(part)
+        places, stamps_of, window_of = self._places(part)
         groups = group(places, shards, limit.shards)
         if limit.drop_id or isinstance(part, Batch):
             part = part.without(limit.hashing.column if limit.drop_id else None)
-        stamps = np.full(len(groups.key), part.stamps()[:1] if isinstance(part, Batch) else _LAST)
-        if not isinstance(part, Batch):
-            np.minimum.at(stamps, groups.of_record, part.stamps())
         ends = np.bincount(groups.of_record, minlength=len(groups.key)).cumsum()
         if len(ends) > 1:
             order = np.argsort(groups.of_record.astype(np.uint16 if len(ends) <= _TINY else np.int64), kind="stable")
             hashes, part = hashes[order], part.ordered(order)
+        stamps = stamps_of(groups.slot)
         out, start = [], 0
         for end, shard, place, micros in zip(
             ends.tolist(), groups.key.tolist(), groups.slot.tolist(), stamps.tolist(), strict=True
@@ -193,42 +189,29 @@ class SplitByPerson(RecordsDoFn):
             start = end
         return out
 
-    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[int], Any]]:
-        """The window of each record as a number; and from numbers to a window (where `PutInWindow` follows, any)."""
-        if self._limit.windows is None:
+    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
+        """The window of each record as a number; and from numbers to a time in the window, and to a window."""
+        limit = self._limit
+        if limit.windows is None:
             own, windows = windows_of(part)
-            return own, windows.__getitem__
+            earliest = np.full(len(windows), np.iinfo(np.int64).max)
+            np.minimum.at(earliest, own, part.stamps())
+            return own, earliest.take, windows.__getitem__
         times = times_of(part, self._time)
         if self._time.windowed:
             self._odd.look(times)
-        return slots(self._limit.windows, times, np.zeros_like(times)).number, lambda _: part.window
+        slotted = slots(limit.windows, times, np.zeros_like(times))
+        # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
+        return (
+            slotted.number,
+            slotted.timestamp,
+            lambda _: part.window,
+        )
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
         find_time_faults(part, self._time, faults)
-
-
-class PutInWindow(beam.DoFn):
-    """A piece in the window of its records, and no later than it came.
-
-    At the window's beginning, which may be later, it would let the watermark pass the time that its records go on with;
-    the local streaming runner dropped them then, behind a Reshuffle, as late.
-    """
-
-    def __init__(self, limit: Limit) -> None:
-        self._limit = limit
-
-    @override
-    def process(self, element: tuple[int, Piece], timestamp: Any = beam.DoFn.TimestampParam) -> Iterable[Any]:
-        at = int(times_of(element[1].part.slice(0, 1), self._limit.event_time)[0])
-        windows: Any = self._limit.windows
-        [window] = windows.assign(WindowFn.AssignContext(Timestamp(micros=at)))
-        return [WindowedValue(element, min(timestamp, window.max_timestamp()), (window,))]
-
-
-def _at_its_beginning(element: tuple[int, Piece], window: Any = beam.DoFn.WindowParam) -> Any:
-    return TimestampedValue(element, window.start)
 
 
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
@@ -376,14 +359,10 @@ class LimitTransform(RecordsTransform):
                 "runner, or of PrivacyLedger rolling=True"
             )
         if limit.windows is not None:
-            windowing = Windowing(limit.windows, allowed_lateness=limit.lateness)
-            place: Any = InWindows(PutInWindow(limit), windowing)
-            pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
-        if drops_late_state(pcoll):
-            column, timed = limit.event_time.column or limit.hashing.column, pieces
-            if isinstance(limit.windows, FixedWindows):
-                timed = pieces | "Begin" >> beam.Map(_at_its_beginning).with_output_types(tuple[int, Piece])
-            unusable = with_late(timed, limit.windows, limit.lateness, column, pcoll, unusable)
+            if drops_late_state(pcoll):
+                column = limit.event_time.column or limit.hashing.column
+                unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
+            pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()

@@ -164,9 +164,8 @@ class Comparison(Tabular):
         kinds = {"simultaneous": self.simultaneous, "at all looks": self.anytime, "same people": self.same_people}
         kinds[f"up to {self.repeats} reports of a person"] = (self.repeats or 1) > 1
         said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
-        return (
-            f"After ({self.n_after:,} reports) less before ({self.n_before:,}), {self.confidence:.0%} intervals{said}"
-        )
+        sides = f"After ({self.n_after:,} reports) less before ({self.n_before:,})"
+        return f"{sides}, {100 * self.confidence:g}% intervals{said}"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

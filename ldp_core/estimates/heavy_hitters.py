@@ -56,7 +56,7 @@ class Found(Counted):
     def _head(self) -> str:
         return (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
-            f"reports, {self.confidence:.0%} intervals"
+            f"reports, {100 * self.confidence:g}% intervals"
         )
 
     @override

@@ -102,7 +102,7 @@ class Pooled(Tabular):
 
     @override
     def _head(self) -> str:
-        return f"{self.groups} groups, {self.n:,} reports, {self.confidence:.0%} intervals"
+        return f"{self.groups} groups, {self.n:,} reports, {100 * self.confidence:g}% intervals"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

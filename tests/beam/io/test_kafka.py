@@ -401,9 +401,9 @@ def test_messages_that_do_not_arrive_fail_the_bundle():
         run(write, [encode(pa.record_batch({"v": [SECRET]})), pa.record_batch({"v": [SECRET]})])
 
 
-def test_a_message_that_is_too_large_fails_the_bundle_too(broker):
-    write = WriteKafka(broker.servers, "t", producer_config={"message.max.bytes": 1000})
-    with pytest.raises(LdpError, match=r"1 messages did not reach topic 't': .*too large"):
+def test_a_message_that_is_too_large_fails_the_bundle_too(broker, topic):
+    write = WriteKafka(broker.servers, topic, producer_config={"message.max.bytes": 1000})
+    with pytest.raises(LdpError, match=f"1 messages did not reach topic '{topic}': .*too large"):
         run(write, [numbers(0, 1000), numbers(0, 10)])
 
 

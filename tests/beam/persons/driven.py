@@ -8,8 +8,9 @@ from collections import Counter, defaultdict
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
+from apache_beam.transforms.window import WindowFn
 
-from ldp_beam.persons._limits import AdmitFirst, PieceCoder, PutInWindow, SplitByPerson
+from ldp_beam.persons._limits import AdmitFirst, PieceCoder, SplitByPerson
 
 from ..helpers import drive, parted, values
 
@@ -57,8 +58,7 @@ def placed(bound, *bundles, windows=None, shuffled: int | None = None, forgets: 
         shard, piece = one.value
         [window] = one.windows
         if limit.windows is not None:
-            [placed_in] = PutInWindow(limit).process(one.value, one.timestamp)
-            [window] = placed_in.windows
+            [window] = limit.windows.assign(WindowFn.AssignContext(one.timestamp))
         found, letters = parted(list(admit.process((shard, coder.decode(coder.encode(piece))), states[shard, window])))
         passed += found
         dead += letters
