@@ -35,7 +35,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import score_interval
-from ldp_core.estimates.weights import columns_of, ratio, times_of
+from ldp_core.estimates.weights import columns_of, is_private, ratio, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -206,7 +206,7 @@ def _moments(numbers: Any) -> tuple[Any, Any, float, float]:
     (Sums of squares about a number far away would cancel.) None for squares that reports do not tell. The last one says
     how far from the middle numbers can be; public ones, how far they are.
     """
-    if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
+    if is_private(numbers):
         mechanism: Any = numbers[0]
         if not hasattr(mechanism, "tells_squares"):
             raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")

@@ -384,10 +384,11 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     >>> total([1.5, -0.5] * 50)
     Total of 100 records: 50, standard error 10.1, 95% interval 30.0579 to 69.9421
     """
-    (mechanism, u), mean = _numbers_of(numbers), weighted_mean(numbers, confidence=confidence, repeats=repeats)
-    error, low, high = (max(len(u), 1) * x for x in (mean.standard_error, mean.low, mean.high))
-    if mechanism is not None:
-        return Total(float(u.sum()), error, low, high, len(u), confidence)
+    mean = weighted_mean(numbers, confidence=confidence, repeats=repeats)
+    error, low, high = (max(mean.n, 1) * x for x in (mean.standard_error, mean.low, mean.high))
+    if is_private(numbers):
+        return Total(mean.n * mean.mean if mean.n else 0.0, error, low, high, mean.n, confidence)
+    [u] = columns_of(numbers=numbers)
     if len(u) and u.min() > 0:
         low -= 2 * repeats * z_score(confidence) ** 2 * mean.mean
     found, (below, above) = float(u.sum()), _reach_of_products(u, error, z_score(confidence), repeats)
@@ -520,10 +521,9 @@ def weighted_mean(
         )
     means = np.bincount(of, d * u, minlength=len(parts)) / sums
     v = (parts / sums)[of] * d
-    r, second = v * (u - means[of]), v * v
-    squares = r**2
-    alike, cubes = np.bincount(of, second) / parts**2, np.bincount(of, second * v) / parts**3
-    sizes = alike * parts**2 * times_of(repeats) ** 2
+    r, each = v * (u - means[of]), np.bincount(of, v**2)
+    squares, sizes = r**2, each * times_of(repeats) ** 2
+    alike, cubes = each / parts**2, np.bincount(of, v**3) / parts**3
     variances = np.bincount(of, squares) / np.maximum(1 + alike - 2 * cubes / alike, _SAME) * repeats
     if mechanism is not None:  # the noise is known, also where no report has shown it
         length, inside = mechanism.domain.high - mechanism.domain.low, (means - mechanism.domain.low)
@@ -567,9 +567,14 @@ def _of_private(mechanism: Any, mean: float, error: float, effective: float, z: 
     return float(low) - off, float(high) + off
 
 
+def is_private(numbers: Any) -> bool:
+    """Whether these are a pair of a mechanism and its reports."""
+    return isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism)
+
+
 def _numbers_of(numbers: Any) -> tuple[Any, F64]:
     """The mechanism of a pair of it and its reports, or None; and the numbers, or the weights of the reports."""
-    if isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism):
+    if is_private(numbers):
         MeanEstimate().check(numbers[0])
         return numbers[0], numbers[0].weights(numbers[1])
     [made] = columns_of(numbers=numbers)
