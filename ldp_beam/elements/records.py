@@ -183,7 +183,7 @@ def _same(element: Any) -> Any:
     return element
 
 
-class _InWindows(beam.ParDo):
+class InWindows(beam.ParDo):
     """A ParDo that puts its elements into these windows, whichever its input is in."""
 
     def __init__(self, fn: beam.DoFn, windowing: Any) -> None:
@@ -218,7 +218,7 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
     ) -> tuple[Any, Any]:
         """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
-        pardo: Any = _InWindows(fn, windowing or pcoll.windowing)
+        pardo: Any = InWindows(fn, windowing or pcoll.windowing)
         if self._dead_letter_tag is None:
             return pcoll | label >> pardo.with_output_types(output_type), None
         outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)

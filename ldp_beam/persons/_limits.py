@@ -1,7 +1,7 @@
 """At most so many records per person and window: the machinery under budgets, ledgers and deduplication.
 
     records -> pieces, each of one shard of the ids and one window   (`SplitByPerson`, vectorized)
-            -> Beam's windows: state is per (shard, window)          (`beam.WindowInto`)
+            -> Beam's windows: state is per (shard, window)          (`beam.WindowInto`, or `PutInWindow`)
             -> the first so many of each person                      (`AdmitFirst`, stateful)
             -> the windows and timestamps they came with
 
@@ -23,6 +23,7 @@ import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -44,7 +45,7 @@ from ldp_beam.elements.batches import (
 from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
-from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, RecordsDoFn, RecordsTransform, letters
+from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import refuse_overlapping
@@ -147,11 +148,19 @@ registry.register_coder(Piece, PieceCoder)
 
 
 class SplitByPerson(RecordsDoFn):
-    """Records to (shard, piece), each at a time in its window."""
+    """Records to (shard, piece), each at the beginning of its window, or at the earliest time its records came with."""
 
-    def __init__(self, limit: Limit, dead_letter_tag: str | None, values: Collection[str] | None = ()) -> None:
+    def __init__(
+        self,
+        limit: Limit,
+        dead_letter_tag: str | None,
+        values: Collection[str] | None = (),
+        *,
+        at_beginning: bool = True,
+    ) -> None:
         super().__init__(dead_letter_tag)
         self._limit = limit
+        self._at_beginning = at_beginning and limit.windows is not None
         self._values = values
         periods = limit.rolling is not None or isinstance(limit.windows, FixedWindows)
         own = limit.windows is None
@@ -173,13 +182,17 @@ class SplitByPerson(RecordsDoFn):
         shards = ((hashes >> np.uint64(32)) * np.uint64(limit.shards) >> np.uint64(32)).astype(np.int64)
         places, stamps_of, window_of = self._places(part)
         groups = group(places, shards, limit.shards)
+        if stamps_of is None:
+            stamps = np.full(len(groups.key), np.iinfo(np.int64).max)
+            np.minimum.at(stamps, groups.of_record, part.stamps())
+        else:
+            stamps = stamps_of(groups.slot)
         if limit.drop_id or isinstance(part, Batch):
             part = part.without(limit.hashing.column if limit.drop_id else None)
         ends = np.bincount(groups.of_record, minlength=len(groups.key)).cumsum()
         if len(ends) > 1:
             order = np.argsort(groups.of_record.astype(np.uint16 if len(ends) <= _TINY else np.int64), kind="stable")
             hashes, part = hashes[order], part.ordered(order)
-        stamps = stamps_of(groups.slot)
         out, start = [], 0
         for end, shard, place, micros in zip(
             ends.tolist(), groups.key.tolist(), groups.slot.tolist(), stamps.tolist(), strict=True
@@ -189,29 +202,40 @@ class SplitByPerson(RecordsDoFn):
             start = end
         return out
 
-    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64], Callable[[int], Any]]:
-        """The window of each record as a number; and from numbers to a time in the window, and to a window."""
-        limit = self._limit
-        if limit.windows is None:
+    def _places(self, part: AnyBatch) -> tuple[I64, Callable[[I64], I64] | None, Callable[[int], Any]]:
+        """The window of each record as a number; from numbers to a window's beginning; and to the window, if known."""
+        if self._limit.windows is None:
             own, windows = windows_of(part)
-            earliest = np.full(len(windows), np.iinfo(np.int64).max)
-            np.minimum.at(earliest, own, part.stamps())
-            return own, earliest.take, windows.__getitem__
+            return own, None, windows.__getitem__
         times = times_of(part, self._time)
         if self._time.windowed:
             self._odd.look(times)
-        slotted = slots(limit.windows, times, np.zeros_like(times))
-        # the element's own window is a placeholder: WindowInto, which follows, assigns windows by timestamp
-        return (
-            slotted.number,
-            slotted.timestamp,
-            lambda _: part.window,
-        )
+        slotted = slots(self._limit.windows, times, np.zeros_like(times))
+        # (the element's own window is a placeholder: the step that follows assigns windows)
+        return slotted.number, slotted.timestamp if self._at_beginning else None, lambda _: part.window
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         self._limit.hashing.find_faults(part, faults)
         find_time_faults(part, self._time, faults)
+
+
+class PutInWindow(beam.DoFn):
+    """A piece in the window of its records, and no later than it came.
+
+    The local streaming runner holds the watermark at the times of pieces. At a window's beginning, which may be later
+    than the time that its records go on with, they would be late behind a Reshuffle.
+    """
+
+    def __init__(self, limit: Limit) -> None:
+        self._limit = limit
+
+    @override
+    def process(self, element: tuple[int, Piece], timestamp: Any = beam.DoFn.TimestampParam) -> Iterable[Any]:
+        at = int(times_of(element[1].part.slice(0, 1), self._limit.event_time)[0])
+        windows: Any = self._limit.windows
+        [window] = windows.assign(WindowFn.AssignContext(Timestamp(micros=at)))
+        return [WindowedValue(element, min(timestamp, window.max_timestamp()), (window,))]
 
 
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
@@ -350,7 +374,8 @@ class LimitTransform(RecordsTransform):
         limit = self._limit
         if limit.windows is None and pcoll.windowing.windowfn.is_merging():
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
-        split = SplitByPerson(limit, self._dead_letter_tag, self.values)
+        drops = drops_late_state(pcoll)
+        split = SplitByPerson(limit, self._dead_letter_tag, self.values, at_beginning=drops)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
         windows = limit.windows or pcoll.windowing.windowfn
         if forgets_at_the_end(pcoll) and not isinstance(windows, GlobalWindows):
@@ -358,11 +383,13 @@ class LimitTransform(RecordsTransform):
                 "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
                 "runner, or of PrivacyLedger rolling=True"
             )
-        if limit.windows is not None:
-            if drops_late_state(pcoll):
-                column = limit.event_time.column or limit.hashing.column
-                unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
+        if limit.windows is not None and drops:
+            column = limit.event_time.column or limit.hashing.column
+            unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
+        elif limit.windows is not None:
+            place: Any = InWindows(PutInWindow(limit), Windowing(limit.windows, allowed_lateness=limit.lateness))
+            pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
         good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()

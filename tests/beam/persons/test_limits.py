@@ -34,6 +34,7 @@ from ldp_core import (
     ParameterError,
     PlanError,
     PrivacyPlan,
+    RandomizedResponse,
     Secret,
     UnaryEncoding,
 )
@@ -294,6 +295,16 @@ def test_runners_keep_times_and_windows():
         bound = BoundContributions("user", 1, window=10, event_time="time").with_exception_handling()
         out, _ = run_with_result(beam.WindowInto(FixedWindows(7)) | bound, stamped(elements), runner=runner)
         check_places(*(collector.windowed for collector in out))
+
+
+def test_a_stream_of_records_without_a_time_passes_a_limit_and_a_reshuffle():
+    """They come at the beginning of time, and go on with it, while the limit's window is far behind that."""
+    coin = RandomizedResponse(epsilon=1.0)
+    records = [{"user": n, "time": 1e9 + n, "crashed": True} for n in range(5)]
+    for bound in (PrivacyLedger(1, id="user", budget=1), Deduplicate("user", within="1d", event_time="time")):
+        histogram = ldp_beam.PrivateHistogram("crashed", coin, window="1h", event_time="time")
+        rows = run(bound | beam.Reshuffle() | histogram, records, **IN_A_STREAM)
+        assert [row.n for row in rows] == [5, 5]
 
 
 def test_two_limits_in_a_row_do_not_cut_batches_into_pieces_of_pieces():
