@@ -296,7 +296,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
-        refuse_copies(pcoll, self._names, spends=self.spends is not None)
+        refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
