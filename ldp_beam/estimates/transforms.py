@@ -21,7 +21,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam._compat import StableInputParDo, knows_stable_input
+from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import row_type
@@ -43,7 +43,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import refuse_counts
+from ldp_beam.time.triggers import reads_clock, refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -309,10 +309,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             partials = (partials, empty) | "Filled" >> beam.Flatten()
         column = self._names[0] if self._windows is None else self._time.column or self._names[0]
         dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
-        if self._windows is not None:
+        windows, trigger = self._windows, self._trigger
+        if lacks_clock(pcoll) and reads_clock(trigger or pcoll.windowing.triggerfn):
+            windows, trigger = windows or pcoll.windowing.windowfn, None  # (all is there before a second is over)
+        if windows is not None:
             partials |= "Window" >> beam.WindowInto(
-                self._windows,
-                trigger=self._trigger,
+                windows,
+                trigger=trigger,
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
