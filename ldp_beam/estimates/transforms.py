@@ -351,7 +351,7 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
         raise core.ParameterError(
             f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
         )
-    out = [()] if keys is None else list(keys)
+    out = [()] if keys is None else list(keys) if isinstance(keys, Iterable) else [keys]
     for key in out:
         if not (isinstance(key, (tuple, list)) and len(key) == len(by) and all(isinstance(k, str) for k in key)):
             raise core.ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")
