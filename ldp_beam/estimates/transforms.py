@@ -14,6 +14,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
@@ -303,19 +304,20 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             bounded = copy.copy(self)
             bounded._question = replace(self._question, repeats=repeats)
             return bounded.expand(pcoll)
-        partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
+        windowing = None
+        if lacks_clock(pcoll) and reads_clock(self._trigger or pcoll.windowing.triggerfn):
+            windowing = Windowing(pcoll.windowing.windowfn)  # with one pane: all is there before a second is over
+        tallied = self._partial_tallies()
+        partials, dead_letters = self._outputs(pcoll, "PartialTallies", tallied, KeyedTally, windowing=windowing)
         if self._fill is not None:
             empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
             partials = (partials, empty) | "Filled" >> beam.Flatten()
         column = self._names[0] if self._windows is None else self._time.column or self._names[0]
         dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
-        windows, trigger = self._windows, self._trigger
-        if lacks_clock(pcoll) and reads_clock(trigger or pcoll.windowing.triggerfn):
-            windows, trigger = windows or pcoll.windowing.windowfn, None  # (all is there before a second is over)
-        if windows is not None:
+        if self._windows is not None:
             partials |= "Window" >> beam.WindowInto(
-                windows,
-                trigger=trigger,
+                self._windows,
+                trigger=self._trigger if windowing is None else None,
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )

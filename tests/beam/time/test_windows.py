@@ -12,7 +12,6 @@ import pytest
 from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.runners.pipeline_context import PipelineContext
 from apache_beam.transforms.trigger import (
-    AccumulationMode,
     AfterAll,
     AfterAny,
     AfterCount,
@@ -174,16 +173,18 @@ def test_counting_records_is_refused_with_the_reason():
 def test_in_batch_all_is_there_before_a_second_is_over():
     """The local runner has no clock then: an early pane, as Beam YAML asks for it, was an AttributeError of Beam's."""
     histogram, windows = partial(ldp_beam.PrivateHistogram, "v", SURE_BOOL), FixedWindows(10)
+    records = [{"v": True, "t": float(second)} for second in range(20)]
+    at_its_time = beam.Map(lambda record: beam.window.TimestampedValue(record, record["t"]))
     early, always = AfterWatermark(early=LATER), Repeatedly(AfterAny(LATER, AfterCount(1)))
     for transform in (
         histogram(window=windows, event_time="t", trigger=early),
         histogram(window=windows, event_time="t", trigger=always, accumulation_mode="discarding"),
-        beam.Map(lambda record: beam.window.TimestampedValue(record, record["t"]))
-        | beam.WindowInto(windows, trigger=early, accumulation_mode=AccumulationMode.DISCARDING)
-        | histogram(),
+        at_its_time | beam.WindowInto(windows, trigger=early, accumulation_mode=1) | histogram(),
     ):
-        rows = run(transform, [{"v": True, "t": float(second)} for second in range(20)])
-        assert ns(rows) == {(0, 10): 10, (10, 20): 10}
+        assert ns(run(transform, records)) == {(0, 10): 10, (10, 20): 10}
+    sliding = beam.WindowInto(SlidingWindows(10, 5), trigger=early, accumulation_mode=1)
+    found = ns(run(at_its_time | sliding | ldp_beam.Histogram("v", SURE_BOOL), records))
+    assert found == {(-5, 5): 5, (0, 10): 10, (5, 15): 10, (10, 20): 10, (15, 25): 5}
 
 
 def test_runners_know_it_as_a_count():
