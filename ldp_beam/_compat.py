@@ -18,6 +18,7 @@ from apache_beam.portability import common_urns
 from apache_beam.pvalue import PCollection
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner, SwitchingDirectRunner
 from apache_beam.runners.portability.flink_runner import FlinkRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from typing_extensions import override
@@ -57,6 +58,11 @@ def drops_late_state(pcoll: PCollection[Any]) -> bool:
     The local streaming runner hands them on, and keeps the state.
     """
     return not isinstance(pcoll.pipeline.runner, (BundleBasedDirectRunner, SwitchingDirectRunner))
+
+
+def lacks_clock(pcoll: PCollection[Any]) -> bool:
+    """Whether triggers that wait for so many seconds end the job: the local runner has no clock for what is bounded."""
+    return pcoll.is_bounded and isinstance(pcoll.pipeline.runner, (FnApiRunner, SwitchingDirectRunner))
 
 
 def forgets_at_the_end(pcoll: PCollection[Any]) -> bool:

@@ -88,7 +88,7 @@ def _timestamp(time: Time) -> Timestamp:
         found = datetime.fromisoformat(time) if isinstance(time, str) else time
         if not isinstance(found, datetime) or found.tzinfo is not None:
             return Timestamp.of(found.astimezone(UTC) if isinstance(found, datetime) else found)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(
             "the times of fill= are datetimes, text in ISO 8601 like '2026-01-01T00:00:00Z', Timestamps or seconds, "
             f"got {time if isinstance(time, str) else type(time).__name__!r}"

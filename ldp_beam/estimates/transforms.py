@@ -14,6 +14,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
 from apache_beam.transforms.window import GlobalWindow, GlobalWindows
 from apache_beam.utils.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, Timestamp
@@ -21,7 +22,7 @@ from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam._compat import StableInputParDo, knows_stable_input
+from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import row_type
@@ -43,7 +44,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import refuse_counts
+from ldp_beam.time.triggers import reads_clock, refuse_counts
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -296,14 +297,18 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
-        refuse_copies(pcoll, self._names, spends=self.spends is not None)
+        refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)
             bounded._question = replace(self._question, repeats=repeats)
             return bounded.expand(pcoll)
-        partials, dead_letters = self._outputs(pcoll, "PartialTallies", self._partial_tallies(), KeyedTally)
+        windowing = None
+        if lacks_clock(pcoll) and reads_clock(self._trigger or pcoll.windowing.triggerfn):
+            windowing = Windowing(pcoll.windowing.windowfn)  # with one pane: all is there before a second is over
+        tallied = self._partial_tallies()
+        partials, dead_letters = self._outputs(pcoll, "PartialTallies", tallied, KeyedTally, windowing=windowing)
         if self._fill is not None:
             empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
             partials = (partials, empty) | "Filled" >> beam.Flatten()
@@ -312,7 +317,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         if self._windows is not None:
             partials |= "Window" >> beam.WindowInto(
                 self._windows,
-                trigger=self._trigger,
+                trigger=self._trigger if windowing is None else None,
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
@@ -348,7 +353,7 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
         raise core.ParameterError(
             f"fill= with by={by} needs fill_keys=, tuples of {len(by)} texts: they are not known before"
         )
-    out = [()] if keys is None else list(keys)
+    out = [()] if keys is None else list(keys) if isinstance(keys, Iterable) else [keys]
     for key in out:
         if not (isinstance(key, (tuple, list)) and len(key) == len(by) and all(isinstance(k, str) for k in key)):
             raise core.ParameterError(f"fill_keys= are tuples of {len(by)} texts, one for each name in by={by}")

@@ -319,41 +319,77 @@ def _overlap(windows: WindowFn) -> bool:
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 
-def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bool) -> None:
-    """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of a limit.
+def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bool, by: Iterable[str] = ()) -> None:
+    """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of limits.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
-    branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse.)
+    branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
+    was made of reports has the people of other reports of the same records once more; keys may tell them apart.)
     """
-    # How often a record comes from there: as it is, in any way, by no limit.
-    same, ways, free = Counter([pcoll]), Counter([pcoll]), Counter([pcoll])
+    if spends:
+        _refuse_joined_limits(pcoll)
+    same = Counter([pcoll])  # how often a record comes from there as it is
+    changed, again = set[Any](), set[Any]()  # from there by steps that may change it; and it was perturbed before these
     for step in reversed(_Steps(pcoll).found):
         one, outputs = step.transform, step.outputs.values()
-        times, copies, around = (max((c[output] for output in outputs), default=0) for c in (ways, same, free))
-        if spends and times > 1 and isinstance(one, (BoundsPersons, BudgetsNoise)):
-            name = type(one).__name__
-            raise ParameterError(
-                f"what {name} lets through comes here by {times} ways, which beam.Flatten joins: a person may spend "
-                f"{times} times what {name} allows. Put it behind beam.Flatten, or divide records by beam.Partition"
-            )
-        # In beam.CoGroupByKey, which has a beam.Flatten, they are joined side by side.
-        joins = any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
-        limited = any(isinstance(whole.transform, (BoundsPersons, BudgetsNoise)) for whole in _wholes(step))
+        if _joins(step):
+            continue
+        copies, is_changed = max((same[output] for output in outputs), default=0), not changed.isdisjoint(outputs)
         inputs = [before for before in step.inputs if isinstance(before, PCollection)]  # (no record is in a PBegin)
-        for before in () if step.is_composite() else inputs[: 1 if joins else None]:
-            ways[before] += times
-            free[before] += 0 if limited else around
         made = one.made if isinstance(one, EndsValues) else None
         has = made is not None and not {*made.columns, *made.keep}.isdisjoint(columns)  # (for each record one)
-        for before in inputs if (isinstance(one, _KEEP) or has) and not joins else ():
+        for before in inputs if isinstance(one, _KEEP) or has else ():
             same[before] += copies
-    if spends and any(times > free[before] > 0 for before, times in ways.items()):
+        if has and is_changed and not copies:
+            again |= _as_they_are(inputs)
+        changes = isinstance(one, beam.ParDo) and not any(isinstance(w.transform, EndsValues) for w in _wholes(step))
+        if (changes and copies) or ((changes or isinstance(one, _KEEP)) and is_changed):
+            changed |= {*inputs}
+    if not by and any(same[before] for before in again):
         raise ParameterError(
-            "beam.Flatten joins what a limit of persons lets through with the records that it was given: a person may "
-            "spend more than the limit allows. Put the limit behind beam.Flatten, or divide records by beam.Partition"
+            "beam.Flatten joins reports with what a step has made of other reports of the same records: people would "
+            "count, and spend, twice. Leave one of both out, or tell them apart by a column in by="
         )
     if (most := max(same.values())) > 1:
         raise ParameterError(
             f"each record comes here {most} times, as beam.Flatten joins a collection with itself, or several reports "
             "of each: people would count, and spend, so often. Give beam.Flatten each collection once"
+        )
+
+
+def _joins(step: Any) -> bool:
+    """Whether a step is in beam.CoGroupByKey, which has a beam.Flatten and joins records side by side."""
+    return any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
+
+
+def _refuse_joined_limits(pcoll: PCollection[Any]) -> None:
+    """Raise if `beam.Flatten` joins what a limit lets through with more of the same records."""
+    ways, free = Counter([pcoll]), Counter([pcoll])  # how often a record comes from there, and how often by no limit
+    given = set[Any]()  # to the last limits before here
+    for step in reversed(_Steps(pcoll).found):
+        outputs = step.outputs.values()
+        times, around = (max((c[output] for output in outputs), default=0) for c in (ways, free))
+        if isinstance(step.transform, (BoundsPersons, BudgetsNoise)):
+            name, records = type(step.transform).__name__, _as_they_are(step.inputs)
+            if times > 1:
+                raise ParameterError(
+                    f"what {name} lets through comes here by {times} ways, which beam.Flatten joins: a person may "
+                    f"spend {times} times what {name} allows. Put it behind beam.Flatten, or divide records by "
+                    "beam.Partition"
+                )
+            if around and not given.isdisjoint(records):
+                raise ParameterError(
+                    "beam.Flatten joins what two limits of persons let through of the same records: a person may spend "
+                    "what both allow. Put one limit behind beam.Flatten, or divide records by beam.Partition"
+                )
+            given |= records if around else set()
+        limited = any(isinstance(whole.transform, (BoundsPersons, BudgetsNoise)) for whole in _wholes(step))
+        inputs = [before for before in step.inputs if isinstance(before, PCollection)]
+        for before in () if step.is_composite() else inputs[: 1 if _joins(step) else None]:
+            ways[before] += times
+            free[before] += 0 if limited else around
+    if any(times > free[before] > 0 for before, times in ways.items()):
+        raise ParameterError(
+            "beam.Flatten joins what a limit of persons lets through with the records that it was given: a person may "
+            "spend more than the limit allows. Put the limit behind beam.Flatten, or divide records by beam.Partition"
         )

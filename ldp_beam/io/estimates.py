@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
+import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -25,7 +28,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_core import DtypeError, ParameterError
+from ldp_core import DtypeError, InputError, ParameterError
 from ldp_core.engine import text_of
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
@@ -259,10 +262,30 @@ def _write(file: tuple[str, bytes], folder: str) -> str:
     path, unfinished = (FileSystems.join(folder, n) for n in (name, f"{_TEMPORARY}{uuid.uuid4().hex}"))
     with suppress(OSError):  # it is there, which some file systems say by an error
         FileSystems.mkdirs(folder)
-    with FileSystems.create(unfinished, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
-        stream.write(content)
-    FileSystems.rename([unfinished], [path])
+    try:
+        with FileSystems.create(unfinished, compression_type=CompressionTypes.UNCOMPRESSED) as stream:
+            stream.write(content)
+        FileSystems.rename([unfinished], [path])
+    except OSError as error:
+        raise _unwritable(folder, error) from error
     return str(path)
+
+
+def _check_folder(path: str) -> None:
+    """Raise if no file can be written there, as far as this machine tells."""
+    try:
+        path.encode()
+        local = isinstance(FileSystems.get_filesystem(path), LocalFileSystem)
+        if local and not os.path.isdir(path) and os.stat(path):
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file")
+    except (FileNotFoundError, PermissionError):
+        pass  # it will be made, or the workers may
+    except (OSError, ValueError) as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(folder: str, error: Exception) -> InputError:
+    return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
 
 
 class WriteEstimates(beam.PTransform[Any, Any]):
@@ -281,6 +304,8 @@ class WriteEstimates(beam.PTransform[Any, Any]):
 
     Raises:
         ParameterError: another format, or no path.
+        InputError: the path is a file, or of a file system that Beam lacks; while the pipeline runs, where a worker
+            cannot write.
 
     >>> WriteEstimates("out", format="csv")
     Traceback (most recent call last):
@@ -294,6 +319,7 @@ class WriteEstimates(beam.PTransform[Any, Any]):
             raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")
         if not isinstance(path, (str, PathLike)) or not str(path):
             raise ParameterError(f"path must be a folder's, got {path!r}")
+        _check_folder(str(path))
         self._path = str(path)
         self._format = format
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from os import PathLike
 from typing import Any
 
 import apache_beam as beam
@@ -90,7 +91,7 @@ class ReadEvents(RecordsTransform):
 
     def __init__(
         self,
-        files: str | Iterable[str],
+        files: str | PathLike[str] | Iterable[str],
         plan: PrivacyPlan,
         *,
         event_time: str | None = None,
@@ -104,7 +105,8 @@ class ReadEvents(RecordsTransform):
         EventTime(event_time, time_unit)
         check_position(position)
         self.paths = match_files(files)
-        events = EventSchema.of(plan, event_time, tuple(also), time_unit)
+        also = (also,) if isinstance(also, str) else tuple(also)
+        events = EventSchema.of(plan, event_time, also, time_unit)
         events = with_json_types(replace(events, limits=limits, position=position), self.paths)
         heads = {path: check_file(path, events) or events.output for path in self.paths}
         first_path, first = next(iter(heads.items()))
@@ -200,9 +202,10 @@ def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
     return replace(schema, columns=columns, numbers=numbers)
 
 
-def match_files(files: str | Iterable[str]) -> list[str]:
+def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
     """Paths of the files that a pattern, or several, name (globs allowed), sorted."""
-    patterns = [files] if isinstance(files, str) else list(files)
+    given = [files] if isinstance(files, (str, PathLike)) or not isinstance(files, Iterable) else [*files]
+    patterns = [str(pattern) if isinstance(pattern, PathLike) else pattern for pattern in given]
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from os import PathLike
 from typing import Any
 
 import apache_beam as beam
@@ -153,7 +154,7 @@ class ReadReports(RecordsTransform, EndsValues):
 
     def __init__(
         self,
-        files: str | Iterable[str],
+        files: str | PathLike[str] | Iterable[str],
         *,
         plan: PrivacyPlan | None = None,
         columns: Iterable[str] | None = None,

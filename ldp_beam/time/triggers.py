@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from apache_beam.transforms.trigger import AfterCount, TriggerFn
+from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, TriggerFn
 
 from ldp_core import ParameterError
 from ldp_core.engine import check_integer
@@ -49,6 +49,11 @@ def refuse_counts(trigger: TriggerFn) -> None:
                 "window ends take AfterWatermark(early=AfterProcessingTime(60)) or AfterCount(1); if partial tallies "
                 f"are meant, ldp_beam.AfterTallies({part.count})"
             )
+
+
+def reads_clock(trigger: TriggerFn) -> bool:
+    """Whether a trigger waits for so many seconds."""
+    return any(isinstance(part, AfterProcessingTime) for part in _parts(trigger))
 
 
 def _parts(trigger: Any) -> Iterator[Any]:

@@ -20,9 +20,8 @@ from ldp_core.errors import DomainError, DtypeError
 _NUMPY_KINDS = {"bool": "b", "int": "iu", "str": "U", "float": "iuf", "date": "M"}
 PYTHON_TYPES: dict[str, set[type]] = {
     "bool": {bool, np.bool_},
-    "int": {int, *(np.dtype(f"{sign}{size}").type for sign in "iu" for size in (1, 2, 4, 8))},
+    "int": {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])},
     "str": {str, np.str_},
-    "float": {int, float, *(np.dtype(f"{sign}{size}").type for sign in "iuf" for size in (2, 4, 8))},
     "date": {dt.date, dt.datetime, np.datetime64, str, np.str_},
 }
 ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float": pa.float64(), "date": pa.string()}
@@ -31,6 +30,7 @@ ARROW_TYPES = {"bool": pa.bool_(), "int": pa.int64(), "str": pa.string(), "float
 LISTS = {f"list of {kind}": kind for kind in ("bool", "int", "str")}
 """Kinds of columns of lists, and of what is in them."""
 _NUMPY_KINDS |= dict.fromkeys(LISTS, "")
+PYTHON_TYPES["float"] = PYTHON_TYPES["int"] | {float, np.float16, np.float32, np.float64}
 PYTHON_TYPES |= {lists: {list, tuple, np.ndarray} for lists in LISTS}
 ARROW_TYPES |= {lists: pa.list_(ARROW_TYPES[kind]) for lists, kind in LISTS.items()}
 

@@ -100,7 +100,10 @@ def test_an_endless_fill_is_for_streams():
         {"fill": (0, 60), "window": 10, "by": "c", "fill_keys": ["fr"]},
         {"fill": (0, 60), "window": 10, "by": "c", "fill_keys": [("fr", "x")]},
         {"fill_keys": [("fr",)], "window": 10, "by": "c"},
+        {"fill": (0, 60), "window": 10, "by": "c", "fill_keys": 5},
         {"fill": (0, 2 * 10**6), "window": 1},
+        {"fill": (0, float("inf")), "window": 10},
+        {"fill": ("0001-01-01T00:00+14:00", 5), "window": 10},
         {"fill": (0, None), "window": "1h"},
     ],
 )

@@ -240,6 +240,34 @@ def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counte
         _ = branches | beam.Flatten() | count
 
 
+def test_reports_are_not_joined_with_what_is_made_of_others_of_the_same_records():
+    """`Perturb | Map` beside `Perturb`: 3 people were n = 6."""
+    perturb, count = ldp_beam.Perturb(PLAN), ldp_beam.Histogram("os", THREE)
+    values = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD])
+    reports, other = values | perturb, values | beam.Reshuffle() | perturb
+    made = other | same() | beam.WindowInto(FixedWindows(60)) | same()
+    shared = "joins reports with what a step has made of other reports"
+    for branches in ((reports, made), (made, reports | beam.Reshuffle()), (reports, other | beam.Filter(bool))):
+        for step in (count, ldp_beam.PrivateHistogram("day", THREE)):
+            with pytest.raises(ParameterError, match=shared):
+                _ = branches | beam.Flatten() | step
+    _ = (reports, made) | beam.Flatten() | ldp_beam.Histogram("os", THREE, by=["day"])  # (what made it may say whose)
+    others = values.pipeline | beam.Create([RECORD]) | perturb | same()
+    part, rest = parts_of(values)
+    letters = values | perturb.with_exception_handling()
+    of_another_column = values | ldp_beam.RandomizedResponse("seen", epsilon=1.0) | same()
+    grouped = other | beam.WithKeys(lambda row: row["day"]) | beam.GroupByKey() | same()
+    for branches in (
+        (reports, others),
+        (part | perturb, rest | perturb | same()),
+        (letters[0], letters[1] | same()),
+        (reports, of_another_column),
+        (reports | beam.Filter(bool), other | beam.Filter(bool)),
+        (reports, grouped),
+    ):
+        _ = branches | beam.Flatten() | count
+
+
 def test_what_begins_at_one_place_of_a_pipeline_has_no_record_in_common(tmp_path):
     for name in "ab":
         table = pa.Table.from_pylist([], PLAN.schema(FORMS["batches"][0].schema)).replace_schema_metadata(PLAN.metadata)
@@ -281,6 +309,26 @@ def test_what_a_limit_lets_through_is_not_joined_with_what_it_was_given(limit):
     _ = (raw, raw | limit) | beam.Flatten() | limit | ldp_beam.Perturb(PLAN)
     part, other = parts_of(raw)
     _ = (part | limit, other) | beam.Flatten() | ldp_beam.Perturb(PLAN)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_what_two_limits_let_through_of_the_same_records_is_not_joined(limit):
+    """Each let a person have all that it allows."""
+
+    def branches_of(raw):
+        return raw | beam.Reshuffle() | limit, raw | LIMITS[1]
+
+    one, two = branches_of(beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([USER]))
+    for branches in ((one, two), (one | same(), two | LIMITS[1] | same()), ((one | same(), two) | beam.Flatten(),)):
+        for step in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", THREE)):
+            with pytest.raises(ParameterError, match=r"two limits.*what both allow.*Put one limit behind beam.Flatten"):
+                _ = branches | beam.Flatten() | step
+    for right in (
+        lambda raw: branches_of(raw) | beam.Flatten() | limit,
+        lambda raw: tuple(part | limit for part in parts_of(raw)) | beam.Flatten(),
+        lambda raw: branches_of(raw)[1] | limit,
+    ):
+        _ = right(beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([USER])) | ldp_beam.Perturb(PLAN)
 
 
 @pytest.mark.parametrize("limit", LIMITS)

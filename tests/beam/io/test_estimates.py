@@ -25,7 +25,7 @@ from ldp_beam.io import (
     estimate_line,
     estimate_schema,
 )
-from ldp_core import DtypeError, ParameterError
+from ldp_core import DtypeError, InputError, ParameterError
 
 from ..helpers import SURE, Collector, run, stamped
 
@@ -202,3 +202,16 @@ def test_other_elements_are_refused(tmp_path):
         run(WriteEstimates(str(tmp_path)), [{"v": 1}])
     with pytest.raises(ParameterError):
         WriteEstimates(str(tmp_path), "csv")
+
+
+def test_a_folder_that_cannot_be_is_said(tmp_path):
+    """Where a file is, half a character, a file system that Beam lacks: these were errors of Python, and late."""
+    (tmp_path / "file").touch()
+    for path in (f"{tmp_path}/file", tmp_path / "file" / "below", "a\0b", "\udc80", "nosuch://x", "x" * 300):
+        with pytest.raises(InputError, match="cannot write into the folder"):
+            WriteEstimates(path)
+    reports, histogram = [pa.record_batch({"v": ["a"]})], ldp_beam.Histogram("v", SURE)
+    write = histogram | WriteEstimates(f"{tmp_path}/later")
+    (tmp_path / "later").touch()
+    with pytest.raises(InputError, match=r"later.*: File exists|later.*: Not a directory"):
+        run(write, reports)

@@ -104,14 +104,16 @@ def test_positions_are_those_of_the_watched_folder(events):
 
 
 def test_without_event_times_and_with_further_columns(events):
-    batch, _, _ = read(ReadEvents([events], PLAN, also=["user"]))
-    assert batch.to_pydict() == {"os": ["a", "a", "b"], "land": [5, None, 6], "user": [None, None, "s3cr3t"]}
+    for files, also in (([events], ["user"]), (Path(events), "user")):
+        batch, _, _ = read(ReadEvents(files, PLAN, also=also))
+        assert batch.to_pydict() == {"os": ["a", "a", "b"], "land": [5, None, 6], "user": [None, None, "s3cr3t"]}
 
 
 def test_what_cannot_be_read_is_refused_when_it_is_made(events):
     for arguments, error in (
         ({"plan": {}}, PlanError),
         ({"files": []}, ParameterError),
+        ({"files": 5}, ParameterError),
         ({"files": 5 * [1]}, ParameterError),
         ({"time_unit": "min"}, ParameterError),
         ({"position": ""}, ParameterError),

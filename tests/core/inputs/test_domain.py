@@ -18,6 +18,7 @@ from ldp_core import (
     Interval,
     LdpError,
     Mechanism,
+    OneBitMean,
     RandomizedResponse,
     UnaryEncoding,
     required_n,
@@ -396,3 +397,10 @@ def test_half_of_a_surrogate_pair_is_no_text_and_is_called_so():
                 m.perturb(values)
     with pytest.raises(DtypeError, match=r"got int$"):
         m.perturb([1])
+
+
+def test_numbers_are_of_all_types_of_numpy():
+    """Those of one byte were refused, and single records with them dead letters in Beam."""
+    mechanism = OneBitMean((0, 10), epsilon=80.0)
+    for code in np.typecodes["AllInteger"] + "efd":
+        assert mechanism.perturb([np.dtype(code).type(10), 0]).tolist() == [True, False]
