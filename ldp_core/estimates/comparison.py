@@ -448,7 +448,7 @@ def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
 def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
     few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
-    return [side._replace(step=np.where(few, side.step, 0.0)) for side in (one, two)]
+    return [side._replace(step=np.where(few, side.step, 0.0), sides=2) for side in (one, two)]
 
 
 def nearer(difference: F64, off: Any) -> F64:
