@@ -217,7 +217,9 @@ def finite_times(
     mechanism: Any, population: Population, n: I64, mean: F64, error: F64, repeats: int | None = None
 ) -> F64:
     """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
-    part = sampled_part("many" if population is None else population, n, repeats)
+    if not isinstance(population, int):
+        return np.ones(np.shape(error))
+    part = sampled_part(population, n, repeats)
     low, length = mechanism.domain.low, mechanism.domain.high - mechanism.domain.low
     noise = mechanism.noise_among((mean - low) / length, (error / length) ** 2 * n) * length**2
     spread = np.maximum(error**2 - noise / np.maximum(n, 1), 0) * np.greater_equal(n, FEW_NUMBERS)

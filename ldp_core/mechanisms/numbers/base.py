@@ -186,7 +186,7 @@ class Numeric(Mechanism):
                 f"reports of {self.name} do not tell the squares of numbers, at this epsilon or of so few points: take "
                 "Hybrid or Piecewise"
             )
-        c, b, a = self._squares
+        c, b, a, _ = self._squares
         share = self.report_shares(self._checked(reports, column))
         square = (share**2 - a - b * share) / c - 1 / (6 * (self.points - 1) ** 2)
         low, length = self.domain.low - about, self.domain.high - self.domain.low
@@ -221,15 +221,17 @@ class Numeric(Mechanism):
         """
         if not self.tells_squares:
             return np.full(np.shape(variance), self.most_noise)
-        at = self.places
-        off = float((self.point_variances() + at**2 - np.polyval(self._squares, at)).max())
-        spread = (variance + mean**2 - np.polyval(self._squares, mean) - off) / self._squares[0]
+        c, b, a, off = self._squares
+        spread = (variance + mean**2 - (c * mean + b) * mean - a - off) / c
         made: F64 = np.minimum(variance - np.maximum(spread, 0), self.most_noise)
         return made
 
     @cached_property
-    def _squares(self) -> F64:
-        return np.polyfit(self.places, self.point_variances() + self.places**2, 2)
+    def _squares(self) -> tuple[float, ...]:
+        """c, b and a; and by how much more it is at most."""
+        squares = self.point_variances() + self.places**2
+        made = np.polyfit(self.places, squares, 2)
+        return *made.tolist(), float((squares - np.polyval(made, self.places)).max())
 
     @cached_property
     def most_noise(self) -> float:
