@@ -77,8 +77,9 @@ class MeanEstimate(Question[Mean]):
         confidence: of the interval, in (0, 1).
         population: whom the interval is about. ``"many"``: a large population of which these people are a random
             sample. None: these people, for whom the same interval is on the safe side, as noise and the numbers'
-            spread are not told apart. N: a population of N people. What exceeds the noise of the worst number is
-            spread for certain, and is there only in the part that `sampled_part` says.
+            spread are not told apart. N: a population of N people. What exceeds the noise of such numbers (or that of
+            the worst number, where reports do not tell squares, see `linear_fit`) is spread for certain, and is there
+            only in the part that `sampled_part` says.
 
         repeats: the most reports of one person; see `HistogramEstimate`.
 
@@ -126,7 +127,7 @@ class MeanEstimate(Question[Mean]):
         mean, error, low, high = mechanism.means(n, counters, confidence=self.confidence)
         if not isinstance(self.population, int) and self.repeats is None:
             return mean, error, low, high
-        times = self.times * finite_times(mechanism, self.population, n, error, self.repeats)
+        times = self.times * finite_times(mechanism, self.population, n, mean, error, self.repeats)
         off, coin = off_of(mechanism), coin_of(mechanism, self.population, n, self.repeats) / np.maximum(n, 1)
         below, above = mean - low - off, high - mean - off
         ends, known = (mean - below * times, mean + above * times), ((error * times) ** 2, 0.0, 0.0)
@@ -212,9 +213,15 @@ def off_of(mechanism: Any) -> float:
     return made
 
 
-def finite_times(mechanism: Any, population: Population, n: I64, error: F64, repeats: int | None = None) -> F64:
+def finite_times(
+    mechanism: Any, population: Population, n: I64, mean: F64, error: F64, repeats: int | None = None
+) -> F64:
     """By how much errors of means are smaller, as spread is there only in the part that `sampled_part` says."""
-    part = sampled_part("many" if population is None else population, n, repeats)
-    spread = np.maximum(error**2 - mechanism.variance(1) / np.maximum(n, 1), 0) * np.greater_equal(n, FEW_NUMBERS)
+    if not isinstance(population, int):
+        return np.ones(np.shape(error))
+    part = sampled_part(population, n, repeats)
+    low, length = mechanism.domain.low, mechanism.domain.high - mechanism.domain.low
+    noise = mechanism.noise_among((mean - low) / length, (error / length) ** 2 * n) * length**2
+    spread = np.maximum(error**2 - noise / np.maximum(n, 1), 0) * np.greater_equal(n, FEW_NUMBERS)
     times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
     return times

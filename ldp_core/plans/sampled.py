@@ -273,6 +273,12 @@ class SampledNumber(Sampled, Numeric):
         return self.columns * self.inner.most_noise + (self.columns - 1) / 4
 
     @override
+    def noise_among(self, mean: F64, variance: F64) -> F64:
+        """All but the spread of the numbers themselves, of whom those who answer are a sample."""
+        of_one = variance / self.columns
+        return variance - np.maximum(of_one - self.inner.noise_among(mean, of_one), 0)
+
+    @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         """The inner mechanism's, of those who answer; nan where nobody does."""
         return self.inner.share_means(counters[..., 0], counters[..., 1:], confidence)

@@ -186,7 +186,7 @@ class Numeric(Mechanism):
                 f"reports of {self.name} do not tell the squares of numbers, at this epsilon or of so few points: take "
                 "Hybrid or Piecewise"
             )
-        c, b, a = np.polyfit(self.places, self.point_variances() + self.places**2, 2)
+        c, b, a, _ = self._squares
         share = self.report_shares(self._checked(reports, column))
         square = (share**2 - a - b * share) / c - 1 / (6 * (self.points - 1) ** 2)
         low, length = self.domain.low - about, self.domain.high - self.domain.low
@@ -213,6 +213,25 @@ class Numeric(Mechanism):
         inside = np.clip(shares, self.places[0], self.places[-1])
         variances: F64 = np.interp(inside, self.places, self.point_variances() + self.places**2) - inside**2
         return variances
+
+    def noise_among(self, mean: F64, variance: F64) -> F64:
+        """The noise in such a variance of reports of numbers with such a mean, as shares; at most, if it is not told.
+
+        (A report's square is about c x^2 + b x + a on average: c times the spread of x is what the variance exceeds.)
+        """
+        if not self.tells_squares:
+            return np.full(np.shape(variance), self.most_noise)
+        c, b, a, off = self._squares
+        spread = (variance + mean**2 - (c * mean + b) * mean - a - off) / c
+        made: F64 = np.minimum(variance - np.maximum(spread, 0), self.most_noise)
+        return made
+
+    @cached_property
+    def _squares(self) -> tuple[float, ...]:
+        """c, b and a; and by how much more it is at most."""
+        squares = self.point_variances() + self.places**2
+        made = np.polyfit(self.places, squares, 2)
+        return *made.tolist(), float((squares - np.polyval(made, self.places)).max())
 
     @cached_property
     def most_noise(self) -> float:

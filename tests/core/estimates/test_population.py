@@ -16,6 +16,7 @@ from ldp_core import (
     NOutput,
     OneBitMean,
     ParameterError,
+    Piecewise,
     RandomizedResponse,
     RangeEstimate,
     SquareWave,
@@ -86,7 +87,8 @@ def test_the_size_of_a_population_leads_from_these_people_to_many():
             else:
                 np.testing.assert_array_equal(numbers[0], numbers[-1])
             np.testing.assert_allclose(numbers[3], numbers[4], rtol=1e-6, err_msg=name)
-            assert np.all(numbers[1] <= numbers[2] * (1 + 1e-9)), name
+            # (Less noise is that of fewer coins: of 250 answers, intervals may reach 2 % farther.)
+            assert np.all(numbers[1] <= numbers[2] * (1.02 if name == "sampled number" else 1 + 1e-9)), name
             assert np.all(numbers[2] <= numbers[3] * (1 + 1e-9)), name
 
 
@@ -112,6 +114,24 @@ def test_a_mean_of_n_people_is_not_narrower_than_its_error():
     few, many = (np.array([table["low"], table["high"]]) for table in tables)
     assert (few[1] - few[0] < many[1] - many[0]).all()
     assert np.mean((few[0] <= numbers.mean()) & (numbers.mean() <= few[1])) > 0.93
+
+
+def test_of_all_people_the_error_of_a_mean_is_the_noise_of_their_numbers():
+    """Not that of the worst number, which made errors 1.2 to 1.8 times as large; one bit does not tell it."""
+    n, numbers = 20_000, np.linspace(0, 10, 9)
+    counters_of = {
+        m: np.array([m.probabilities(int(x)) for x in m.inputs.encode(numbers, column="x")], float).mean(0)
+        for m in (Piecewise((0, 10), epsilon=4.0), NOutput((0, 10), epsilon=6.0), OneBitMean((0, 10), epsilon=4.0))
+    }
+    for m, shares in counters_of.items():
+        tallies = [
+            Tally(n, np.diff(np.rint(n * np.cumsum(shares)), prepend=0).astype(int), m.fingerprint) for _ in "ab"
+        ]
+        known = np.mean([m.variance(n, x) for x in numbers]) if not isinstance(m, OneBitMean) else m.variance(n)
+        of = 0.45 if isinstance(m, NOutput) else 2e-3  # (whose noise is only nearly a polynomial)
+        with case(m):
+            assert m.mean(tallies[0], population=n).standard_error ** 2 == pytest.approx(known, rel=of)
+            assert compare(m, *tallies, population=n).standard_errors[0] ** 2 == pytest.approx(2 * known, rel=of)
 
 
 def test_comparisons_and_plans_are_about_the_same_people():
