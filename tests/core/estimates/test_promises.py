@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.promises import Situation, judged, of_one_tally, told
-from ldp_core import RandomizedResponse
+from benchmarks.promises import of_distributions, of_one_tally, told
+from benchmarks.situations import PLACES, Situation, judged
+from ldp_core import Piecewise, RandomizedResponse
 from ldp_core.mechanisms.oracles import base
 
 from ...cases import case
@@ -35,3 +36,13 @@ def test_score_intervals_alone_of_few_people_are_found(monkeypatch):
             monkeypatch.setattr(base, "reach_of_few", lambda ends, *_: ends)
         found = [judged(held)[1] for held in of_one_tally(Situation("RR", m, m, shares, 50, 0.95, None, rng))]
         assert (min(found) < FALSE_ALARM) == planted
+
+
+def test_shares_of_points_without_the_error_of_drawing_them_are_found(monkeypatch):
+    """What `StochasticRounding` had: intervals of its oracle's noise alone."""
+    m, shares, estimate = Piecewise((0, 1), epsilon=6.0), np.eye(PLACES)[13], base.FrequencyOracle.estimate
+    for planted in (False, True):
+        if planted:
+            monkeypatch.setattr(base.FrequencyOracle, "estimate", lambda self, tally, **_: estimate(self, tally))
+        s = Situation("Piecewise", m, m, shares, 200, 0.95, None, np.random.default_rng(1))
+        assert (min(judged(held)[1] for held in of_distributions(s)) < FALSE_ALARM) == planted
