@@ -1,4 +1,4 @@
-"""All questions of all mechanisms, in situations that are drawn: `benchmarks.promises`, with seeds that are fixed.
+"""Questions of all mechanisms, in situations that are drawn: `benchmarks.promises`, with seeds that are fixed.
 
 So few hold in one of 10^5 cases each, where as many as are promised do; other seeds were looked through by hand.
 """
