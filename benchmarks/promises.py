@@ -1,195 +1,84 @@
 """``python -m benchmarks.promises 7 200``: whether intervals hold what they promise, whatever is asked.
 
 Situations are drawn: a mechanism, its epsilon, how many people have which value, a confidence, and whom intervals are
-about. In each one all questions that the mechanism takes are asked, of a thousand tallies. A seed (7) is a list of
-situations, of which the first 200 are asked here. What is broken is printed, and then the least that held.
+about. In each one all questions that the mechanism takes are asked, of a thousand tallies, and one of those that have
+mechanisms or tallies of their own. A seed (7) is a list of situations, of which the first 200 are asked here. What is
+broken is printed, and then the least that held.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from benchmarks.situations import (
+    FEW,
+    PLACES,
+    SOME,
+    Held,
+    Situation,
+    between,
+    fits,
+    inside,
+    judged,
+    length,
+    shares_of,
+    situations,
+    whole,
+)
 from ldp_core import (
     CdfEstimate,
-    FakeDataColumn,
-    HadamardResponse,
+    CountMeanSketch,
+    DBitFlip,
+    DistributionEstimate,
+    HadamardCountMeanSketch,
+    HeavyHitters,
     HierarchicalHistogram,
     HistogramEstimate,
-    Hybrid,
-    LocalHashing,
+    Keyed,
+    Loloha,
+    LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
     MeanEstimate,
     MedianEstimate,
-    NOutput,
-    OneBitMean,
     ParameterError,
-    Piecewise,
-    ProjectiveGeometryResponse,
+    Prefixes,
+    PrivSet,
     QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
-    SampledColumn,
-    SampledNumber,
+    Secret,
     SquareWave,
     StochasticRounding,
-    SubsetSelection,
-    ThresholdHistogramEncoding,
-    UnaryEncoding,
+    Tally,
+    compare_persons,
+    linear_fit,
     ratio,
     required_n,
     total,
     weighted_mean,
     weighted_quantiles,
 )
-from ldp_core.estimates.base import Population
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.joint import Joint, TableEstimate
 from ldp_core.estimates.pooling import pooled_rows
 from ldp_core.estimates.quantile_differences import CompareQuantiles
-from ldp_core.noise.fresh import Keystream
 from ldp_core.plans.drawn import DrawnColumn
 
-MANY, SOME = 1000, 200
-"""Tallies: of questions that answer many at once, and of those that are answered one by one."""
-LEAST = {0.8: 0.77, 0.9: 0.868, 0.95: 0.93, 0.99: 0.98}
-"""What is promised of each confidence, of few people less than it says."""
-PLACES = 33
-"""Numbers are k / 32."""
-
-LABELS = {
-    "RR": RandomizedResponse,
-    "OUE": UnaryEncoding,
-    "SUE": lambda d, epsilon: UnaryEncoding(d, epsilon=epsilon, variant="symmetric"),
-    "SS": SubsetSelection,
-    "OLH": LocalHashing,
-    "HR": HadamardResponse,
-    "PGR": ProjectiveGeometryResponse,
-    "THE": ThresholdHistogramEncoding,
-    "tree": HierarchicalHistogram,
-    "sampled": lambda d, epsilon: SampledColumn(RandomizedResponse(d, epsilon=epsilon), columns=2),
-    "fake": lambda d, epsilon: FakeDataColumn(RandomizedResponse(d, epsilon=epsilon), columns=2),
+REMEMBERING = {
+    "L-GRR": lambda d, epsilon: LongitudinalRandomizedResponse(d, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+    "L-OSUE": lambda d, epsilon: LongitudinalUnaryEncoding(d, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+    "LOLOHA": lambda d, epsilon: Loloha(d, epsilon_infinity=2 * epsilon, epsilon_1=epsilon),
+    "dBitFlip": lambda d, epsilon: DBitFlip(d, epsilon_infinity=epsilon, bits=min(4, len(d))),
 }
-NUMBERS = {
-    "Hybrid": Hybrid,
-    "Piecewise": Piecewise,
-    "one bit": OneBitMean,
-    "N outputs": NOutput,
-    "rounding": StochasticRounding,
-    "square wave": lambda d, epsilon: SquareWave(d, epsilon=epsilon, buckets=32),
-    "sampled number": lambda d, epsilon: SampledNumber(Piecewise(d, epsilon=epsilon), columns=2),
-}
-
-
-class Held(NamedTuple):
-    """What was asked, and whether it held in each run (bool[runs, values]); what was promised."""
-
-    what: str
-    held: np.ndarray
-    confidence: float = 0.95
-    length: float = np.nan
-    """Of the longest intervals, on average, beside normal ones of estimates that spread as these do."""
-
-
-@dataclass
-class Situation:
-    """Some people, and how they report."""
-
-    name: str
-    mechanism: Any
-    another: Any
-    """The same with another epsilon."""
-    shares: np.ndarray
-    n: int
-    confidence: float
-    population: Population
-    rng: np.random.Generator
-
-    def __str__(self) -> str:
-        of = "" if self.population is None else f" of {self.population}"
-        shares = " ".join(f"{share:.3g}" for share in self.shares[:9])
-        epsilons = f"{self.mechanism.epsilon:.3g} and {self.another.epsilon:.3g}"
-        return f"{self.name}({len(self.shares)}) epsilon {epsilons}, {self.n}{of}, {self.confidence}, shares {shares}"
-
-    @property
-    def labeled(self) -> bool:
-        return self.mechanism.inputs.kind == "int"
-
-    @property
-    def runs(self) -> int:
-        return SOME if self.name == "square wave" else MANY
-
-    @property
-    def values(self) -> np.ndarray:
-        d = len(self.shares)
-        return np.arange(d) if self.labeled else np.arange(d) / (d - 1)
-
-    def people(self, shares: np.ndarray, n: int, population: Population, runs: int) -> np.ndarray:
-        """int64[runs, d]: how many have each value, who are always the same unless they are a sample."""
-        if population == "many":
-            return self.rng.multinomial(n, shares, runs)
-        if population is None:
-            return np.tile(whole(shares, n), (runs, 1))
-        return self.rng.multivariate_hypergeometric(whole(shares, population), n, runs)
-
-    def tallies(self, m: Any, people: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """n and counters of each run, of reports that are drawn all at once."""
-        (runs, _), n, noise = people.shape, people.sum(axis=1), Keystream(self.rng.bytes(32))
-        codes = m.inputs.encode(np.repeat(np.tile(self.values, runs), people.reshape(-1)), column="x")
-        if isinstance(m, DrawnColumn):  # (a plan draws which column a record answers)
-            reports = m.perturb_drawn(codes, self.rng.random(len(codes)) < 1 / m.columns, noise)
-        else:
-            reports = m.perturb_codes(codes, noise)
-        return n, m.count_reports(reports, np.repeat(np.arange(runs), n), runs)
-
-    def perturb(self, m: Any, values: np.ndarray) -> Any:
-        return m.perturb(values, randomness=Keystream(self.rng.bytes(32)))
-
-
-def whole(shares: np.ndarray, n: int) -> np.ndarray:
-    """So many people."""
-    return np.diff(np.round(np.cumsum(shares) * n).astype(np.int64), prepend=0)
-
-
-def shares_of(kind: str, d: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    shares, places = np.zeros(d), rng.permutation(d)
-    if kind == "even":
-        shares[:] = 1 / d
-    elif kind == "one value":
-        shares[places[0]] = 1
-    elif kind == "two values":
-        shares[places[:2]] = rng.dirichlet([1, 1])
-    elif kind == "a person or two":
-        shares[places[:2]] = np.array([1 - 2 / n, 2 / n])
-    else:
-        shares = rng.dirichlet(np.full(d, 0.3))
-    return shares
-
-
-def situations(seed: int, count: int) -> Iterator[Situation]:
-    for number in range(count):
-        rng = np.random.default_rng([seed, number])
-        n, more = (round(float(np.exp(x))) for x in rng.uniform(np.log(10), np.log(3000), 2))
-        epsilons = np.exp(rng.uniform(np.log(0.3), np.log(8), 2)).round(3)
-        name = str(rng.choice([*LABELS] * 2 + [*NUMBERS]))
-        d = int(rng.choice([2, 3, 8, 16, 40])) if name in LABELS else PLACES
-        make, domain = (LABELS[name], range(d)) if name in LABELS else (NUMBERS[name], (0, 1))
-        try:
-            mechanisms = [make(domain, epsilon=float(epsilon)) for epsilon in epsilons]
-        except ParameterError:  # too few values, or an epsilon that it does not take
-            continue
-        population = [None, "many", n + more][rng.integers(3)]
-        kind = str(rng.choice(["one value", "two values", "a person or two", "even", "uneven"]))
-        confidence = float(rng.choice([0.8, 0.9, 0.95, 0.95, 0.95, 0.99]))
-        yield Situation(name, *mechanisms, shares_of(kind, d, n, rng), n, confidence, population, rng)
-
-
-# ---- what is asked
 
 
 def of_one_tally(s: Situation) -> Iterator[Held]:
@@ -307,17 +196,20 @@ def of_tables(s: Situation) -> Iterator[Held]:
         reports = {name: s.perturb(m, values[name]) for name, m in joint.makers.items()}
         found.append(question.result(joint, joint.tally(reports)))
 
-    def held(name: str, true: Any) -> np.ndarray:
-        low, high = (np.array([np.ravel(getattr(one, name + end)) for one in found]) for end in ("low", "high"))
-        return inside(low, high, np.ravel(true))
-
-    yield Held("cell", held("", s.n * cells), s.confidence)
-    yield Held("rate", held("rate_", rates)[:, np.repeat(s.shares > 0, 2)], s.confidence)
+    yield Held("cell", of_all(found, "", s.n * cells), s.confidence)
+    yield Held("rate", of_all(found, "rate_", rates)[:, np.repeat(s.shares > 0, 2)], s.confidence)
     there = s.shares > 0
     alone = np.outer(s.shares, cells.sum(axis=0))[there]
-    yield Held("Cramer's V", held("cramers_v_", np.sqrt(((cells[there] - alone) ** 2 / alone).sum())), s.confidence)
+    yield Held(
+        "Cramer's V", of_all(found, "cramers_v_", np.sqrt(((cells[there] - alone) ** 2 / alone).sum())), s.confidence
+    )
     if (yes == yes[0]).all():
         yield Held("independent", np.array([[not one.p_value < 0.05] for one in found]))
+
+
+def of_all(found: list[Any], name: str, true: Any) -> np.ndarray:
+    low, high = (np.array([np.ravel(getattr(one, name + end)) for one in found]) for end in ("low", "high"))
+    return inside(low, high, np.ravel(true))
 
 
 def of_persons(s: Situation) -> Iterator[Held]:
@@ -351,46 +243,259 @@ def of_plans(s: Situation) -> Iterator[Held]:
         yield Held("planned" + " of these people" * (about is None), abs(found - true) <= margin + 1e-9, s.confidence)
 
 
-def fits(question: Any, mechanism: Any) -> bool:
-    try:
-        question.check(mechanism)
-    except ParameterError:
-        return False
-    return True
+def of_sets(s: Situation) -> Iterator[Held]:
+    """Of people of as many kinds as there are values: each kind has some items, or none."""
+    d = len(s.shares)
+    if not s.labeled:
+        return
+    s, most = replace(s, tallied=SOME), int(s.rng.integers(1, min(d, 6) + 1))
+    kinds = [s.rng.permutation(d)[:size].tolist() for size in s.rng.integers(0, most + 1, d)]
+    has = np.array([np.isin(np.arange(d), kind) for kind in kinds])
+    m = PrivSet(range(d), epsilon=s.mechanism.epsilon, most=most)
+    size = s.n if s.population is None else s.population
+    true = (s.shares if size == "many" else whole(s.shares, size) / size) @ has
+    tallies = s.tallies(m, s.people(s.shares, s.n, s.population, s.runs), kinds)
+    yield from of_histograms("items", m, tallies, true, s)
+    other = s.tallies(m, s.people(s.shares, s.n, "many", s.runs), kinds)
+    first = tallies if s.population == "many" else s.tallies(m, s.people(s.shares, s.n, "many", s.runs), kinds)
+    table, _ = Compare(s.confidence).rows(m, *(np.stack(pair, axis=1) for pair in zip(first, other, strict=True)))
+    yield Held("difference of items", between(table, ("low", "high"), 0, s.runs), s.confidence)
+    p = table["p_adjusted"].to_numpy().reshape(s.runs, -1)
+    yield Held("p_adjusted of items", (p >= 0.05).all(axis=1, keepdims=True))
 
 
-def between(table: Any, ends: tuple[str, str], true: Any, runs: int) -> np.ndarray:
-    return inside(*(np.asarray(table[end].to_numpy(), float).reshape(runs, -1) for end in ends), true)
+def of_histograms(name: str, m: Any, tallies: Any, true: Any, s: Situation, **how: Any) -> Iterator[Held]:
+    """Intervals of each value, and of all at once."""
+    for together in (False, True):
+        question = HistogramEstimate(s.confidence, together, population=s.population, **how)
+        table, _ = question.rows(m, *tallies)
+        held = between(table, ("frequency_low", "frequency_high"), true, len(tallies[0]))
+        each = held.all(axis=1, keepdims=True) if together else held
+        yield Held(name + " of all at once" * together, each, s.confidence)
 
 
-def length(table: Any, ends: tuple[str, str], s: Situation) -> float:
-    made = next((name for name in ("frequency", "share", "mean", "difference") if name in table.column_names), None)
-    if made is None or isinstance(s.mechanism, SquareWave):  # (of which half a bucket is not known)
-        return np.nan
-    found, low, high = (np.asarray(table[name].to_numpy(), float).reshape(s.runs, -1) for name in (made, *ends))
-    normal = 2 * stats.norm.isf((1 - s.confidence) / 2) * found.std(axis=0)
-    return float(((high - low).mean(axis=0) / np.maximum(normal, 1e-9))[normal > 1e-9].max(initial=0))
+def of_sketches(s: Situation) -> Iterator[Held]:
+    """Of values, and of three that nobody has, over the hash functions: each run has its own."""
+    if not s.labeled:
+        return
+    kind = (CountMeanSketch, HadamardCountMeanSketch)[s.rng.integers(2)]
+    cells = {"hashes": int(s.rng.choice([1, 8, 64])), "width": int(s.rng.choice([4, 32, 256]))}
+    size = s.n if s.population is None else s.population
+    true = np.append(s.shares if size == "many" else whole(s.shares, size) / size, np.zeros(3))
+    held: list[list[Any]] = [[], []]
+    for salt, people in enumerate(s.people(s.shares, s.n, s.population, FEW)):
+        sketch = kind("int", epsilon=s.mechanism.epsilon, salt=salt, **cells)
+        tally = sketch.tally(s.perturb(sketch, np.repeat(np.arange(len(people)), people)))
+        for together in (False, True):
+            question = HistogramEstimate(s.confidence, together, population=s.population)
+            found = question.result(sketch.over(range(len(true))), tally)
+            inside_of = inside(found.frequency_low, found.frequency_high, true)
+            held[together].append([inside_of.all()] if together else inside_of)
+    yield Held("candidates", np.array(held[0]), s.confidence)
+    yield Held("candidates of all at once", np.array(held[1]), s.confidence)
 
 
-def inside(low: np.ndarray, high: np.ndarray, true: Any) -> np.ndarray:
-    """Where nothing is said (nan), nothing is promised."""
-    return ~(low > np.asarray(true) + 1e-9) & ~(high < np.asarray(true) - 1e-9)
+def of_searches(s: Situation) -> Iterator[Held]:
+    """Of values that nobody has none are found; intervals of what is found; and whether it takes as many as planned."""
+    if not s.labeled:
+        return
+    bits, d = int(s.rng.integers(6, 11)), len(s.shares)
+    levels = (bits,) if s.rng.random() < 0.5 else (bits // 2, bits)
+    cells = {"rows": int(s.rng.choice([8, 16])), "width": int(s.rng.choice([256, 1024]))}
+    m = HeavyHitters(Prefixes(None, bits), epsilon=s.mechanism.epsilon, levels=levels, **cells)
+    values = s.rng.permutation(2**bits)[:d]
+    people = whole(s.shares, s.n)
+    searches = [m.find(tally, 50, confidence=s.confidence) for tally in each_tally(m, values, people, s)]
+    held = {*values[people > 0].tolist()}
+    yield Held("nothing found that nobody has", np.array([[held >= {*one.values}] for one in searches]), s.confidence)
+    for value, many in zip(values.tolist(), people, strict=True):
+        found = [(one, one.values.index(value)) for one in searches if value in one.values]
+        if many and len(found) >= FEW / 4:
+            ends = np.array([(one.low[at], one.high[at]) for one, at in found])
+            yield Held("found", inside(*ends.T, many)[:, None], s.confidence)
+    n = m.reports_to_find(float(s.shares.max()))
+    if n < 3000:
+        people, most = whole(s.shares, math.ceil(n)), values[s.shares.argmax()]
+        searches = [m.find(tally, 50) for tally in each_tally(m, values, people, s)]
+        yield Held("found as planned", np.array([[most in one.values] for one in searches]))
+
+
+def each_tally(m: Any, values: np.ndarray, people: np.ndarray, s: Situation) -> Iterator[Tally]:
+    for _ in range(FEW):
+        yield m.tally(s.perturb(m, np.repeat(values, people)))
+
+
+def of_remembered(s: Situation) -> Iterator[Held]:
+    """One report each, of a mechanism that remembers: what is asked of all others."""
+    if not s.labeled or s.name == "tree":
+        return
+    make = REMEMBERING[str(s.rng.choice([*REMEMBERING]))]
+    with suppress(ParameterError):
+        m, other = (make(range(len(s.shares)), one.epsilon) for one in (s.mechanism, s.another))
+        remembered = replace(s, name=m.name, mechanism=m, another=other, tallied=SOME)
+        for ask in (of_one_tally, of_two_tallies):
+            for found in ask(remembered):
+                yield found._replace(what=found.what + ", remembered")
+
+
+def of_the_same_people(s: Situation) -> Iterator[Held]:
+    """Of a few reports of each, with keyed noise: of all together, and the last ones less the first ones."""
+    if not s.labeled or isinstance(s.mechanism, (DrawnColumn, HierarchicalHistogram)):
+        return
+    m, d, n, times, moving = s.mechanism, len(s.shares), min(s.n, 200), int(s.rng.integers(2, 5)), s.rng.random() / 2
+    codes = s.rng.choice(d, (FEW, n, 1), p=s.shares) + np.zeros(times, int)
+    codes = np.where(s.rng.random(codes.shape) < moving, s.rng.choice(d, codes.shape, p=s.shares), codes)
+    ids = np.arange(FEW * n).repeat(times)
+    noise = Keyed(Secret.from_seed(int(s.rng.integers(2**60))), ids, column="x")
+    reports = m.perturb(codes.reshape(-1), randomness=noise)
+    native = m._checked(reports, "x")
+    runs, first = ids // n, np.arange(len(ids)) % times == 0
+    last = np.roll(first, -1)
+    all_of, before, after = (m.count_reports(native[some], runs[some], FEW) for some in (first | True, first, last))
+    for about, true in ((None, shares_in(codes, d)), ("many", s.shares)):
+        of = replace(s, population=about)
+        yield from of_histograms("repeated", m, (np.full(FEW, n * times), all_of), true, of, repeats=times)
+    question = Compare(s.confidence, same_people=True)
+    table, _ = question.rows(m, np.full((FEW, 2), n), np.stack([before, after], axis=1))
+    yield Held("difference of the same people", between(table, ("low", "high"), 0, FEW), s.confidence)
+    p = np.nan_to_num(table["p_value_of_all"].to_numpy(), nan=1.0).reshape(FEW, -1)[:, :1]
+    yield Held("test of the same people", p >= 0.05)
+    if math.isinf(m.parts[1]):
+        return
+    persons, both = [], []
+    for run in range(FEW):
+        mine = slice(run * n * times, (run + 1) * n * times)
+        found = HistogramEstimate(s.confidence).of_persons(m, reports[mine], ids[mine])
+        persons.append(inside(found.frequency_low, found.frequency_high, s.shares))
+        sides = [(reports[mine][some[mine]], ids[mine][some[mine]]) for some in (first, last)]
+        both.append(compare_persons(m, *sides, confidence=s.confidence))
+    yield Held("keyed, of persons", np.array(persons), s.confidence)
+    yield Held("difference by person", np.array([inside(x.low, x.high, 0) for x in both]), s.confidence)
+    yield Held("test by person", np.array([[not x.p_value < 0.05] for x in both]))
+    yield Held("p_adjusted by person", np.array([[(x.p_adjusted >= 0.05).all()] for x in both]))
+
+
+def shares_in(codes: np.ndarray, d: int) -> np.ndarray:
+    return (codes.reshape(len(codes), -1)[:, :, None] == np.arange(d)).mean(axis=1)
+
+
+def of_looks(s: Situation) -> Iterator[Held]:
+    """Of eight looks at two streams: intervals and tests that hold at all of them, and of all values at the last."""
+    if s.labeled and isinstance(s.mechanism, HierarchicalHistogram):
+        return
+    looks, more = 8, s.rng.uniform(0.3, 3)
+    sides = []
+    for n in (max(1, s.n // looks), max(1, round(s.n * more / looks))):
+        parts = [s.tallies(s.mechanism, s.people(s.shares, n, "many", SOME)) for _ in range(looks)]
+        sides.append([np.cumsum(part, axis=0) for part in zip(*parts, strict=True)])
+    n, counters = (np.stack(part, axis=2) for part in zip(*sides, strict=True))  # looks, runs, side
+    at = int(np.exp(s.rng.uniform(np.log(10), np.log(1e5))))
+    for together in (False, True):
+        question = Compare(s.confidence, together, anytime=at)
+        if not question.compares(s.mechanism):
+            return
+        rows, _ = question.rows(s.mechanism, n.reshape(-1, 2), counters.reshape(looks * SOME, 2, -1))
+        held = between(rows, ("low", "high"), 0, looks * SOME).reshape(looks, SOME, -1).all(axis=0)
+        each = held.all(axis=1, keepdims=True) if together else held
+        yield Held("difference at all looks" + " of all at once" * together, each, s.confidence)
+    for name in ("p_value", "p_value_of_all"):
+        p = np.nan_to_num(rows[name].to_numpy(), nan=1.0).reshape(looks, SOME, -1).min(axis=0)
+        yield Held(name + " at all looks", p >= 0.05)
+    rows, _ = Compare(s.confidence, simultaneous=True).rows(s.mechanism, n[-1], counters[-1])
+    held = between(rows, ("low", "high"), 0, SOME).all(axis=1, keepdims=True)
+    yield Held("differences of all at once", held, s.confidence)
+
+
+def of_three_columns(s: Situation) -> Iterator[Held]:
+    """Of two columns of Booleans beside the first one, all of them independent in half of the cases."""
+    d, epsilon = len(s.shares), s.another.epsilon
+    if not s.labeled or isinstance(s.mechanism, (DrawnColumn, HierarchicalHistogram)) or d > 3:
+        return
+    alone, (b, c) = s.rng.random() < 0.5, s.rng.random((2, d, 2))
+    if alone:
+        b[:], c[:] = b[0, 0], c[0, 0]
+    rates = np.stack([1 - c, c], axis=2)
+    cells = s.shares[:, None, None] * np.stack([1 - b[:, 0], b[:, 0]], axis=1)[:, :, None] * rates
+    with suppress(ParameterError):  # (more reports than there are people)
+        makers = {name: RandomizedResponse(range(2), epsilon=epsilon) for name in "bc"}
+        joint, question, found = Joint({"a": s.mechanism, **makers}), TableEstimate(s.confidence, "many"), []
+        for _ in range(SOME):
+            codes = np.unravel_index(s.rng.choice(cells.size, s.n, p=cells.reshape(-1)), cells.shape)
+            reports = {name: s.perturb(m, of) for (name, m), of in zip(joint.makers.items(), codes, strict=True)}
+            found.append(question.result(joint, joint.tally(reports)))
+        there = np.repeat(cells.sum(axis=2).reshape(-1) > 0, 2)
+        yield Held("cell of three columns", of_all(found, "", s.n * cells), s.confidence)
+        yield Held("rate of three columns", of_all(found, "rate_", rates)[:, there], s.confidence)
+        if alone:
+            yield Held("independent, three columns", np.array([[not one.p_value < 0.05] for one in found]))
+
+
+def of_distributions(s: Situation) -> Iterator[Held]:
+    """Of rounding at random, which counts a number for the two nearest points, and of square waves."""
+    if s.labeled:
+        return
+    epsilon, oracles = s.mechanism.epsilon, ["unary_encoding", "randomized_response", "subset_selection"]
+    points, oracle, wave = int(s.rng.choice([2, 3, 5, 9, 17])), str(s.rng.choice(oracles)), s.rng.random() < 0.3
+    if wave:
+        m: Any = SquareWave((0, 1), epsilon=epsilon, buckets=32)
+        of_buckets = np.minimum(np.arange(PLACES), 31)[:, None] == np.arange(32)
+    else:
+        m = StochasticRounding((0, 1), epsilon=epsilon, buckets=points, oracle=oracle)
+        of_buckets = np.maximum(1 - abs(s.values[:, None] * (points - 1) - np.arange(points)), 0)
+    people = s.people(s.shares, s.n, s.population and "many", SOME)
+    n, counters = s.tallies(m, people)
+    true = of_buckets.T @ (s.shares if s.population else whole(s.shares, s.n) / s.n)
+    middle = s.values[np.searchsorted(np.cumsum(s.shares if s.population else whole(s.shares, s.n) / s.n), 0.5 - 1e-9)]
+    question = DistributionEstimate(s.confidence)
+    found = [question.result(m, Tally(int(k), of, m.fingerprint)) for k, of in zip(n, counters, strict=True)]
+    whose = ", square wave" * wave + " of these people" * (s.population is None)
+    for name, at in (("low", "high"), true), (("cumulative_low", "cumulative_high"), np.cumsum(true)):
+        ends = (np.array([getattr(one, end) for one in found]) for end in name)
+        yield Held(f"distribution: {name[0]}{whose}", inside(*ends, at), s.confidence)
+    ends = np.array([one.quantile_interval(0.5) for one in found]).T
+    yield Held("median of a distribution", inside(*ends, middle)[:, None], s.confidence)
+
+
+def of_lines(s: Situation) -> Iterator[Held]:
+    """Of a second number that is a part of the first one, and the rest uniform; public, or reported by the same."""
+    x = s.mechanism
+    if s.labeled or isinstance(x, DrawnColumn) or not getattr(x, "tells_squares", False):
+        return
+    part, public = s.rng.random(), s.rng.random() < 0.5
+    variance = s.shares @ s.values**2 - (s.shares @ s.values) ** 2
+    true = {"variance x": variance, "covariance": part * variance}
+    true["variance y"] = part**2 * variance + (1 - part) ** 2 / 12
+    if variance > 1e-9:
+        true |= {"slope": part, "intercept": (1 - part) / 2}
+        true["correlation"] = part * (variance / true["variance y"]) ** 0.5
+    held: dict[str, list[bool]] = {name: [] for name in true}
+    for _ in range(SOME):
+        of_x = s.rng.choice(s.values, s.n, p=s.shares)
+        y = part * of_x + (1 - part) * s.rng.random(s.n)
+        of_y = y if public else (s.another, s.perturb(s.another, y))
+        found = linear_fit((x, s.perturb(x, of_x)), of_y, confidence=s.confidence)
+        for name in held.keys() & {*found.names}:
+            _, low, high = found[name]
+            held[name].append(not low > true[name] + 1e-9 and not high < true[name] - 1e-9)
+    for name, each in held.items():
+        if each:
+            yield Held("line: " + name, np.array(each)[:, None], s.confidence)
 
 
 ASKED = (of_one_tally, of_two_tallies, of_weights, of_tables, of_persons, of_plans)
-
-
-def judged(found: Held) -> tuple[float, float]:
-    """The least that held, of all values, and how probable so few are if as many hold as should."""
-    least = found.held.mean(axis=0).min()
-    return least, stats.binom.cdf(round(least * len(found.held)), len(found.held), LEAST[found.confidence])
+ALSO = (
+    *(of_sets, of_sketches, of_searches, of_remembered, of_the_same_people),
+    *(of_looks, of_three_columns, of_distributions, of_lines),
+)
+"""Of which each situation is asked one, which is drawn: they are slow."""
 
 
 def told(seed: int, count: int) -> Iterator[tuple[Held, Situation, float, float]]:
     """What was asked in each situation, and its `judged`."""
     for s in situations(seed, count):
-        for ask in ASKED:
-            for found in ask(s):
+        also = replace(s, rng=s.rng.spawn(1)[0])  # (numbers of its own)
+        for ask, of in (*((ask, s) for ask in ASKED), (ALSO[also.rng.integers(len(ALSO))], also)):
+            for found in ask(of):
                 yield found, s, *judged(found)
 
 

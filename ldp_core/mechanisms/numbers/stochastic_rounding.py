@@ -23,7 +23,7 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.mean import score_interval
-from ldp_core.estimates.plausibility import Sums, watch
+from ldp_core.estimates.plausibility import Sums, collecting, watch
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.numbers.base import Numeric, round_to_points, sample_variance, simulate_points
@@ -143,7 +143,8 @@ class StochasticRounding(Wrapping, Numeric):
         """The oracle's histogram of the points, as a distribution over k buckets with the points in their middles.
 
         (The first and the last bucket are half as wide.) Unbiased for what is counted: a number counts for the two
-        nearest points in proportion. So frequencies can come out below 0.
+        nearest points in proportion. So frequencies can come out below 0. Points are drawn, as from a large population:
+        intervals have that error, too.
 
         Raises:
             MechanismMismatchError: the tally is another mechanism's.
@@ -153,13 +154,14 @@ class StochasticRounding(Wrapping, Numeric):
         confidence = check_open("confidence", confidence)
         middles = (self.places[1:] + self.places[:-1]) / 2
         edges, points = (self.domain.decode(x) for x in (np.concatenate(([0.0], middles, [1.0])), self.places))
-        n = tally.n or np.nan
-        debiased = self.oracle.debias(tally.n, tally.counters, confidence=confidence)
-        watch(self, tally.n, tally.counters, debiased[0])
-        frequencies, errors, low, high = (a / n for a in debiased)
+        points_of = Tally(tally.n, tally.counters, self.oracle.fingerprint)
+        with collecting():  # (which is said of this mechanism)
+            found = self.oracle.estimate(points_of, confidence=confidence, population="many")
+        watch(self, tally.n, tally.counters, found.counts)
+        shares = found.frequencies, found.frequency_standard_errors, found.frequency_low, found.frequency_high
         cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
         half = z_score(confidence) * cumulative_errors
-        arrays = (frequencies, errors, low, high, edges, cumulative, cumulative - half, cumulative + half)
+        arrays = (*shares, edges, cumulative, cumulative - half, cumulative + half)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased", self)
 
     @override
