@@ -261,7 +261,10 @@ class _Answers:
         return whom.pop() if len(whom) == 1 else None
 
     def json(self) -> dict[str, Any]:
-        columns = {name: {**self._about(name), "estimates": f.to_dicts()} for name, f in self.frames.items()}
+        columns = {
+            name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
+            for name, f in self.frames.items()
+        }
         return {"epsilon": self.plan.epsilon, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
@@ -331,7 +334,7 @@ class _Answers:
                 table = self._with_partial(frame)
                 with files.replacing(paths[name]) as whole:
                     if csv:
-                        table.write_csv(whole)
+                        _flat(table).write_csv(whole)
                     else:
                         asked = {name: (self.questions[name], self.mechanisms[name])}
                         table.write_parquet(whole, metadata=core.estimates_metadata(asked))
@@ -368,6 +371,15 @@ class _Answers:
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
         files.save(chart, path)
+
+
+def _flat(table: pl.DataFrame) -> pl.DataFrame:
+    """The table, with the text of lists, records and bytes, which CSV has not."""
+    import polars as pl  # noqa: PLC0415 (only here)
+
+    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype == pl.Binary]
+    texts = ([None if cell is None else printing.word(cell) for cell in cells.to_list()] for cells in of)
+    return table.with_columns(pl.Series(cells.name, text, pl.String) for cells, text in zip(of, texts, strict=True))
 
 
 _LINES = 6
