@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning
+from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -191,7 +191,9 @@ def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl
     """The rows with one of these texts; of a time, its beginning is enough, as of ``2026-01-05``."""
     if column not in frame.columns:
         raise typer.BadParameter(f"{option}: these estimates have no {column}")
-    there = [str(one) for one in frame[column].to_list()]
+    there = [text_of(one) for one in frame[column].to_list()]
+    if str(frame[column].dtype) == "Boolean":
+        texts = [text.lower() for text in texts]
     if column == "window_start":
         texts = [next((one for one in sorted(there) if one.startswith(text)), text) for text in texts]
     for text in set(texts) - set(there):

@@ -190,6 +190,13 @@ def test_pictures(ldp, people, reports):
         assert says in " ".join(said.replace("│", " ").split())
 
 
+def test_a_picture_of_one_value_that_is_true_or_false(ldp, reports):
+    """``true``, as it stands in the table, was not there."""
+    for value in ("true", "True"):
+        ldp(f"estimate reports.parquet --column crashed --plot true.json --value {value} --overwrite")
+    assert "these are: false, true" in ldp("estimate reports.parquet --column crashed --plot x.json --value 1", 2).err
+
+
 def test_keyed_noise_gives_the_same_reports_again(ldp, people):
     Secret.generate().to_file("secret")
     for name in ("a", "b"):
