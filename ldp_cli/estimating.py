@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning
+from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -191,7 +191,9 @@ def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl
     """The rows with one of these texts; of a time, its beginning is enough, as of ``2026-01-05``."""
     if column not in frame.columns:
         raise typer.BadParameter(f"{option}: these estimates have no {column}")
-    there = [str(one) for one in frame[column].to_list()]
+    there = [text_of(one) for one in frame[column].to_list()]
+    if str(frame[column].dtype) == "Boolean":
+        texts = [text.lower() for text in texts]
     if column == "window_start":
         texts = [next((one for one in sorted(there) if one.startswith(text)), text) for text in texts]
     for text in set(texts) - set(there):
@@ -261,7 +263,10 @@ class _Answers:
         return whom.pop() if len(whom) == 1 else None
 
     def json(self) -> dict[str, Any]:
-        columns = {name: {**self._about(name), "estimates": f.to_dicts()} for name, f in self.frames.items()}
+        columns = {
+            name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
+            for name, f in self.frames.items()
+        }
         return {"epsilon": self.plan.epsilon, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
@@ -331,7 +336,7 @@ class _Answers:
                 table = self._with_partial(frame)
                 with files.replacing(paths[name]) as whole:
                     if csv:
-                        table.write_csv(whole)
+                        _flat(table).write_csv(whole)
                     else:
                         asked = {name: (self.questions[name], self.mechanisms[name])}
                         table.write_parquet(whole, metadata=core.estimates_metadata(asked))
@@ -368,6 +373,15 @@ class _Answers:
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
         files.save(chart, path)
+
+
+def _flat(table: pl.DataFrame) -> pl.DataFrame:
+    """The table, with the text of lists, records and bytes, which CSV has not."""
+    import polars as pl  # noqa: PLC0415 (only here)
+
+    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype == pl.Binary]
+    texts = ([None if cell is None else printing.word(cell) for cell in cells.to_list()] for cells in of)
+    return table.with_columns(pl.Series(cells.name, text, pl.String) for cells, text in zip(of, texts, strict=True))
 
 
 _LINES = 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from glob import escape
@@ -25,7 +26,7 @@ _FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl":
 
 def format_of(path: str) -> str:
     """``"parquet"``, ``"csv"`` or ``"ndjson"``, by the name; a folder is one of Parquet files."""
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         return "parquet"
     found = _FORMATS.get(Path(path).suffix.lower())
     if found is None:
@@ -36,7 +37,7 @@ def format_of(path: str) -> str:
 def files_of(path: str) -> list[str]:
     """The files of a path, a folder or a pattern, which are all there."""
     found = engine.files_of(path)
-    if not all(Path(file).is_file() for file in found):
+    if not all(map(os.path.isfile, found)):
         raise InputError(f"there is no file {path!r}")
     return found
 

@@ -63,7 +63,7 @@ class ByPrivate:
         with printing.working("weighing the reports"), files.polars_work("estimate"):
             found = self._rows(reports, places, assume_reports=assume_reports)
         if as_json:
-            printing.say_json(found)
+            printing.say_json(printing.told_apart(found, list(places)))
             return
         words = f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"
         printing.show_by_column(found, list(places), self._cells, words, [self.plan])

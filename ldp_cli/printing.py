@@ -118,14 +118,17 @@ def say_json(data: Any) -> None:
     say(json.dumps(_plain(data), indent=2, default=str, allow_nan=False))
 
 
-def _plain(data: Any) -> Any:
+def told_apart(rows: Sequence[Mapping[str, Any]], groups: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows for JSON, in which columns of groups have ``"nan"`` and ``"inf"``, which are no null."""
+    return [{**row, **{name: _plain(row[name], str) for name in groups}} for row in rows]
+
+
+def _plain(data: Any, no_number: Callable[[float], Any] = lambda _: None) -> Any:
     if isinstance(data, Mapping):
-        return {str(key): _plain(value) for key, value in data.items()}
+        return {str(key): _plain(value, no_number) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_plain(item) for item in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
-    return data
+        return [_plain(item, no_number) for item in data]
+    return no_number(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
 def number(x: Any, digits: int = 1) -> str:

@@ -54,7 +54,10 @@ def perturb(
     ] = True,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Perturb records: one private report each, as a plan says."""
+    """Perturb records: one private report each, as a plan says.
+
+    Kept times of NDJSON stay text, of which there are no windows: Parquet has times, and those of CSV are read as such.
+    """
     ldp_polars = files.our_polars()
     periods = _periods(per or [])
     if id is None and (records is not None or secret_file is not None or secret_env is not None):
@@ -212,10 +215,10 @@ def compare(
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
-    if as_json:
-        printing.say_json(found)
-        return
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
+    if as_json:
+        printing.say_json(printing.told_apart(found, keys))
+        return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
     words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
@@ -272,7 +275,7 @@ def pool(
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
     if as_json:
-        printing.say_json(found)
+        printing.say_json(printing.told_apart(found, by or ()))
         return
     words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
     printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)

@@ -201,15 +201,19 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
 
     As of a pattern, those of hidden names are left out: a command that was ended leaves half a file there.
     """
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         there = ((file, f"/{file.relative_to(path).as_posix()}") for file in Path(path).rglob("*.parquet"))
         found = sorted(str(file) for file, name in there if "/." not in name and not file.is_dir())
         if not found:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
-    elif Path(path).exists() or not has_magic(str(path)):
+    elif os.path.exists(path) or not has_magic(str(path)):
         return [str(path)]
     elif not (found := sorted(glob(str(path), recursive=True))):
         raise InputError(f"there is no file {str(path)!r}")
+    elif folder := next(filter(os.path.isdir, found), None):
+        raise InputError(
+            f"{str(path)!r} matches a folder, {folder!r}: a pattern is of files, as {folder + '/*.parquet'!r}"
+        )
     return found
 
 

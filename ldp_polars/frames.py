@@ -620,8 +620,9 @@ def read_plan(path: str | Path) -> PrivacyPlan:
 
 def _plan_of(file: str) -> PrivacyPlan:
     found = None
-    # whatever the bytes lead it to
-    with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError):
+    # whatever the bytes lead it to (TypeError: a name with half a surrogate pair, as a shell's that is no UTF-8)
+    polars = pl.exceptions.PolarsError, pl.exceptions.PanicException
+    with suppress(*polars, pa.ArrowException, OSError, ValueError, TypeError):
         if Path(file).exists():
             engine.open_parquet(file).close()
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}

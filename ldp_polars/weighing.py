@@ -90,7 +90,9 @@ def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism
     return pl.Series(name, mechanism.weights_of_code(arrow, code, column=name))
 
 
-def ratio(expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95, repeats: int = 1) -> pl.Expr:
+def ratio(
+    expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None
+) -> pl.Expr:
     """Aggregate to the sum of some numbers over the sum of others, with Fieller's interval; see `ldp_core.ratio`.
 
     Args:
@@ -206,7 +208,7 @@ def weighted_quantiles(
     weights: pl.Expr | str,
     *,
     confidence: float = 0.95,
-    repeats: int = 1,
+    repeats: int | None = None,
 ) -> pl.Expr:
     """Aggregate to quantiles of public numbers in a private group; see `ldp_core.weighted_quantiles`.
 

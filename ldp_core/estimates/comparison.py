@@ -413,10 +413,10 @@ def unsaid_people(_column: str = "") -> ParameterError:
 
 
 def refuse_empty(before: int, after: int) -> None:
-    """Raise `ParameterError` if a side has no reports."""
+    """Raise `ParameterError` if a side has no reports, or none that answers: of a record one column may."""
     for side, people in (("before", before), ("after", after)):
         if not people:
-            raise ParameterError(f"the side {side!r} has no reports: there is nothing to compare")
+            raise ParameterError(f"the side {side!r} has no reports with an answer: there is nothing to compare")
 
 
 _ENTRIES = 1 << 22

@@ -115,9 +115,9 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     if s is None:
         x[0].moments(x[1])  # says why
     u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
-    n, z = len(u), z_score(check_open("confidence", confidence))
+    n, z, times = len(u), z_score(check_open("confidence", confidence)), times_of(repeats)
     if n < 2:
-        raise ParameterError(f"a line needs two records at least, got {n}")
+        raise ParameterError(f"a line needs two records at least, got {n}: leave out groups of fewer")
     if isinstance(x, tuple) and isinstance(y, tuple) and np.array_equal(u, v):
         raise InputError("x and y are the same reports, of which the noise is one: a line needs two columns")
     du, dv = u - u.mean(), v - v.mean()
@@ -146,7 +146,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
             of_terms, of_all = (_effective(one) / repeats for one in (terms, relative))
             carried += [of_terms, min(of_both, of_terms, of_all)]
     estimates, effective = np.array([estimate for estimate, _ in found.values()]), np.array(carried)
-    errors = times_of(repeats) * np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
+    errors = times * np.array([terms.std() for _, terms in found.values()]) / np.sqrt(n)
     reaches = student(z, np.maximum(effective, LEAST_EFFECTIVE) - 1)
     low, high = estimates - reaches * errors, estimates + reaches * errors
     far_u, far_v = (far + min(abs(float(w.mean())), far) for far, w in ((far_u, u), (far_v, v)))

@@ -25,7 +25,8 @@ from ldp_core.tally import Tally
 
 def check_probabilities(name: str, value: Any) -> tuple[float, ...]:
     """Return ``value`` as a tuple; raise `ParameterError` unless it is different numbers in (0, 1)."""
-    listed = value if isinstance(value, Iterable) and not isinstance(value, (str, bytes)) else [value]
+    one = isinstance(value, (str, bytes)) or getattr(value, "shape", None) == ()  # (an array of no axes)
+    listed = value if isinstance(value, Iterable) and not one else [value]
     made = tuple(check_open(f"each of {name}", one) for one in listed)
     if not made or len(set(made)) < len(made):
         raise ParameterError(f"{name} must be a list of different numbers, as [0.25, 0.5, 0.9], got {shown(value)}")

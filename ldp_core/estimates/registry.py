@@ -63,6 +63,13 @@ def _usual(mechanism: Mechanism, confidence: float) -> Question[Any] | None:
     return None
 
 
+def by_column(ask: Any) -> dict[str, Ask]:
+    """What is asked, by column; a `ParameterError` for what names no columns."""
+    if not (ask is None or isinstance(ask, Mapping)):
+        raise ParameterError(f"ask= says what is asked of which column, as {{'age': 'mean'}}, got {type(ask).__name__}")
+    return dict(ask or {})
+
+
 def questions_of(
     columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
 ) -> dict[str, Question[Any]]:
@@ -76,15 +83,15 @@ def questions_of(
 
     Raises:
         PlanError: ``ask`` names a column that is not there, or a column can answer no question.
-        ParameterError: a mechanism does not have what it is asked for.
+        ParameterError: a mechanism does not have what it is asked for, or ``ask`` is no mapping.
     """
     check_open("confidence", confidence)
-    unknown = sorted((ask or {}).keys() - columns.keys())
-    if unknown:
+    ask = by_column(ask)
+    if unknown := sorted(ask.keys() - columns.keys(), key=str):
         raise PlanError(f"ask names columns {unknown}; the plan has {list(columns)}")
     found: dict[str, Question[Any]] = {}
     for name, mechanism in columns.items():
-        if ask and name in ask:
+        if name in ask:
             asked = ask[name]
         else:
             usual = _usual(mechanism, confidence)

@@ -693,7 +693,7 @@ def weighted_quantiles(
     [30.0]
     """
     y, w = columns_of(numbers=numbers, weights=weights)
-    if not isinstance(probabilities, Iterable):
+    if not isinstance(probabilities, Iterable) or getattr(probabilities, "shape", None) == ():
         raise ParameterError(f"probabilities must be a list, as [0.5, 0.9], got {shown(probabilities)}")
     p = np.array([check_open("probabilities", q) for q in probabilities])
     z = times_of(repeats) * z_score(check_open("confidence", confidence))

@@ -19,7 +19,7 @@ from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.joint import Joint, TableEstimate
-from ldp_core.estimates.registry import Ask, question_of, questions_of
+from ldp_core.estimates.registry import Ask, by_column, question_of, questions_of
 from ldp_core.estimates.several import Several
 from ldp_core.estimates.tails import COUNTS_ALONE
 from ldp_core.estimates.weights import ratios
@@ -353,7 +353,7 @@ def questions_and_margins(
     columns: Mapping[str, Any], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
 ) -> dict[str, Question[Any]]:
     """`questions_of` a plan's columns, and what is asked of each column that its pairs hold."""
-    alone, ask = margins(columns), dict(ask or {})
+    alone, ask = margins(columns), by_column(ask)
     asked = {name: MarginEstimate.of(ask.pop(name, "histogram"), confidence=confidence, **options) for name in alone}
     for name, question in asked.items():
         question.check(alone[name])

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
     Domain,
+    InputError,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -186,6 +188,13 @@ def test_pictures(ldp, people, reports):
     ]:
         said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
         assert says in " ".join(said.replace("│", " ").split())
+
+
+def test_a_picture_of_one_value_that_is_true_or_false(ldp, reports):
+    """``true``, as it stands in the table, was not there."""
+    for value in ("true", "True"):
+        ldp(f"estimate reports.parquet --column crashed --plot true.json --value {value} --overwrite")
+    assert "these are: false, true" in ldp("estimate reports.parquet --column crashed --plot x.json --value 1", 2).err
 
 
 def test_keyed_noise_gives_the_same_reports_again(ldp, people):
@@ -496,6 +505,22 @@ def test_groups_are_of_any_dtype(ldp):
         assert "2 more values" in shown
 
 
+def test_groups_of_lists_and_of_what_is_no_number_are_told_apart(ldp):
+    """CSV ended in an error, and JSON had null for all three numbers."""
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=9.0)}, keep=["g"])
+    cases = [[[1], [1, 2], None], [{"a": 1}, {"a": math.nan}, None], [b"a", b"\xff", None], [math.nan, math.inf, None]]
+    for groups in cases:
+        frame = pl.DataFrame({"crashed": [True, False] * 30, "g": groups * 20}, strict=False)
+        ldp_polars.sink_parquet(frame.ldp.perturb(plan), "g.parquet", plan)
+        ldp("estimate g.parquet --by g --csv --output out --overwrite")
+        assert pl.read_csv("out/crashed.csv", infer_schema=False)["g"].n_unique() == 3, groups
+        rows = ldp("estimate g.parquet --by g --json").data["columns"]["crashed"]["estimates"]
+        rows += [{"g": row["compared_with"]} for row in ldp("compare g.parquet --by g --json").data]
+        rows += ldp("estimate g.parquet --by g --by-private crashed --among true --among false --json").data
+        assert len({str(row["g"]) for row in rows}) == 3, groups
+    assert {row["g"] for row in rows} == {"nan", "inf", None}
+
+
 def test_names_that_mean_something_to_polars(ldp):
     """An id of this name ended the command once the reports were written; of this column no records were read."""
     Path("plan.toml").write_text(PrivacyPlan({"^o.*$": RandomizedResponse(["ios", "web"], epsilon=1.0)}).to_toml())
@@ -548,6 +573,22 @@ def test_folders_and_patterns(ldp):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
     Path("empty").mkdir()
     assert "there is no Parquet file in 'empty'" in ldp("estimate empty", code=1).err
+
+
+def test_names_that_no_file_can_have_are_errors_of_ours(ldp, people, reports):
+    """OSError, TypeError; and no name was the folder itself."""
+    Path("old").mkdir()
+    for name in ("x" * 300, "\udcff.parquet", "", "ol*", "x" * 300 + "*"):
+        for line in (
+            "estimate {}",
+            "compare {} --by day",
+            "pool reports.parquet {}",
+            "perturb {} out.parquet --plan plan.toml",
+        ):
+            said = ldp(line.format(shlex.quote(name)), code=1).err
+            assert "no file" in said or "not there" in said or "matches a folder, 'old'" in said
+        with pytest.raises(InputError):
+            ldp_polars.read_plan(name)
 
 
 def test_a_column_named_as_a_pattern_is_itself(ldp):

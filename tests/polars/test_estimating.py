@@ -326,6 +326,12 @@ def test_weighted_means_of_reports():
 
 def test_one_quantile_needs_no_list():
     reports = pl.DataFrame({"x": [1, 2, 3] * 20}).select(X.perturb(RandomizedResponse([1, 2, 3], epsilon=2.0), seed=1))
-    assert reports.select(X.quantiles(0.9)).equals(reports.select(X.quantiles([0.9])))
+    for one in (0.9, np.float64(0.9), np.array(0.9)):  # TypeError, of the last
+        assert reports.select(X.quantiles(one)).equals(reports.select(X.quantiles([0.9])))
+    for none in (None, np.float32(1)):  # TypeError
+        with pytest.raises(ParameterError, match="each of probabilities must be"):
+            X.quantiles(none)
+    with pytest.raises(ParameterError, match="must be a list"):
+        ldp_polars.weighted_quantiles("x", np.array(0.9), "x")
     with pytest.raises(ParameterError, match=r"each of probabilities must be in \(0, 1\), got 1"):
         X.quantiles(1)

@@ -559,6 +559,9 @@ def test_what_is_asked_of_a_column():
     assert found["level"]["n"].unique().to_list() == [4000]
     with pytest.raises(ParameterError, match="a mean needs"):
         reports.ldp.estimates(MIXED, ask={"level": MeanEstimate()})
+    for no_columns in ("mean", 5, ["level"]):  # ValueError, TypeError
+        with pytest.raises(ParameterError, match="what is asked of which column"):
+            reports.ldp.estimates(MIXED, ask=no_columns)
     with pytest.raises(PlanError, match=r"ask names columns \['other'\]"):
         reports.ldp.estimates(MIXED, ask={"other": MeanEstimate()})
     with pytest.raises(PlanError, match="has columns"):

@@ -1,6 +1,7 @@
 """Weights as a column, and what is estimated from sums of them, in every context of Polars."""
 
 import math
+from inspect import signature
 
 import numpy as np
 import polars as pl
@@ -140,6 +141,12 @@ def test_what_is_refused(reports):
     for asked in (pl.col("w").ldp.ratio("w"), pl.col("w").ldp.total(), pl.col("w").ldp.weighted_quantiles([0.5], "w")):
         with case(str(asked)), pytest.raises(InputError, match="finite"):
             nan.select(asked)
+
+
+def test_how_often_people_are_there_may_be_left_unsaid():
+    """Two of five took 1 in place of None, which they did not declare."""
+    for name in ("ratio", "total", "weighted_mean", "weighted_quantiles", "linear_fit"):
+        assert signature(getattr(ldp_polars, name)).parameters["repeats"].default is None, name
 
 
 def test_what_browsers_report():

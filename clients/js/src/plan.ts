@@ -13,7 +13,7 @@ const wrong = (message: string): never => {
 
 /** A threshold: decimal text of an integer above 0 and below 2^64. */
 export function threshold(text: unknown): bigint {
-  if (isText(text) && /^[1-9]\d{0,19}$/.test(text) && BigInt(text) >> 64n === 0n) return BigInt(text);
+  if (isText(text) && /^[1-9]\d{0,19}$/.test(text) && !(BigInt(text) >> 64n)) return BigInt(text);
   return wrong("a threshold is text below 2^64");
 }
 
@@ -64,7 +64,7 @@ function ready(name: string, column: Column): Ready {
 /** Whether this is an integer from 1 to `most`. */
 export const counts = (x: unknown, most = 2 ** 53) => Number.isSafeInteger(x) && (x as number) > 0 && (x as number) <= most;
 
-export const refused = (name: string): never => { throw new ValueError(`column ${name}: the plan takes no such value`); };
+export const refused = (name: string): never => { throw new ValueError(`${name}: the plan takes no such value`); };
 
 /** A value as a code, `d` for none of the labels; throws `ValueError` for what the plan does not take. */
 export function encode(ready: Ready, value: Value): number {
@@ -72,8 +72,8 @@ export function encode(ready: Ready, value: Value): number {
   const kind = isText(value) ? "str" : KINDS[typeof value], none = value === null || value === undefined;
   if (!none && (input.kind === "date" ? "str" : input.kind) !== kind) refused(name);
   if (typeof value === "number" && !Number.isSafeInteger(value)) refused(name);
-  const label = input.kind === "date" ? begun(value as string | null, input) : none ? undefined : String(value);
-  return codes.get(label!) ?? (["other", "none"].includes(input.unmatched) ? codes.size : refused(name));
+  const label = input.kind === "date" ? begun(value as string | null, input) : none || String(value); // (true is no label)
+  return codes.get(label as string) ?? (["other", "none"].includes(input.unmatched) ? codes.size : refused(name));
 }
 
 /** A day or a time as labels have it, if it is one. */

@@ -414,7 +414,7 @@ def test_many_pairs_at_once_are_each_as_one():
 def test_an_empty_side_is_unbounded_or_refused():
     m = UnaryEncoding(FOUR, epsilon=1.0)
     some, none = reports_of(m, [400, 300, 200, 100], 1), m.empty_tally()
-    with pytest.raises(ParameterError, match="'after' has no reports"):
+    with pytest.raises(ParameterError, match="'after' has no reports with an answer"):
         compare(m, some, none)
     table, _ = Compare().rows(m, np.array([[1000, 0]]), np.stack([[some.counters, none.counters]]))
     [row, *_] = table.to_pylist()

@@ -130,8 +130,11 @@ def test_what_reports_do_not_tell():
         NOutput((0, 1), epsilon=3.0).moments(reports)
     with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
-    with pytest.raises(ParameterError, match="two records at least, got 1"):
+    with pytest.raises(ParameterError, match="two records at least, got 1: leave out"):
         linear_fit([1.0], [1.0])
+    for repeats in (0, None):  # ZeroDivisionError, TypeError
+        with pytest.raises(ParameterError, match="repeats must be"):
+            linear_fit(np.arange(30.0), np.arange(30.0), repeats=repeats)
     m = Piecewise((0, 1), epsilon=1.0)
     twice = m.perturb(other)
     with pytest.raises(InputError, match="the same reports"):
