@@ -204,9 +204,14 @@ def start(options: LiveOptions) -> int:
         confidence=options.confidence,
         simultaneous=options.simultaneous,
     )
-    for name in ("", "apache_beam"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)  # a failure is told once, by `run`
-    return run(job, engine=options.engine, page=options.port if options.page else None)
+    levels = {logger: logger.level for logger in map(logging.getLogger, ("", "apache_beam"))}
+    try:
+        for logger in levels:
+            logger.setLevel(logging.CRITICAL)  # a failure is told once, by `run`
+        return run(job, engine=options.engine, page=options.port if options.page else None)
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
 
 
 def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None, page: int | None = None) -> int:

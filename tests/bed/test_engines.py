@@ -1,6 +1,7 @@
 """The live mode on Kafka and Flink, and how it ends."""
 
 import io
+import logging
 import math
 import signal
 import subprocess
@@ -72,11 +73,12 @@ def test_an_interruption_at_the_start_stops_what_has_started(processes, monkeypa
             raise AssertionError("it went on")
 
     monkeypatch.setattr(engines, "FlinkCluster", Cluster)
-    before = signal.getsignal(number)
+    before, level = signal.getsignal(number), logging.getLogger().level
     assert main(FLINK) == 1
     assert capsys.readouterr().err == "interrupted while it started; what had started has been stopped\n"
     assert [process.runs for process in processes] == [False, False]
     assert signal.getsignal(number) is before
+    assert logging.getLogger().level == level
 
 
 # ---- what is refused
