@@ -183,7 +183,7 @@ def compare(
     same_people: Annotated[
         bool | None,
         typer.Option(
-            "--same-people/--other-people", help="Say whether people may be on both sides, or the noise is keyed."
+            "--same-people/--other-people", help="Say whether people may be on both sides. Keyed noise needs it."
         ),
     ] = None,
     repeats: options.Repeats = None,

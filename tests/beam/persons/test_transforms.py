@@ -308,6 +308,10 @@ def test_two_keyed_reports_are_not_sold_for_a_budget_of_two():
     for changes in (None, 1):
         with pytest.raises(ParameterError, match=r'changes=0, or change_times="public"'):
             PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, changes=changes)
+    few = PrivacyPlan({"x": DBitFlip(range(8), epsilon_infinity=0.1, bits=2)})
+    for said in ({}, PUBLIC):  # of few bits public times do not help
+        with pytest.raises(ParameterError, match="changes=0; or take fresh noise"):
+            PrivacyLedger(few, id="user", budget=1, **said)
     declared = PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, drop_id=False, **PUBLIC)
     assert declared.records == 2  # two values, one of each
     assert len(job(declared, key=key, id="user")) == 2
