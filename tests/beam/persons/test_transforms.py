@@ -28,6 +28,7 @@ from ldp_core import (
     LongitudinalRandomizedResponse,
     MechanismMismatchError,
     ParameterError,
+    PlanError,
     PrivacyPlan,
     RandomizedResponse,
     RangeEstimate,
@@ -339,6 +340,14 @@ def test_keyed_noise_of_other_ids_than_the_ledgers_is_refused(whose):
     for step in (ldp_beam.Perturb(COIN, **noise), ldp_beam.PrivateHistogram("os", COIN["os"], repeats=1, **noise)):
         with pytest.raises(ParameterError, match=f"'user'.* '{whose}'.*one id="):
             run(ledger | step, [{"user": 1, whose: n, "os": "a"} for n in range(9)])
+
+
+def test_an_id_that_a_limit_has_dropped_says_how_to_keep_it():
+    keyed = ldp_beam.Perturb(COIN, key=Secret.from_seed(1), id="user")
+    record = {"user": 1, "os": "a"}
+    for elements in ([record], [pa.RecordBatch.from_pylist([record])]):
+        with pytest.raises(PlanError, match="no column 'user'.*drop_id=False"):
+            run(BoundContributions("user", 1) | keyed, elements)
 
 
 def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
