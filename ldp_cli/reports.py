@@ -93,7 +93,9 @@ def perturb(
         )
     else:
         printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
-    printing.out().print(f"next: ldp estimate {target}", markup=False)
+    most = records if records is not None and not periods else "K, the most reports of one person in a window"
+    again = f" --repeats {most}" if noise else ""
+    printing.out().print(f"next: ldp estimate {target}{again}", markup=False)
 
 
 def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002

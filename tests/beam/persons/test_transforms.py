@@ -346,7 +346,7 @@ def test_an_id_that_a_limit_has_dropped_says_how_to_keep_it():
     keyed = ldp_beam.Perturb(COIN, key=Secret.from_seed(1), id="user")
     record = {"user": 1, "os": "a"}
     for elements in ([record], [pa.RecordBatch.from_pylist([record])]):
-        with pytest.raises(PlanError, match="no column 'user'.*drop_id=False"):
+        with pytest.raises(PlanError, match=r"no column 'user'.*drop_id=False"):
             run(BoundContributions("user", 1) | keyed, elements)
 
 
