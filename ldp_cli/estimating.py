@@ -99,8 +99,7 @@ def estimate(
     ldp_polars = files.our_polars()
     files.check_picture(plot, overwrite=overwrite)
     options.check_window(window, event_time)
-    if (value or at) and (plot is None or (at and window is None)):
-        raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
+    _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats=repeats, person=person)
@@ -144,6 +143,14 @@ def estimate(
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _check_files(output: Path | None, plot: Path | None, *, csv: bool, drawn: bool, unwindowed: bool) -> None:
+    """Raise for options of files that are not asked for."""
+    if unwindowed or (drawn and plot is None):
+        raise typer.BadParameter("--value and --at say what --plot draws; and --at which window of --window")
+    if csv and output is None:
+        raise typer.BadParameter("--csv is how --output writes: give --output FOLDER, too")
 
 
 def _check_told_apart(by: list[str]) -> None:

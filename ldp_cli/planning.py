@@ -38,7 +38,9 @@ def new(
     other: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="In this column, nulls and values that are not declared are one more answer."
+            metavar="NAME",
+            help="In this column, nulls and values that are not declared are one more answer; numbers outside move to "
+            "the nearer end, and their nulls stay refused.",
         ),
     ] = None,
     way: Annotated[

@@ -96,7 +96,9 @@ def perturb(
         )
     else:
         printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
-    printing.out().print(f"next: ldp estimate {target}", markup=False)
+    most = records if records is not None and not periods else "K, the most reports of one person in a window"
+    again = f" --repeats {most}" if noise else ""
+    printing.out().print(f"next: ldp estimate {target}{again}", markup=False)
 
 
 def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002
@@ -186,7 +188,7 @@ def compare(
     same_people: Annotated[
         bool | None,
         typer.Option(
-            "--same-people/--other-people", help="Say whether people may be on both sides, or the noise is keyed."
+            "--same-people/--other-people", help="Say whether people may be on both sides. Keyed noise needs it."
         ),
     ] = None,
     repeats: options.Repeats = None,

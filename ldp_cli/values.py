@@ -27,7 +27,7 @@ def population_of(text: str | None) -> Any:
     >>> population_of("many"), population_of("40000"), population_of("none")
     ('many', 40000, None)
     """
-    return int(text) if text is not None and text.isdecimal() else None if text == "none" else text
+    return int(text) if text is not None and text.isdecimal() else None if text in ("none", "None") else text
 
 
 def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:

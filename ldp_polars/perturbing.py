@@ -227,6 +227,7 @@ def _perturb_declared(
     elif dtype == pl.Boolean:
         labels = [False, True]
     else:
+        refuse_reports({values.meta.output_name(): dtype})
         raise core.DtypeError(
             f"column {values.meta.output_name()!r}: pass domain=[...], the values that there may be: a column of "
             f"{type_words(dtype)} declares none, as Boolean and Enum do"

@@ -25,6 +25,7 @@ from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
+_PASSED_ON = "a plan passes on what its keep names, a limit of persons its id with drop_id=False"
 _ROOM = 4000 * 366 * _DAY  # microseconds at both ends of Beam's time: of windows and lateness, a thousand years each
 
 
@@ -67,7 +68,7 @@ class Batch:
         """`column`, or a `PlanError`."""
         column = self.column(name)
         if column is None:
-            raise PlanError(f"there is no column {name!r}; the data have {sorted(self.schema.names)}")
+            raise PlanError(f"there is no column {name!r}; the data have {sorted(self.schema.names)} ({_PASSED_ON})")
         return column
 
     def texts(self, name: str) -> tuple[I64, list[str]]:
@@ -206,9 +207,7 @@ class RowBatch:
         """`column`, or a `PlanError` if no record has one of this name."""
         values = self.column(name)
         if all(value is None for value in values) and self.lacks(name).all():
-            raise PlanError(
-                f"there is no column {name!r} in any of {len(values)} records (a plan passes on what its keep names)"
-            )
+            raise PlanError(f"there is no column {name!r} in any of {len(values)} records ({_PASSED_ON})")
         return values
 
     def reports(self, name: str, form: ReportFormat) -> pa.Array:

@@ -253,10 +253,12 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 f"the budget {float(total):g} does not pay for one record, which spends {float(one):g}"
             )
         if charge(2) == math.inf:
+            helps = _charge(plan_or_epsilon, changes, "public", keyed)(2) < math.inf
+            public = ', or change_times="public" if which reports have the same value is known anyway' if helps else ""
             raise ParameterError(
-                "reports of this plan show that a value changed, which no budget pays for: say changes=0, or "
-                'change_times="public" if which reports have the same value is known anyway; or take fresh noise, '
-                "mechanisms with a permanent and an instantaneous round, or BoundContributions with one record"
+                f"reports of this plan show that a value changed, which no budget pays for: say changes=0{public}; or "
+                "take fresh noise, mechanisms with a permanent and an instantaneous round, or BoundContributions with "
+                "one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
         self.budgeted = id

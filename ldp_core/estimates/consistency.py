@@ -164,7 +164,7 @@ def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
     if mechanism is not None and not mechanism.exhaustive and method not in allowed:
         why = "several" if several else 'none of the values (unmatched="none", or candidates of a sketch)'
         raise ParameterError(
-            f"{method} makes counts add up to n, but some records have {why}: use one of {', '.join(allowed)}"
+            f"{method} takes counts to add up to n, but some records have {why}: use one of {', '.join(allowed)}"
         )
 
 

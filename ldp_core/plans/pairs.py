@@ -33,6 +33,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.composition import History, Spent
+from ldp_core.inputs import inputs_from_dict
 from ldp_core.inputs.domain import Domain
 from ldp_core.limits import DEFAULT, VARIABLE
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -130,4 +131,7 @@ def _source(given: Mapping[str, Any]) -> tuple[str, Domain]:
     name = rest.pop("column", None)
     if not isinstance(name, str) or not {"domain"} <= rest.keys() <= {"domain", "unmatched"}:
         raise ParameterError('first and second have "column", "domain" and perhaps "unmatched"')
-    return name, Domain.of(rest["domain"], rest.get("unmatched", "error"))
+    domain = inputs_from_dict(rest)
+    if not isinstance(domain, Domain):
+        raise ParameterError("a pair is of columns of listed values")
+    return name, Domain.of(domain)

@@ -1,5 +1,7 @@
 """Plans of pairs in Polars, Beam and on the command line: the same draw, the same table, histograms of each column."""
 
+import datetime as dt
+
 import numpy as np
 import polars as pl
 import pyarrow as pa
@@ -10,6 +12,7 @@ import ldp_polars
 from ldp_beam.io import ReadEvents
 from ldp_beam.telemetry.job import TelemetryJob
 from ldp_core import (
+    Dates,
     DomainError,
     MechanismMismatchError,
     ParameterError,
@@ -81,6 +84,29 @@ def test_tables_and_histograms(tmp_path):
     assert sum(row.count for row in rows) == pytest.approx(N, rel=0.01)
     reports.ldp.sink_parquet(tmp_path / "reports.parquet", PLAN)
     assert ldp_polars.read_plan(tmp_path / "reports.parquet") == PLAN
+
+
+def test_dates_have_pairs(tmp_path):
+    """Of 18 a report in 10^7 is another one: counts are those of the people, the same of all engines and in a file."""
+    months = Dates("2024-01-01", "2024-04-01", every="1mo", unmatched="clip")
+    plan = PrivacyPlan.pairs({"born": months, "os": VALUES["os"]}, epsilon=18.0, seed=1)
+    born = [dt.date(2023 + k % 2, 1 + k % 12, 1 + k % 28) for k in range(600)]  # (those of 2023 are clipped)
+    people = pl.DataFrame({"born": born, "os": EVENTS["os"][:600]})
+    reports = people.ldp.perturb(plan)
+    clipped = pl.col("born").clip(dt.date(2024, 1, 1), dt.date(2024, 3, 31)).dt.truncate("1mo")
+    true = people.group_by(clipped, "os").len().join(reports.ldp.table("born", "os"), on=["born", "os"])
+    assert true["count"].round().to_list() == true["len"].to_list()
+    assert true["len"].sum() == 600
+    assert reports.ldp.histograms(plan).filter(column_name="born")["value"].to_list() == list(months.values)
+    reports.ldp.sink_parquet(tmp_path / "reports.parquet", plan)
+    assert ldp_polars.read_plan(tmp_path / "reports.parquet") == plan == PrivacyPlan.from_toml(plan.to_toml())
+    numbered = people.with_row_index("id").to_dicts()
+    rows = run(ldp_beam.Perturb(plan, id="id") | ldp_beam.Table(["born", "os"], plan), numbered)
+    assert sorted(round(row.count) for row in rows if row.count > 0.5) == sorted(true["len"])
+    declared = plan.to_dict()
+    declared["columns"]["born_os"]["first"]["domain"] = {"low": 0, "high": 1}
+    with pytest.raises(PlanError, match="a pair is of columns of listed values"):
+        PrivacyPlan.from_dict(declared)
 
 
 def test_keyed_reports():

@@ -185,6 +185,7 @@ def test_pictures(ldp, people, reports):
         ("--at 2026-01-03 --plot other.json", "which window of --window"),
         ("--value nothing --plot other.json", "--value nothing: it is not there; among others these are: android"),
         ("--window 2d --event-time day --at 1999 --plot other.json", "--at 1999: it is not there"),
+        ("--csv", "--csv is how --output writes: give --output FOLDER, too"),
     ]:
         said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
         assert says in " ".join(said.replace("│", " ").split())
@@ -230,6 +231,9 @@ def test_perturb_says_of_what_the_epsilon_is(ldp, many):
     Secret.generate().to_file("secret")
     done = ldp("perturb many.parquet c.parquet --plan won.toml --id user --secret-file secret")
     assert "epsilon 2 together if the values never change, without bound if they do" in done.err
+    assert "next: ldp estimate c.parquet --repeats K, the most reports of one person" in done.out
+    done = ldp("perturb many.parquet d.parquet --plan won.toml --id user --secret-file secret --records 2")
+    ldp(re.search(r"next: ldp (estimate d.* --repeats 2)$", done.out.strip())[1])  # (without --repeats it is refused)
 
 
 def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):

@@ -28,6 +28,7 @@ from ldp_core import (
     LongitudinalRandomizedResponse,
     MechanismMismatchError,
     ParameterError,
+    PlanError,
     PrivacyPlan,
     RandomizedResponse,
     RangeEstimate,
@@ -308,6 +309,10 @@ def test_two_keyed_reports_are_not_sold_for_a_budget_of_two():
     for changes in (None, 1):
         with pytest.raises(ParameterError, match=r'changes=0, or change_times="public"'):
             PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, changes=changes)
+    few = PrivacyPlan({"x": DBitFlip(range(8), epsilon_infinity=0.1, bits=2)})
+    for said in ({}, PUBLIC):  # of few bits public times do not help
+        with pytest.raises(ParameterError, match="changes=0; or take fresh noise"):
+            PrivacyLedger(few, id="user", budget=1, **said)
     declared = PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, drop_id=False, **PUBLIC)
     assert declared.records == 2  # two values, one of each
     assert len(job(declared, key=key, id="user")) == 2
@@ -335,6 +340,14 @@ def test_keyed_noise_of_other_ids_than_the_ledgers_is_refused(whose):
     for step in (ldp_beam.Perturb(COIN, **noise), ldp_beam.PrivateHistogram("os", COIN["os"], repeats=1, **noise)):
         with pytest.raises(ParameterError, match=f"'user'.* '{whose}'.*one id="):
             run(ledger | step, [{"user": 1, whose: n, "os": "a"} for n in range(9)])
+
+
+def test_an_id_that_a_limit_has_dropped_says_how_to_keep_it():
+    keyed = ldp_beam.Perturb(COIN, key=Secret.from_seed(1), id="user")
+    record = {"user": 1, "os": "a"}
+    for elements in ([record], [pa.RecordBatch.from_pylist([record])]):
+        with pytest.raises(PlanError, match=r"no column 'user'.*drop_id=False"):
+            run(BoundContributions("user", 1) | keyed, elements)
 
 
 def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
