@@ -58,7 +58,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
-from ldp_core.estimates.mean import Averaging, coin_of, finite_times, off_of
+from ldp_core.estimates.mean import NEAR, Averaging, coin_of, finite_times, off_of
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import FEW, few_at, scores_of_few
 from ldp_core.inputs.domain import Domain
@@ -448,7 +448,7 @@ def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
 def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
     few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
-    return [side._replace(step=np.where(few, side.step, 0.0), sides=2) for side in (one, two)]
+    return [side._replace(step=np.where(few, side.step, 0.0), sides=2 * side.sides) for side in (one, two)]
 
 
 def nearer(difference: F64, off: Any) -> F64:
@@ -471,7 +471,7 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         below, above = mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
         step = np.asarray(coin_of(mechanism, population, people, repeats))
-        return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism))
+        return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism), sides=NEAR)
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)

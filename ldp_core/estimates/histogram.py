@@ -356,7 +356,7 @@ class Side(NamedTuple):
     """By how much that variance rises as f falls and rises from the estimate: of means, see `far_numbers`."""
     off: float = 0.0
     """By how much the expectation of an estimate may be off: of means, see `off_of`."""
-    sides: int = 1
+    sides: float = 1
     """See `reach_of_few`."""
 
     def variance(self, f: F64) -> F64:

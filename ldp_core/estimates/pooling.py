@@ -27,7 +27,8 @@ Statistics in Medicine 27(10), 2008).
 Q = sum (f_g - f)^2 / v_g(f), chi-square with one degree of freedom less than there are groups (W. G. Cochran,
 "The Combination of Estimates from Different Experiments", Biometrics 10(1), 1954). People who choose a small epsilon
 may differ from others: a total over *these* people is the sum of the groups' estimates, whatever Q is. Where few
-reports decide about a group, its term is of their tails (`scores_of_few`).
+reports decide about a group, its term is of their tails (`scores_of_few`). Q of means is about the mean f at which it
+is least, and no v_g is less than the group's own: rare large numbers may be in one group only.
 """
 
 from __future__ import annotations
@@ -219,15 +220,17 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
     off: Any = 0.0
     if means:
         (estimate, error, low, high, off), of_one = _means(list(alike.values()), confidence, repeats)
+        each = zip(groups, sides, strict=True)
         variances = np.array(
-            [(of_one[m.fingerprint] + of.more(estimate)) / of.n for (m, *_), of in zip(groups, sides, strict=True)]
+            [(np.maximum(of_one[m.fingerprint], of.a) + of.more(estimate)) / of.n for (m, *_), of in each]
         )
+        middle = np.average([of.estimates for of in sides], axis=0, weights=1 / variances)
     else:
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
-        low, high = _of_few((low, high), alone, error**2 / of_alone, estimate, z)
-    scores = (_score(side, estimate, v, off) for side, v in zip(sides, variances, strict=True))
+        (low, high), middle = _of_few((low, high), alone, error**2 / of_alone, estimate, z), estimate
+    scores = (_score(side, middle, v, off) for side, v in zip(sides, variances, strict=True))
     q: F64 = sum((score**2 for score in scores), start=0 * estimate)
     return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
 

@@ -114,7 +114,7 @@ def reach_of_few(
     step: Any,
     variance: tuple[Any, Any, Any],
     most: Any = None,
-    sides: int = 1,
+    sides: float = 1,
 ) -> tuple[F64, F64]:
     """Ends of score intervals of estimated counts, moved out where few coins decide; see this module's text.
 
@@ -125,7 +125,7 @@ def reach_of_few(
         step: what a report that supports a value adds to its count; 0 where sums are normal.
         variance: (a, b, e), of the estimate if the count is c: a + b c + e c^2.
         most: the greatest count, if it is not n.
-        sides: of how many such estimates there is a difference: coins of each are as unlikely as all of one may be.
+        sides: by how many times less variance a coin may be missed: of a difference, that of two sides.
     """
     low, high = ends
     a, b, e = variance

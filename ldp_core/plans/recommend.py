@@ -535,8 +535,9 @@ class Error(NamedTuple):
 
     def variance(self, f: float, sampled: float) -> float:
         """``n`` times the variance of what is asked about; ``sampled`` as `sampled_part` has it."""
-        # Of numbers: at most, where half of the people are at each end.
-        return self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
+        # Of numbers: at most, where half of the people are at each end, or of reports where half are.
+        made = self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
+        return min(made, self.step**2) if self.step else made
 
     def worst(self, sampled: float) -> float:
         """The frequency of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
@@ -560,7 +561,7 @@ class Error(NamedTuple):
 
             def of_coins(margin: Any) -> F64:
                 z = np.broadcast_to(margin, 2) * errors
-                some = n * variance < few_at(z) * self.step**2
+                some = n * variance < self._few(z, variance)
                 return scores_of_few(z, some, n, 1 / errors, self.step / n) if some.any() else z
 
             return variance, of_coins
@@ -569,6 +570,11 @@ class Error(NamedTuple):
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
         reach, reports = np.array([greatest - below, above - least]), np.full(2, n)
         return variance, lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
+
+    def _few(self, z: Any, variance: float) -> Any:
+        """What n variances are of few coins: of bits of which half are 1 more, as their sums are on a lattice."""
+        bits = variance > (1 - 1e-9) * self.step**2
+        return np.maximum(few_at(z), _FEW_BITS * bits) * self.step**2
 
     def suffices(self, reports: float, margin: float, beta: float, f: float | None, population: Population) -> bool:
         """Whether so many reports keep the margin."""
@@ -582,7 +588,7 @@ class Error(NamedTuple):
             return math.inf
         variance = self._score(f, 1.0, population)[0]
         normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
-        many = normal > _UNTOLD if known else normal * variance >= few_at(_z(beta)) * self.step**2
+        many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance)
         if many and not self.finds and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
@@ -600,6 +606,7 @@ class Error(NamedTuple):
         return self.off + float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
 
 
+_FEW_BITS = 36  # (of 43 and more a margin is missed in 6.6 % or less)
 _UNTOLD = 1e18  # people: a normal sum takes fewer by less than one in 10^8, and doubles do not tell larger tails
 
 

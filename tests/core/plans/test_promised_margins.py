@@ -12,6 +12,7 @@ from ldp_core import (
     Hybrid,
     Interval,
     LongitudinalUnaryEncoding,
+    OneBitMean,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
@@ -126,6 +127,19 @@ def test_means_of_few_people_are_within_the_margin():
     assert required_n(m, margin, population=None).n == 1
 
 
+def test_one_bit_means_take_as_many_people_as_their_bits_vary():
+    """A report's rounding and the people's spread are not both at their most; few bits are on a lattice."""
+    for epsilon in (1.0, 8.0):
+        m = OneBitMean((0, 1), epsilon=epsilon)
+        of_one = 1 / (4 * math.tanh(epsilon / 2) ** 2)  # of a fair bit, in the distance of its two values
+        for whom in (None, "many"):
+            assert required_n(m, 0.02, population=whom).n == math.ceil((stats.norm.isf(0.025) / 0.02) ** 2 * of_one)
+            for margin in np.geomspace(0.2, 0.3, 40) / math.tanh(epsilon / 2):  # of 12 to 24 people
+                n = required_n(m, margin, population=whom).n
+                beyond = np.abs(np.arange(n + 1) / n - 0.5) * np.ptp(m.value_bounds()) > margin
+                assert stats.binom.pmf(np.arange(n + 1), n, 0.5)[beyond].sum() < 0.07, (n, margin)
+
+
 def test_people_who_send_several_reports_each():
     """By the variance of a person's mean; and 4,000 samples of a population miss the margin at most 5 % of the time."""
     z, rng, m = stats.norm.ppf(0.975), np.random.default_rng(4), RandomizedResponse(epsilon=0.5)
@@ -220,5 +234,6 @@ def test_buckets_are_a_part_of_the_margin():
     with pytest.raises(ParameterError, match="more people than can be counted"):
         required_epsilon(SquareWave, 0.0001, 10**6, domain=Interval(0, 1))
     assert float(m.explain(10**9).margin.split()[1]) == pytest.approx(1 / 16, rel=0.01)
-    assert required_n(m, 0.1).n == pytest.approx((1.96 / (0.1 - 1 / 16)) ** 2 * (m.variance(1) + 0.25), rel=0.01)
-    assert required_n(m, change=0.3).n > 2 * required_n(SquareWave((0, 1), epsilon=4.0), change=0.3).n
+    most = min(m.variance(1) + 0.25, (np.ptp(m.value_bounds()) / 2) ** 2)
+    assert required_n(m, 0.1).n == pytest.approx((1.96 / (0.1 - 1 / 16)) ** 2 * most, rel=0.01)
+    assert required_n(m, change=0.3).n > 1.9 * required_n(SquareWave((0, 1), epsilon=4.0), change=0.3).n
