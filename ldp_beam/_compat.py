@@ -61,8 +61,14 @@ def drops_late_state(pcoll: PCollection[Any]) -> bool:
 
 
 def lacks_clock(pcoll: PCollection[Any]) -> bool:
-    """Whether triggers that wait for so many seconds end the job: the local runner has no clock for what is bounded."""
-    return pcoll.is_bounded and isinstance(pcoll.pipeline.runner, (FnApiRunner, SwitchingDirectRunner))
+    """Whether triggers that wait for so many seconds end the job: local runners have no clock for what is bounded.
+
+    But the streaming one has.
+    """
+    runner, options = pcoll.pipeline.runner, pcoll.pipeline.options
+    streams = isinstance(runner, BundleBasedDirectRunner) and options.view_as(StandardOptions).streaming
+    local = isinstance(runner, (FnApiRunner, SwitchingDirectRunner, BundleBasedDirectRunner))
+    return pcoll.is_bounded and local and not streams
 
 
 def forgets_at_the_end(pcoll: PCollection[Any]) -> bool:

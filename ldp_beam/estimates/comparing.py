@@ -27,8 +27,8 @@ from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
 from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally
-from ldp_core.engine import I64, ComparePersons, CompareQuantiles, Population, quantiles_of_persons, unsaid_people
 from ldp_core.engine import Compare as Comparing
+from ldp_core.engine import ComparePersons, CompareQuantiles, Population, quantiles_of_persons, unsaid_people
 
 _Sides: TypeAlias = tuple[Tally, Tally]
 _KeyedSides: TypeAlias = tuple[Key, _Sides]
@@ -158,16 +158,6 @@ class _OfWindows(Comparing):
         fields = [f for f in super().schema(mechanism) if f.name != "value" or isinstance(mechanism, FrequencyOracle)]
         return pa.schema([(_WITH, pa.timestamp("us", "UTC")), *fields])
 
-    @override
-    def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        table, lengths = super().rows(mechanism, n, counters)
-        return _filled(table), lengths
-
-
-def _filled(table: pa.Table) -> pa.Table:
-    columns = [c.fill_null(np.nan) if pa.types.is_floating(c.type) else c for c in table.columns]
-    return pa.table(columns, table.column_names)
-
 
 @dataclass(frozen=True)
 class _QuantilesOfWindows(_OfWindows, CompareQuantiles):
@@ -212,4 +202,4 @@ class _RowsOfSides(RowsOf):
     def _of_persons(self, n: Any, counters: Any, sums: Any) -> pa.Table:
         asked: Any = self._question
         sides = [Tally(int(a), b, self._tallier.fingerprint) for a, b in zip(n, counters, strict=True)]
-        return _filled(asked.of_sums(self._mechanism, sides, sums).to_arrow())
+        return asked.of_sums(self._mechanism, sides, sums).to_arrow()

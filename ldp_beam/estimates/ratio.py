@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
@@ -56,7 +57,10 @@ class RatioCombineFn(beam.CombineFn):
     @override
     def add_inputs(self, accumulator: F64, elements: Iterable[Any]) -> F64:
         pairs = [element if isinstance(element, tuple) and len(element) == 2 else None for element in elements]
-        if None in [(pair and np.shape(pair[0]) == np.shape(pair[1])) or None for pair in pairs]:
+        like = False
+        with suppress(ValueError):  # (lists of lists of several lengths)
+            like = all(pair is not None and np.shape(pair[0]) == np.shape(pair[1]) for pair in pairs)
+        if not like:
             raise InputError("expected pairs of numbers, or pairs of columns of as many finite numbers each")
         if not pairs:
             return accumulator

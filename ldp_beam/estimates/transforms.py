@@ -208,9 +208,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
-            nobody = () if person is None else (NOBODY,)
-            filled = tuple((*key, *nobody) for key in _keys(fill_keys, by))
-            self._fill = EmptyTallies(windows, fill, filled, self._tallier.empty_tally())
+            filled = tuple((*key, *([] if person is None else [NOBODY])) for key in _keys(fill_keys, by))
+            empty = self._tallier.empty_tally()
+            answer = asked.rows(mechanism, np.zeros(1, np.int64), empty.counters[np.newaxis])[0]
+            _refuse_nulls(asked, answer, " where there is no record: leave out fill=")
+            self._fill = EmptyTallies(windows, fill, filled, empty)
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
@@ -360,6 +362,13 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
     return tuple(map(tuple, out))
 
 
+def _refuse_nulls(question: core.Question[Any], answer: pa.Table, where: str = "") -> None:
+    """Raise if columns have nulls that a row of Beam cannot have: of floats they are nan."""
+    columns = zip(answer.column_names, answer.columns, strict=True)
+    if empty := [name for name, c in columns if c.null_count and not pa.types.is_floating(c.type)]:
+        raise core.ParameterError(f"the question {question.name} has nulls in {empty}, a row of Beam none{where}")
+
+
 _CELLS = 1 << 18  # counters of panes that wait for the end of a bundle, at most
 
 
@@ -451,10 +460,7 @@ class RowsOf(beam.DoFn):
         with self._doubts.about(f"column {self._column!r}"):
             table, lengths = self._rows(*zip(*(counts for _, _, _, counts, _ in waiting), strict=True))
         told = [name for name in self._names if name not in waiting[0][-1]]
-        if empty := [name for name in told if table[name].null_count]:
-            raise core.ParameterError(
-                f"the question {self._question.name} has nulls in {empty}: a row of Beam has none"
-            )
+        _refuse_nulls(self._question, table.select(told))
         columns, first, out = {name: _python(table[name]) for name in told}, 0, []
         for (place, head, n, _, same), length in zip(waiting, lengths, strict=True):
             end = first + int(length)

@@ -55,7 +55,6 @@ class ReadPubSub(RecordsTransform):
     ) -> None:
         super().__init__()
         import_extra("google.cloud.pubsub", "gcp")
-        self._named = None if position is None else b"pubsub\0" + (subscription or topic or "").encode() + b"\0"
         self._read = _beams(
             beam.io.ReadFromPubSub,
             topic=topic,
@@ -64,6 +63,8 @@ class ReadPubSub(RecordsTransform):
             timestamp_attribute=timestamp_attribute,
             **({} if position is None else {"with_attributes": True}),
         )
+        source = str(subscription or topic).encode(errors="surrogatepass")
+        self._named = None if position is None else b"pubsub\0" + source + b"\0"
         self._decode = DecodeMessages(format, schema=schema, limits=limits, position=position)
 
     @override

@@ -222,4 +222,6 @@ def _differing(plan: PrivacyPlan, other: PrivacyPlan) -> str:
     parts = [f"{name!r}: {m.described}" for name, m in plan.columns.items() if other.columns.get(name) != m]
     if plan.keep != other.keep:
         parts.append(f"keep={list(plan.keep)}")
+    if plan.seed != other.seed:
+        parts.append(f"seed={plan.seed}")
     return ", ".join(parts) or "other declarations"

@@ -243,7 +243,7 @@ class TelemetryJob:
 
 
 def _file_of(question: str) -> str:
-    return f"{question}s"
+    return question if question.endswith("s") else f"{question}s"
 
 
 def logged(key: Callable[[], Secret]) -> Secret:

@@ -183,7 +183,7 @@ def test_ratios_of_pairs_and_of_batches():
     [(_, made)] = run(combine, [("web", part) for part in parts])
     expected = ratio(rare, below, confidence=0.9)
     np.testing.assert_allclose([made.low, made.high], [expected.low, expected.high], rtol=1e-9)
-    for bad in ((1.0, float("nan")), (above, below[:3])):
+    for bad in ((1.0, float("nan")), (above, below[:3]), ([1, [2]], [1, 2])):
         fn = ldp_beam.RatioCombineFn()
         with pytest.raises(InputError, match="as many finite numbers"):
             fn.add_input(fn.create_accumulator(), bad)

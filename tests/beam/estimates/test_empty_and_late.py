@@ -10,7 +10,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
 from ldp_beam.graph.late import horizon
-from ldp_core import DistributionEstimate, Hybrid, ParameterError, SquareWave
+from ldp_core import DistributionEstimate, HierarchicalHistogram, Hybrid, ParameterError, SquareWave
 
 from ...cases import each
 from ..helpers import SURE_BOOL, run
@@ -80,6 +80,17 @@ def test_empty_windows_of_means_and_distributions():
     assert starts == [(0, 2, False), (10, 0, True), (20, 0, True)]
     found = sorted((r.window_start.micros // 10**6, r.bucket_start, r.n, r.frequency != r.frequency) for r in buckets)
     assert found == [(0, 0.0, 2, False), (0, 5.0, 2, False), (10, 0.0, 0, True), (10, 5.0, 0, True)]
+
+
+def test_empty_windows_of_quantiles():
+    """They have none, which ended the job at the first empty window."""
+    options = {"private": True, "window": 10, "event_time": "t", "fill": (0, 20)}
+    numbers = HierarchicalHistogram(range(4), epsilon=1.0)
+    rows = run(ldp_beam.Estimate("v", numbers, "median", **options), [pa.table({"v": [1, 2], "t": [5, 6]})])
+    assert sorted((row.n, row.median != row.median, row.low, row.high) for row in rows)[0] == (0, True, 0, 3)
+    words = HierarchicalHistogram(["low", "high"], epsilon=1.0)
+    with pytest.raises(ParameterError, match=r"median has nulls in \['median'\].*leave out fill="):
+        ldp_beam.Estimate("v", words, "median", **options)
 
 
 def test_an_endless_fill_is_for_streams():

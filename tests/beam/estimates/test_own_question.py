@@ -304,7 +304,7 @@ def test_the_telemetry_job_writes_one_table_of_columns_of_different_types(tmp_pa
     job = TelemetryJob(plan, (str(source),), "at", "1d", str(tmp_path / "out"), ask=ask)
     with beam.Pipeline("FnApiRunner") as p:
         job.build(p)
-    written = pq.read_table(tmp_path / "out" / "sharess.parquet").to_pylist()
+    written = pq.read_table(tmp_path / "out" / "shares.parquet").to_pylist()
     assert sorted((row["column_name"], row["value"]) for row in written) == [
         *(("i", value) for value in "12"),
         *(("v", value) for value in LABELS),

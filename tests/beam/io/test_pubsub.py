@@ -69,6 +69,7 @@ def test_configuration_is_checked_at_once():
         {"subscription": "reports"},
         {"subscription": "projects//subscriptions/x"},
         {"subscription": 5},
+        {"subscription": 5, "position": "position"},
         {"subscription": SUBSCRIPTION, "format": "ndjson"},
     ):
         with pytest.raises(ParameterError):

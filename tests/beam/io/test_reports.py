@@ -159,6 +159,7 @@ def test_files_without_their_plan_or_of_another_one_are_refused(tmp_path):
         ("nothing*", {}, InputError, "no file matches"),
         ("part.parquet", {"plan": other}, PlanError, "reports of another plan, with 'os': .*one plan at a time"),
         ("part.parquet", {"plan": other}, PlanError, rf"epsilon {SURE.epsilon:.4g}, .* in place of 'os': .*epsilon 3,"),
+        ("part.parquet", {"plan": PLAN.seeded(7)}, PlanError, "another plan, with seed=None in place of seed=7: read"),
         ("part.parquet", {"plan": {}}, PlanError, "must be a PrivacyPlan"),
         ("part.parquet", {"columns": ["os", "user"]}, PlanError, r"do not have the columns \['user'\]"),
     ):
