@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -56,6 +57,10 @@ def check_id_type(kind: pa.DataType) -> None:
 def _id_array(ids: Any) -> pa.Array | None:
     """Ids as an Arrow array, without nulls in its dictionary; None if there is none of them."""
     array: pa.Array | None = None
+    if isinstance(ids, (str, bytes, bytearray, Set, Mapping)):  # no column: a set has no order
+        return None
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "US":  # (Arrow cuts these at NUL: two ids would be one)
+        ids = ids.tolist()
     with suppress(*CONVERSION_ERRORS):
         array = (
             combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)

@@ -7,6 +7,9 @@ import re
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ldp_core import (
@@ -17,6 +20,7 @@ from ldp_core import (
     NOutput,
     PlanError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     recommend,
     required_epsilon,
@@ -355,6 +359,19 @@ def test_simulate_reads_data_and_draws(ldp, people):
         done = ldp(f"simulate plan.toml people.parquet --seed 1 --plot seen.json {options} --overwrite")
         assert "3,800" in done.out  # of 4000, 200 crashed
         assert color in Path("seen.json").read_text(encoding="utf-8")
+
+
+def test_simulate_counts_the_items_of_sets(ldp):
+    """Of lists the truth is of their items; of half floats, which Arrow does not count, of all people."""
+    plan = PrivacyPlan({"p": PrivSet(["x", "y"], epsilon=1.0, most=2), "n": NOutput((0, 4), epsilon=1.0)})
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    halves = pa.array(np.array([1, 1, 1, 4] * 5, np.float16))
+    pq.write_table(pa.table({"p": [["x"], ["y", "x"], [], ["x"]] * 5, "n": halves}), "sets.parquet")
+    found = ldp("simulate plan.toml sets.parquet --seed 1 --json").data
+    assert [row["people"] for row in found["p"]] == [15, 5]
+    shown = ldp("simulate plan.toml sets.parquet --seed 1").out
+    assert "p: 20 records" in shown
+    assert "1.750" in shown
 
 
 @pytest.mark.slow
