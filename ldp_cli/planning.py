@@ -210,8 +210,9 @@ def explain(
     if total is None and records and max(records) > 1:
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
+    said = made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats)
     if not as_json:
-        printing.say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
+        printing.say(said)
         return
     columns = {}
     for name, m in made.columns.items():

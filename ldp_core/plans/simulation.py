@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -135,8 +133,7 @@ def simulated(
     for name, m in columns.items():
         values, numbers = people[name]
         m.check_total(sum(numbers.tolist()) * repeats)
-        each = (m.simulate_values(values, numbers, generator, name) for _ in range(repeats))
-        tallies[name] = reduce(add, each)
+        tallies[name] = m.simulate_values(values, numbers * repeats, generator, name)  # (fresh noise is each report's)
         estimates[name] = questions[name].result(answering[name], tallies[name])
         pairs[name] = tuple(zip(values.to_pylist(), (numbers * repeats).tolist(), strict=True))
     return Simulation(estimates, tallies, pairs)

@@ -141,8 +141,16 @@ WRONG_LINES = [
     ("recommend text:3 -e 1e-17 -n 100", "epsilon is too small"),
     ("plan new -c os=a,b --epsilon 1e-18", "epsilon is too small"),
     ("simulate plan.toml people.parquet -n 99999999999999999999", "n must be an integer in [0, "),
+    (f"plan explain plan.toml -n {10**400}", "n must be an integer below 2^1000, got one of 1329 bits"),
+    (f"plan explain plan.toml -n {10**400} --json", "n must be an integer below"),
+    ("plan explain plan.toml -n -1 --json", "n must be an integer, at least 0"),
+    ("plan explain plan.toml -n 9 --repeats inf", "repeats must be in (0, inf)"),
+    (f"recommend 16 -e 1 -n {10**400}", "n must be an integer below"),
+    (f"size 16 -m 1% -n {10**400}", "n must be an integer below"),
+    (f"size 16 -m 1% -e 1 --repeats {10**400}", "repeats must be an integer below"),
 ]
 FAILURES = [
+    ("simulate plan.toml people.parquet --repeats 10000000000000000", "at most 3074457345618258602 reports"),
     ("plan new -c os=@nowhere --epsilon 1", "cannot read 'nowhere'"),
     ("plan check nowhere.toml", "cannot read the plan"),
     ("simulate plan.toml nowhere.csv", "there is no file"),
@@ -346,6 +354,7 @@ def test_simulate_is_the_plan_s(ldp):
     same = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7)
     rows = [{**row, "people": n} for row, n in zip(same["os"].to_arrow().to_pylist(), (3000, 1000), strict=True)]
     assert ldp(f"{line} --json").data == {"os": rows}
+    assert ldp(f"{line} --repeats 100000000000000 --json").data["os"][0]["people"] == 3000 * 10**14
     again = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7, repeats=3)["os"]
     found = [row["count"] for row in ldp(f"{line} --repeats 3 --json").data["os"]]
     assert found == again.counts.tolist()
