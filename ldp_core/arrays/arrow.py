@@ -207,6 +207,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     came = ""
     if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
         values = as_micros(values) if kind == "date" else values
+        values = values.astype(float) if values.itemsize > 8 else values  # (Arrow has no long doubles)
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)
