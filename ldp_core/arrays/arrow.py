@@ -57,6 +57,15 @@ def column_of(values: Any) -> Any:
     return values
 
 
+def array_of(values: Any) -> pa.Array:
+    """``pa.array``, which (25.0.1) ends the process where a number of numpy comes after a time of numpy."""
+    listed = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype.kind == "O")
+    first = next((value for value in values if value is not None), None) if listed else None
+    if isinstance(first, np.datetime64) and not {*map(type, values)} <= {np.datetime64, type(None)}:
+        raise TypeError
+    return pa.array(values)
+
+
 def table_of(data: Any) -> Any:
     """A frame of Arrow, Polars or pandas as an Arrow table, a batch as a batch; anything else as it is."""
     if isinstance(data, (pa.Table, pa.RecordBatch)):

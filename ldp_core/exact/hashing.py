@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import CipherContext
 
-from ldp_core.arrays.arrow import CONVERSION_ERRORS, combine, plain, stored
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, array_of, combine, plain, stored
 from ldp_core.arrays.types import U64, type_words
 from ldp_core.errors import DtypeError, InputError
 from ldp_core.exact.aes import BLOCK, aes, encrypt
@@ -63,7 +63,7 @@ def _id_array(ids: Any) -> pa.Array | None:
         ids = ids.tolist()
     with suppress(*CONVERSION_ERRORS):
         array = (
-            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
+            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else array_of(ids)
         )
     if array is None and isinstance(ids, (list, tuple)) and all(type(i) is int for i in ids):
         with suppress(*CONVERSION_ERRORS):  # integers that no type of 64 bits has all of

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import (
+    Dates,
     Domain,
     DtypeError,
     Hybrid,
@@ -112,6 +113,18 @@ def test_a_column_is_read_at_once_and_not_value_by_value():
 def test_integers_with_holes_are_floats_in_pandas_and_the_error_says_what_to_do():
     with pytest.raises(DtypeError, match=r'type double: pandas makes floats .*astype\("Int64"\)'):
         PLAN["level"].perturb(pd.Series([1, None]))
+
+
+def test_times_of_numpy_before_other_numbers_of_numpy():
+    """Arrow reads them and ends the process; of times alone there are reports."""
+    m = RandomizedResponse(Dates("2024-01-01", "2025-01-01", "1mo"), epsilon=1.0)
+    mixed = [None, np.datetime64("2024-01-05"), np.uint64(1)]
+    for values in (mixed, tuple(mixed), np.array(mixed, object)):
+        with pytest.raises(ReportError):
+            m.tally(values)
+        with pytest.raises(DtypeError):
+            Keyed(Secret.from_seed(1), values, column="x")
+    assert m.tally(list(m.perturb(["2024-01-05"] * 9))).n == 9
 
 
 def test_columns_of_other_kinds_are_refused_without_their_values():
