@@ -54,7 +54,7 @@ def column_of(values: Any) -> Any:
             return combine(pa.chunked_array(values))
         if hasattr(values, "__arrow_c_array__") or is_of_pandas(values):
             return column_of(pa.array(values, from_pandas=True))
-    return values
+    return list(values) if hasattr(values, "__arrow_c_stream__") else values  # (of Polars' integers of 128 bits)
 
 
 def array_of(values: Any) -> pa.Array:

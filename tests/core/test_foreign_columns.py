@@ -115,6 +115,19 @@ def test_integers_with_holes_are_floats_in_pandas_and_the_error_says_what_to_do(
         PLAN["level"].perturb(pd.Series([1, None]))
 
 
+def test_integers_of_128_bits_in_polars_are_no_reports():
+    """Arrow has none, and the error was Polars'; of numbers of people it was numpy's."""
+    m = RandomizedResponse([1, 2], epsilon=1.0)
+    wide = pl.Series([1, 2], dtype=pl.Int128)
+    assert m.tally(wide).n == len(m.perturb(wide)) == 2
+    with pytest.raises(ReportError):
+        m.tally(pl.Series([1, 3], dtype=pl.Int128))
+    assert m.simulate(wide, seed=1).n == 3
+    for counts in ([[1], [1, 2]], np.zeros(0, "V4"), np.zeros(0, "M8"), np.zeros(2, "V4")):
+        with pytest.raises(ParameterError):
+            m.simulate(counts)
+
+
 def test_times_of_numpy_before_other_numbers_of_numpy():
     """Arrow reads them and ends the process; of times alone there are reports."""
     m = RandomizedResponse(Dates("2024-01-01", "2025-01-01", "1mo"), epsilon=1.0)
