@@ -14,7 +14,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
-from ldp_core.engine import plan_contents, seed_warning
+from ldp_core.engine import plan_contents, seed_warning, truth_of
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
@@ -212,8 +212,9 @@ def explain(
     if total is None and records and max(records) > 1:
         spent = made.epsilon_of(max(records), changes=None, keyed=keyed)
         total = spent if math.isfinite(spent) else None
+    said = made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats)
     if not as_json:
-        printing.say(made.explain(n, records=reports, keyed=keyed, total=total, delta=delta, repeats=repeats))
+        printing.say(said)
         return
     columns = {}
     for name, m in made.columns.items():
@@ -419,7 +420,7 @@ def simulate(
     if as_json:
         beside: dict[str, Any] = {}
         for name, result in found.items():
-            people_of = dict(found.people[name])
+            people_of = truth_of(found.people[name])
             rows = result.to_arrow().to_pylist()
             values = not people_of.keys().isdisjoint(row.get("value") for row in rows)  # and not ranges, or sets
             beside[name] = [{**row, "people": people_of.get(row["value"], 0)} if values else row for row in rows]
@@ -428,12 +429,12 @@ def simulate(
     for k, (name, result) in enumerate(found.items()):
         if k:
             printing.out().print()
-        _show_beside(name, made[name], result, dict(found.people[name]), top)
+        _show_beside(name, made[name], result, truth_of(found.people[name]), found.tallies[name].n, top)
 
 
-def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict[Any, int], top: int) -> None:
-    """The table of an estimate, beside the truth where it is a number for each row."""
-    look, records, everybody = result.view, result.to_arrow().to_pylist(), max(sum(people.values()), 1)
+def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict[Any, int], n: int, top: int) -> None:
+    """The table of an estimate of n records, beside the truth where it is a number for each row."""
+    look, records = result.view, result.to_arrow().to_pylist()
     of_top = printing.largest(records, look, top) if look.counts else records
     values = look.counts and not people.keys().isdisjoint(record["value"] for record in records)
     rows = []
@@ -443,10 +444,10 @@ def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict
         if values:
             about["truth"] = f"{people.get(record['value'], 0):,}"
         elif look.estimate == "mean":
-            about["truth"] = printing.number(sum(float(x) * n for x, n in people.items()) / everybody, 3)
+            about["truth"] = printing.number(sum(float(x) * k for x, k in people.items()) / max(n, 1), 3)
         rows.append(about | cells)
     more = len(records) - len(of_top)
-    title = f"{name}: {sum(people.values()):,} records, {m.title}, epsilon {m.epsilon:g}"
+    title = f"{name}: {n:,} records, {m.title}, epsilon {m.epsilon:g}"
     printing.show(rows, title=title, notes=[f"... {more:,} more values; --top shows more"] if more else [])
 
 

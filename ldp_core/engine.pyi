@@ -64,7 +64,7 @@ from ldp_core.plans.provenance import (
     warn_assumed,
 )
 from ldp_core.plans.recommend import KINDS as RECOMMENDED_KINDS
-from ldp_core.plans.simulation import Simulation, apportioned, simulated
+from ldp_core.plans.simulation import Simulation, apportioned, simulated, truth_of
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
@@ -211,6 +211,7 @@ __all__ = [
     "text_of",
     "themed",
     "times",
+    "truth_of",
     "type_words",
     "unsaid_people",
     "unsaid_repeats",

@@ -126,9 +126,14 @@ def check_epsilon(name: str, value: float, below: tuple[str, float] | None = Non
     return number
 
 
+_BITS = 1000  # of an integer, so that a float has room for it and for what it is multiplied by
+
+
 def check_integer(name: str, value: int, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int in [low, high], where no ``high`` is no bound."""
+    """Return ``value`` as an int in [low, high], where no ``high`` is the end of floats, nearly."""
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    if whole and int(value).bit_length() > _BITS:
+        raise ParameterError(f"{name} must be an integer below 2^{_BITS}, got one of {int(value).bit_length()} bits")
     if not whole or value < low or (high is not None and value > high):
         permitted = f", at least {low}" if high is None else f" in [{low}, {high}]"
         raise ParameterError(f"{name} must be an integer{permitted}, got {shown(value)}")

@@ -54,7 +54,16 @@ def column_of(values: Any) -> Any:
             return combine(pa.chunked_array(values))
         if hasattr(values, "__arrow_c_array__") or is_of_pandas(values):
             return column_of(pa.array(values, from_pandas=True))
-    return values
+    return list(values) if hasattr(values, "__arrow_c_stream__") else values  # (of Polars' integers of 128 bits)
+
+
+def array_of(values: Any) -> pa.Array:
+    """``pa.array``, which (25.0.1) ends the process where a number of numpy comes after a time of numpy."""
+    listed = isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype.kind == "O")
+    first = next((value for value in values if value is not None), None) if listed else None
+    if isinstance(first, np.datetime64) and not {*map(type, values)} <= {np.datetime64, type(None)}:
+        raise TypeError
+    return pa.array(values)
 
 
 def table_of(data: Any) -> Any:
@@ -207,6 +216,7 @@ def _from_python(values: Any, kind: str, column: str) -> pa.Array:
     came = ""
     if isinstance(values, np.ndarray) and values.dtype.kind in _NUMPY_KINDS[kind] and kind != "str":
         values = as_micros(values) if kind == "date" else values
+        values = values.astype(float) if values.itemsize > 8 else values  # (Arrow has no long doubles)
         return pa.array(values.astype(values.dtype.newbyteorder("="), copy=False))
     if not isinstance(values, np.ndarray) or values.dtype.kind in "OU":
         items = list(values) if not isinstance(values, np.ndarray) else values.tolist()  # (Arrow cuts "U" at NUL)

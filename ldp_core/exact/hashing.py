@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import CipherContext
 
-from ldp_core.arrays.arrow import CONVERSION_ERRORS, combine, plain, stored
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, array_of, combine, plain, stored
 from ldp_core.arrays.types import U64, type_words
 from ldp_core.errors import DtypeError, InputError
 from ldp_core.exact.aes import BLOCK, aes, encrypt
@@ -56,9 +57,13 @@ def check_id_type(kind: pa.DataType) -> None:
 def _id_array(ids: Any) -> pa.Array | None:
     """Ids as an Arrow array, without nulls in its dictionary; None if there is none of them."""
     array: pa.Array | None = None
+    if isinstance(ids, (str, bytes, bytearray, Set, Mapping)):  # no column: a set has no order
+        return None
+    if isinstance(ids, np.ndarray) and ids.dtype.kind in "US":  # (Arrow cuts these at NUL: two ids would be one)
+        ids = ids.tolist()
     with suppress(*CONVERSION_ERRORS):
         array = (
-            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else pa.array(ids)
+            combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else array_of(ids)
         )
     if array is None and isinstance(ids, (list, tuple)) and all(type(i) is int for i in ids):
         with suppress(*CONVERSION_ERRORS):  # integers that no type of 64 bits has all of

@@ -41,6 +41,7 @@ has values of 128 bits.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from copy import copy
 from typing import Any
 
@@ -119,7 +120,11 @@ class Keyed(Randomness):
 
 
 def _name(column: str, tag: str | None) -> tuple[str, ...]:
-    return (column,) if tag is None else (tag, column)
+    names = (column,) if tag is None else (tag, column)
+    with suppress(TypeError, UnicodeEncodeError):
+        "".join(names).encode()
+        return names
+    raise ParameterError("column and tag, which name keyed noise, must be text")
 
 
 # A place is 32 bits: 4 of lane, 4 of level and 24 of counter. Two lanes of single draws share a block, a word each.

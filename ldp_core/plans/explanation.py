@@ -59,6 +59,8 @@ def explanation(
             "n is the number of reports, got a frame: plan.explain(len(frame)), or of Polars df.ldp.explain(plan)"
         )
     check_integer("n", n, low=0)
+    if (repeats := check_epsilon("repeats", repeats)) < 1:
+        raise ParameterError(f"repeats must be at least 1, got {repeats!r}")
     rows = [("column", "mechanism", "epsilon", "margin, 95 %")]
     warnings = []
     for name, m in plan.columns.items():

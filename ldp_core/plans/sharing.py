@@ -47,11 +47,13 @@ def split(
     columns: Mapping[str, Column], epsilon: float, weights: Mapping[str, float] | None = None
 ) -> dict[str, Mechanism]:
     """Mechanisms that spend ``epsilon`` together, in proportion to ``weights``; see `PrivacyPlan.split`."""
+    epsilon = _shared(columns, epsilon)
     given = {name: column for name, column in columns.items() if isinstance(column, Mechanism)}
     shares = _shares([name for name in columns if name not in given], weights)
-    left = Fraction(check_epsilon("epsilon", epsilon)) - sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
+    spent = sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
+    left = Fraction(epsilon) - spent
     if left < 0 or (shares and not left):
-        raise PlanError(f"the given mechanisms spend epsilon = {float(epsilon - left)!r} of {epsilon!r}: none is left")
+        raise PlanError(f"the given mechanisms spend epsilon = {float(spent)!r} of {epsilon!r}: none is left")
     made: dict[str, Mechanism] = {}
     for name, column in columns.items():
         made[name] = given[name] if name in given else _named(name, column, _below(left * shares[name]), _best)
@@ -73,13 +75,15 @@ def fake(
     columns: Mapping[str, Column], epsilon: float, priors: Mapping[str, Iterable[float]] | None = None
 ) -> dict[str, Mechanism]:
     """As `sampled`, with fake data in the columns that are not answered; see `PrivacyPlan.fake`."""
-    unknown = sorted((priors or {}).keys() - columns.keys())
+    epsilon = _shared(columns, epsilon)
+    priors = _checked("priors", priors)
+    unknown = sorted(map(str, priors.keys() - columns.keys()))
     if unknown:
         raise PlanError(f"there are priors for {unknown}, and no such columns")
 
     def wrapped(name: str, m: Any) -> DrawnColumn:
         try:
-            return FakeDataColumn(m, columns=len(columns), prior=(priors or {}).get(name))
+            return FakeDataColumn(m, columns=len(columns), prior=priors.get(name))
         except LdpError as error:
             message = f"column {name!r}: {error}"
         raise PlanError(message)
@@ -98,6 +102,7 @@ def fake(
 @no_warning_of_epsilon()
 def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
     """Pairs of columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.pairs`."""
+    epsilon = _shared(columns, epsilon)
     both = list(combinations(columns, 2))
     joint: dict[str, Domain] = {}
     sources: dict[str, dict[str, Any]] = {}
@@ -118,11 +123,24 @@ def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]
             raise PlanError(f"columns {list(names)}: {error}") from None
     if not both or len(joint) < len(both) or joint.keys() & columns.keys():
         raise PlanError("pairs are of two columns or more, and have names of their own, as os_crashed: rename a column")
-    check_epsilon("epsilon", epsilon)
     return {
         name: SampledPair(_best(domain, epsilon, alike=True), columns=len(both), **sources[name])
         for name, domain in joint.items()
     }
+
+
+def _shared(columns: Mapping[str, Column], epsilon: float) -> float:
+    """``epsilon`` as a float; raise `PlanError` unless columns have names."""
+    if not isinstance(columns, Mapping) or not all(isinstance(name, str) for name in columns):
+        raise PlanError('columns have names: give a mapping, as {"os": ["ios", "android"], "crashed": [False, True]}')
+    return check_epsilon("epsilon", epsilon)
+
+
+def _checked(what: str, by_name: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """What was given for some columns, none by default."""
+    if by_name is not None and not isinstance(by_name, Mapping):
+        raise PlanError(f"{what} are a mapping from columns, got {type(by_name).__name__}")
+    return by_name or {}
 
 
 Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
@@ -131,7 +149,7 @@ Answer: TypeAlias = FrequencyOracle | Numeric
 
 def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, Answer]:
     """The mechanism of each column, with ``epsilon``, or a given one with no more."""
-    check_epsilon("epsilon", epsilon)
+    epsilon = _shared(columns, epsilon)
     if len(columns) < 2:
         raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
     made: dict[str, Answer] = {}
@@ -180,14 +198,17 @@ def _order(size: int, epsilon: float) -> list[str]:
 
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:
     """Each column's share of the budget; columns without a weight have weight 1."""
-    weights = weights or {}
-    unknown = sorted(weights.keys() - set(names))
+    weights = _checked("weights", weights)
+    unknown = sorted(map(str, weights.keys() - set(names)))
     if unknown:
         raise PlanError(f"there are weights for {unknown}, and no such columns to choose a mechanism for")
-    bad = [name for name, weight in weights.items() if not (math.isfinite(weight) and weight > 0)]
-    if bad:
-        raise PlanError(f"weights must be in (0, inf); those of {sorted(bad)} are not")
-    all_weights = {name: Fraction(weights.get(name, 1)) for name in names}
+    all_weights = dict.fromkeys(names, Fraction(1))
+    for name, weight in weights.items():
+        try:
+            number = check_epsilon("weight", weight)
+        except ParameterError:
+            raise PlanError(f"weights must be in (0, inf); that of {name!r} is not") from None
+        all_weights[name] = Fraction(weight if isinstance(weight, (int, Fraction)) else number)
     return {name: weight / sum(all_weights.values()) for name, weight in all_weights.items()}
 
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -77,15 +75,20 @@ class Simulation(Mapping[str, Any]):
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
             if found.view.counts:
-                truth = Counter[Any]()  # how many people have each value, or each item of their lists
-                for value, number in self.people[name]:
-                    truth.update(dict.fromkeys(value if isinstance(value, list) else [value], number))
-                options |= {"truth": dict(truth), "top": top, "shares": shares}
+                options |= {"truth": truth_of(self.people[name]), "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)
 
     def _repr_html_(self) -> str:
         return "".join(preformatted(name) + estimate._repr_html_() for name, estimate in self.estimates.items())
+
+
+def truth_of(people: Iterable[tuple[Any, int]]) -> dict[Any, int]:
+    """How many people have each value, or each item of their lists."""
+    truth = Counter[Any]()
+    for value, number in people:
+        truth.update(dict.fromkeys(value if isinstance(value, list) else [value], number))
+    return dict(truth)
 
 
 def simulate(
@@ -130,8 +133,7 @@ def simulated(
     for name, m in columns.items():
         values, numbers = people[name]
         m.check_total(sum(numbers.tolist()) * repeats)
-        each = (m.simulate_values(values, numbers, generator, name) for _ in range(repeats))
-        tallies[name] = reduce(add, each)
+        tallies[name] = m.simulate_values(values, numbers * repeats, generator, name)  # (fresh noise is each report's)
         estimates[name] = questions[name].result(answering[name], tallies[name])
         pairs[name] = tuple(zip(values.to_pylist(), (numbers * repeats).tolist(), strict=True))
     return Simulation(estimates, tallies, pairs)

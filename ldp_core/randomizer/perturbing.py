@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -160,8 +161,11 @@ _PEOPLE = 1 << 16  # whose reports are made at a time
 
 def check_people(counts: npt.ArrayLike) -> I64:
     """Numbers of people as int64[k]; `ParameterError` unless they are a row of integers, at least 0."""
-    array = np.asarray(counts)
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu") or array.min(initial=0) < 0:
+    array = np.zeros(1, object)
+    with suppress(ValueError):  # lists of several lengths
+        array = np.asarray(column_of(counts))
+    kinds = "iu" if array.size else "iuf"  # (an empty list is of floats)
+    if array.ndim != 1 or array.dtype.kind not in kinds or array.min(initial=0) < 0:
         raise ParameterError(f"counts must be whole numbers of people, at least 0, got an array of {array.dtype}")
     if array.max(initial=0) > MOST:
         raise ParameterError("counts of people must be below 2**63")

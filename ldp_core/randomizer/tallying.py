@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.arrays.arrow import CONVERSION_ERRORS, column_of, plain
+from ldp_core.arrays.arrow import CONVERSION_ERRORS, array_of, column_of, plain
 from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import MechanismMismatchError, ReportError
 from ldp_core.exact.transforms import count_numbers
@@ -124,7 +124,7 @@ class Tallier(ABC):
             if rows.ndim == 2:
                 array = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), rows.shape[1])
             else:
-                array = _of_one_length(pa.array(reports))
+                array = _of_one_length(array_of(reports))
         if array is None:
             raise ReportError(
                 f"column {column!r}: reports must be of type {self.reports.arrow_type()}, or a numpy array of it"

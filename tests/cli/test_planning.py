@@ -7,6 +7,9 @@ import re
 from itertools import product
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from ldp_core import (
@@ -17,6 +20,7 @@ from ldp_core import (
     NOutput,
     PlanError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     recommend,
     required_epsilon,
@@ -137,8 +141,16 @@ WRONG_LINES = [
     ("recommend text:3 -e 1e-17 -n 100", "epsilon is too small"),
     ("plan new -c os=a,b --epsilon 1e-18", "epsilon is too small"),
     ("simulate plan.toml people.parquet -n 99999999999999999999", "n must be an integer in [0, "),
+    (f"plan explain plan.toml -n {10**400}", "n must be an integer below 2^1000, got one of 1329 bits"),
+    (f"plan explain plan.toml -n {10**400} --json", "n must be an integer below"),
+    ("plan explain plan.toml -n -1 --json", "n must be an integer, at least 0"),
+    ("plan explain plan.toml -n 9 --repeats inf", "repeats must be in (0, inf)"),
+    (f"recommend 16 -e 1 -n {10**400}", "n must be an integer below"),
+    (f"size 16 -m 1% -n {10**400}", "n must be an integer below"),
+    (f"size 16 -m 1% -e 1 --repeats {10**400}", "repeats must be an integer below"),
 ]
 FAILURES = [
+    ("simulate plan.toml people.parquet --repeats 10000000000000000", "at most 3074457345618258602 reports"),
     ("plan new -c os=@nowhere --epsilon 1", "cannot read 'nowhere'"),
     ("plan check nowhere.toml", "cannot read the plan"),
     ("simulate plan.toml nowhere.csv", "there is no file"),
@@ -342,6 +354,7 @@ def test_simulate_is_the_plan_s(ldp):
     same = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7)
     rows = [{**row, "people": n} for row, n in zip(same["os"].to_arrow().to_pylist(), (3000, 1000), strict=True)]
     assert ldp(f"{line} --json").data == {"os": rows}
+    assert ldp(f"{line} --repeats 100000000000000 --json").data["os"][0]["people"] == 3000 * 10**14
     again = plan.simulate({"os": {"ios": 0.75, "web": 0.25}}, n=4000, seed=7, repeats=3)["os"]
     found = [row["count"] for row in ldp(f"{line} --repeats 3 --json").data["os"]]
     assert found == again.counts.tolist()
@@ -355,6 +368,19 @@ def test_simulate_reads_data_and_draws(ldp, people):
         done = ldp(f"simulate plan.toml people.parquet --seed 1 --plot seen.json {options} --overwrite")
         assert "3,800" in done.out  # of 4000, 200 crashed
         assert color in Path("seen.json").read_text(encoding="utf-8")
+
+
+def test_simulate_counts_the_items_of_sets(ldp):
+    """Of lists the truth is of their items; of half floats, which Arrow does not count, of all people."""
+    plan = PrivacyPlan({"p": PrivSet(["x", "y"], epsilon=1.0, most=2), "n": NOutput((0, 4), epsilon=1.0)})
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    halves = pa.array(np.array([1, 1, 1, 4] * 5, np.float16))
+    pq.write_table(pa.table({"p": [["x"], ["y", "x"], [], ["x"]] * 5, "n": halves}), "sets.parquet")
+    found = ldp("simulate plan.toml sets.parquet --seed 1 --json").data
+    assert [row["people"] for row in found["p"]] == [15, 5]
+    shown = ldp("simulate plan.toml sets.parquet --seed 1").out
+    assert "p: 20 records" in shown
+    assert "1.750" in shown
 
 
 @pytest.mark.slow

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ldp_core import (
+    Dates,
     Domain,
     DtypeError,
     Hybrid,
@@ -112,6 +113,31 @@ def test_a_column_is_read_at_once_and_not_value_by_value():
 def test_integers_with_holes_are_floats_in_pandas_and_the_error_says_what_to_do():
     with pytest.raises(DtypeError, match=r'type double: pandas makes floats .*astype\("Int64"\)'):
         PLAN["level"].perturb(pd.Series([1, None]))
+
+
+def test_integers_of_128_bits_in_polars_are_no_reports():
+    """Arrow has none, and the error was Polars'; of numbers of people it was numpy's."""
+    m = RandomizedResponse([1, 2], epsilon=1.0)
+    wide = pl.Series([1, 2], dtype=pl.Int128)
+    assert m.tally(wide).n == len(m.perturb(wide)) == 2
+    with pytest.raises(ReportError):
+        m.tally(pl.Series([1, 3], dtype=pl.Int128))
+    assert m.simulate(wide, seed=1).n == 3
+    for counts in ([[1], [1, 2]], np.zeros(0, "V4"), np.zeros(0, "M8"), np.zeros(2, "V4")):
+        with pytest.raises(ParameterError):
+            m.simulate(counts)
+
+
+def test_times_of_numpy_before_other_numbers_of_numpy():
+    """Arrow reads them and ends the process; of times alone there are reports."""
+    m = RandomizedResponse(Dates("2024-01-01", "2025-01-01", "1mo"), epsilon=1.0)
+    mixed = [None, np.datetime64("2024-01-05"), np.uint64(1)]
+    for values in (mixed, tuple(mixed), np.array(mixed, object)):
+        with pytest.raises(ReportError):
+            m.tally(values)
+        with pytest.raises(DtypeError):
+            Keyed(Secret.from_seed(1), values, column="x")
+    assert m.tally(list(m.perturb(["2024-01-05"] * 9))).n == 9
 
 
 def test_columns_of_other_kinds_are_refused_without_their_values():

@@ -123,6 +123,14 @@ def test_every_form_encodes_like_a_dict(case):
         assert codes.tolist() == expected, type(form)
 
 
+def test_every_width_of_float():
+    """Arrow does not have numpy's long doubles: there was an error of Arrow's."""
+    for kind in (np.float16, np.float32, np.float64, np.longdouble):
+        for order in "<>":
+            numbers = np.array([0, 2.5, 10], np.dtype(kind).newbyteorder(order))
+            assert Interval(0, 10).encode(numbers).tolist() == [0, 1 << 22, 1 << 24]
+
+
 @each("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"])
 @each("labels", [(3, 4, 5), (5, 3, -100), (-2, -1, 0, 1), (-(2**63), 2**63 - 1), (0, 100)])
 def test_every_width_of_integer(dtype, labels):

@@ -165,6 +165,15 @@ def test_what_are_two_ids():
         assert a != b
 
 
+def test_texts_of_numpy_are_not_cut():
+    """Where "a\\0x" and "a\\0y" were one id, "a", two people had the same noise."""
+    m, ids = MECHANISMS["d=100"], ["a\0x", "a\0y", "a"]
+    whole = report(m, np.zeros(3, int), ids)
+    assert len(np.unique(whole, axis=0)) == 3
+    for form in (np.array(ids), np.array(ids, bytes), np.array(ids, object)):
+        np.testing.assert_array_equal(report(m, np.zeros(3, int), form), whole)
+
+
 # ---- independence
 
 
@@ -189,6 +198,10 @@ RR = RandomizedResponse(range(8), epsilon=0.5)
         lambda path: Keyed(SECRET, ["s3cr3t", 1], column="c"),
         lambda path: Keyed(SECRET, [10**38], column="c"),
         lambda path: Keyed(SECRET, [2**64, True], column="c"),
+        lambda path: Keyed(SECRET, {7, 8}, column="c"),
+        lambda path: Keyed(SECRET, "ann", column="c"),
+        lambda path: Keyed(SECRET, [1], column="s3cr3t\ud800"),
+        lambda path: Keyed(SECRET, [1], column="c", tag=5),
         lambda path: Keyed(SECRET, pa.array([1], pa.decimal128(3, 1)), column="c"),
         lambda path: Keyed(SECRET, [1, 2, 3], column="c", records=[1, 2]),
         lambda path: RR.perturb([1, 2], randomness=Keyed(SECRET, [1], column="c")),

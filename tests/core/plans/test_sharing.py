@@ -1,9 +1,11 @@
 """Ways to share one epsilon over several columns: what they spend, how plans travel, what is refused."""
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from unittest.mock import patch
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -53,6 +55,24 @@ def test_the_parts_of_a_split_add_up_to_no_more(epsilon, weights):
     assert epsilon * (1 - 1e-12) <= plan.epsilon <= epsilon
     product = math.prod((m.worst_ratio() for m in plan.columns.values()), start=Fraction(1))
     assert product <= exact_exp(epsilon)
+
+
+def test_what_is_shared_may_be_any_number_and_nothing_else():
+    """A tenth, as a fraction, is not the float: sampled and fake plans were refused as more than was asked."""
+    ways = (PrivacyPlan.split, PrivacyPlan.sampled, PrivacyPlan.fake, PrivacyPlan.pairs)
+    for way in ways:
+        for tenth in (Fraction(1, 10), Decimal("0.1"), np.array(0.1)):
+            assert way({"a": AB, "b": ABC}, epsilon=tenth) == way({"a": AB, "b": ABC}, epsilon=0.1)
+        for columns in ([AB, ABC], None, "ab", {5: AB, "b": ABC}):
+            with pytest.raises(PlanError, match="columns have names"):
+                way(columns, epsilon=1.0)
+    with pytest.raises(PlanError, match=r"spend epsilon = 9\.0 of 1\.0"):
+        PrivacyPlan.split({"a": grr(AB, 9), "b": AB}, epsilon=Decimal(1))
+    for weights in ({"a": "3"}, {"a": None}, {"a": 10**400}, {"a": 0}, {"a": math.nan}, [3, 1], {"c": 1}, {1: 1}):
+        with pytest.raises(PlanError, match="weights"):
+            PrivacyPlan.split({"a": AB, "b": ABC}, epsilon=1.0, weights=weights)
+    with pytest.raises(PlanError, match="priors are a mapping"):
+        PrivacyPlan.fake({"a": AB, "b": ABC}, epsilon=1.0, priors=[1, 1])
 
 
 def test_epsilon_of_mixed_plans():
