@@ -13,6 +13,7 @@ from ldp_core import (
     Hybrid,
     InputError,
     LdpError,
+    LdpWarning,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -53,6 +54,9 @@ GRR = RandomizedResponse(["rome", "oslo"], epsilon=3.0)
 OUE = UnaryEncoding(["rome", "oslo"], epsilon=3.0)
 WORDS = PEOPLE.select(WORD.perturb(GRR))
 DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
+DATES = PrivacyPlan(FLAG.columns, keep=["day", "date"])
+DRAWN = PrivacyPlan.sampled({"word": GRR, "crashed": [False, True]}, epsilon=3.0)
+DRAWN_REPORTS = pl.concat([PEOPLE] * 500).ldp.perturb(DRAWN)
 
 WRONG = [  # a call, and what its error says to do
     (lambda: PEOPLE.ldp.perturb({"crashed": RandomizedResponse(epsilon=1.0)}), r"PrivacyPlan\(\{name: mechanism\}\)"),
@@ -114,6 +118,19 @@ WRONG = [  # a call, and what its error says to do
         ),
         r'like "1w", "30d"',
     ),
+    (
+        lambda: (
+            PEOPLE.with_columns(date=pl.date(2024, 1, "day"))
+            .ldp.perturb(DATES)
+            .ldp.compare(DATES, by="day", baseline=1, window="1d", event_time="date")
+        ),
+        "filter one of them, and give the other one as other=$",
+    ),
+    (
+        lambda: PEOPLE.ldp.perturb(DAYS).select(pl.col("day").ldp.weighted_mean(weights="crashed")),
+        r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w\)",
+    ),
+    (DRAWN_REPORTS.select("word").ldp.histograms, "estimated with all of them there$"),
 ]
 
 
@@ -121,6 +138,19 @@ def test_what_is_called_wrongly_says_the_right_call():
     for number, (wrong, remedy) in enumerate(WRONG):
         with case(number, remedy), pytest.raises(LdpError, match=remedy):
             wrong()
+
+
+def test_dropped_nulls_of_drawn_columns_are_the_first_suspect():
+    """Half of the records answer: if all of 500 do, that is 22 standard errors off. Raw values are told as before."""
+    answered = DRAWN_REPORTS.drop_nulls("word")
+    with pytest.warns(
+        LdpWarning, match="Likely nulls, which are records that answer another column, were dropped"
+    ) as said:
+        found = answered.select(WORD.histogram()).item()
+    assert f"is {len(answered) ** 0.5:.0f} standard errors away" in str(said[0].message)
+    assert found.struct.field("n").unique().item() == len(answered)
+    with pytest.warns(LdpWarning, match="Likely the values were never perturbed, or by another mechanism"):
+        GRR.estimate(GRR.tally(["rome"] * 2_000))
 
 
 @pytest.mark.parametrize("engine", ["eager", "in-memory", "streaming"])
