@@ -8,6 +8,7 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    Cells,
     CountMeanSketch,
     DtypeError,
     Hybrid,
@@ -22,6 +23,7 @@ from ldp_core import (
     ReportError,
     ThresholdHistogramEncoding,
     UnaryEncoding,
+    WholeNumbers,
 )
 
 from ..cases import case
@@ -99,6 +101,11 @@ WRONG = [  # a call, and what its error says to do
         "'crashed': a domain of int labels cannot encode values of type Boolean: cast the column",
     ),
     (lambda: RandomizedResponse(eps=1.0), r"no arguments \['eps'\]: it takes domain, epsilon, unmatched$"),
+    (
+        lambda: RandomizedResponse(WholeNumbers(18, 90), epsilon=1.0),
+        r"got WholeNumbers; whole numbers are range\(18, 91\)",
+    ),
+    (lambda: UnaryEncoding(Cells([0, 5, 60]), epsilon=1.0), "got Cells; .*Cells are for HierarchicalHistogram$"),
     (lambda: WORD.randomized_response(eps=1.0), r"no arguments \['eps'\]: what a report spends is epsilon="),
     (lambda: WORD.perturb(GRR, eps=1.0), r"no arguments \['eps'\]: .*'id', 'key', 'row_id', 'seed', 'tag'"),
     (
