@@ -17,9 +17,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
+from numbers import Real
 from typing import Any, TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
@@ -47,6 +49,7 @@ def split(
     columns: Mapping[str, Column], epsilon: float, weights: Mapping[str, float] | None = None
 ) -> dict[str, Mechanism]:
     """Mechanisms that spend ``epsilon`` together, in proportion to ``weights``; see `PrivacyPlan.split`."""
+    _check_named("columns", columns)
     given = {name: column for name, column in columns.items() if isinstance(column, Mechanism)}
     shares = _shares([name for name in columns if name not in given], weights)
     left = Fraction(check_epsilon("epsilon", epsilon)) - sum((Fraction(m.epsilon) for m in given.values()), Fraction(0))
@@ -73,6 +76,8 @@ def fake(
     columns: Mapping[str, Column], epsilon: float, priors: Mapping[str, Iterable[float]] | None = None
 ) -> dict[str, Mechanism]:
     """As `sampled`, with fake data in the columns that are not answered; see `PrivacyPlan.fake`."""
+    _check_named("columns", columns)
+    _check_named("priors", priors or {})
     unknown = sorted((priors or {}).keys() - columns.keys())
     if unknown:
         raise PlanError(f"there are priors for {unknown}, and no such columns")
@@ -98,6 +103,7 @@ def fake(
 @no_warning_of_epsilon()
 def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]:
     """Pairs of columns of which each record answers one, with all of ``epsilon``; see `PrivacyPlan.pairs`."""
+    _check_named("columns", columns)
     both = list(combinations(columns, 2))
     joint: dict[str, Domain] = {}
     sources: dict[str, dict[str, Any]] = {}
@@ -125,12 +131,22 @@ def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]
     }
 
 
+def _check_named(what: str, given: Any) -> None:
+    """Raise `PlanError` unless these are something by the names of columns."""
+    wrong = [name for name in given if not isinstance(name, str)] if isinstance(given, Mapping) else [given]
+    if wrong:
+        raise PlanError(
+            f'{what} must be a mapping from names of columns, as {{"os": ...}}, got {type(wrong[0]).__name__}'
+        )
+
+
 Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
 Answer: TypeAlias = FrequencyOracle | Numeric
 
 
 def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> dict[str, Answer]:
     """The mechanism of each column, with ``epsilon``, or a given one with no more."""
+    _check_named("columns", columns)
     check_epsilon("epsilon", epsilon)
     if len(columns) < 2:
         raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
@@ -181,10 +197,13 @@ def _order(size: int, epsilon: float) -> list[str]:
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:
     """Each column's share of the budget; columns without a weight have weight 1."""
     weights = weights or {}
+    _check_named("weights", weights)
     unknown = sorted(weights.keys() - set(names))
     if unknown:
         raise PlanError(f"there are weights for {unknown}, and no such columns to choose a mechanism for")
-    bad = [name for name, weight in weights.items() if not (math.isfinite(weight) and weight > 0)]
+    bad = [
+        name for name, weight in weights.items() if not (isinstance(weight, Real | Decimal) and 0 < weight < math.inf)
+    ]
     if bad:
         raise PlanError(f"weights must be in (0, inf); those of {sorted(bad)} are not")
     all_weights = {name: Fraction(weights.get(name, 1)) for name in names}

@@ -2,6 +2,7 @@
 
 import math
 from fractions import Fraction
+from functools import partial
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from ldp_core import (
 )
 from ldp_core.plans.compare import compare
 
-from ...cases import each
+from ...cases import case, each
 from ..checks import exact_exp
 from .helpers import AB, ABC, answered, grr, oue
 
@@ -94,6 +95,21 @@ BAD = {
     "n": (lambda: compare({"x": AB, "y": AB}, 1.0, 0), "at least 1"),
     "explain": (lambda: PrivacyPlan({"v": oue(AB)}).explain(1.5), "n must be an integer, at least 0"),
 }
+
+
+def test_what_maps_no_names_is_refused():
+    """A frame, or names alone: they ended in errors of Python, or in "at least two"."""
+    ways = (PrivacyPlan.split, PrivacyPlan.sampled, PrivacyPlan.fake, PrivacyPlan.pairs)
+    calls = [partial(way, bad, epsilon=1.0) for way in ways for bad in (["x", "y"], "xy", None, {1: AB, 2: AB})]
+    calls += [partial(compare, ["x", "y"], 1.0, 100), partial(PrivacyPlan.split, TWO, epsilon=1.0, weights=[1, 2])]
+    calls += [partial(PrivacyPlan.fake, TWO, epsilon=1.0, priors=[1, 2])]
+    calls += [partial(PrivacyPlan.split, TWO, epsilon=1.0, weights={"x": "1"})]
+    for call in calls:
+        with case(call), pytest.raises(PlanError, match=r"must be a mapping from names of columns|weights must be in"):
+            call()
+
+
+TWO = {"x": AB, "y": AB}
 
 
 @each("name", BAD)
