@@ -19,6 +19,7 @@ from ldp_core import (
     ParameterError,
     PlanError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     ReportError,
     ThresholdHistogramEncoding,
@@ -106,6 +107,7 @@ WRONG = [  # a call, and what its error says to do
         r"got WholeNumbers; whole numbers are range\(18, 91\)",
     ),
     (lambda: UnaryEncoding(Cells([0, 5, 60]), epsilon=1.0), "got Cells; .*Cells are for HierarchicalHistogram$"),
+    (lambda: PEOPLE.select(WORD.perturb(PrivSet(["rome", "oslo"], epsilon=1.0, most=1))), "a list a row.* type String"),
     (lambda: WORD.randomized_response(eps=1.0), r"no arguments \['eps'\]: what a report spends is epsilon="),
     (lambda: WORD.perturb(GRR, eps=1.0), r"no arguments \['eps'\]: .*'id', 'key', 'row_id', 'seed', 'tag'"),
     (
