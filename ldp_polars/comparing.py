@@ -119,7 +119,10 @@ def compare(
     if theirs is None and not mine.keys:
         raise ParameterError("compare with what? give other=, more reports; by=, groups; or window= and event_time=")
     if baseline is not None and (theirs is not None or window is not None):
-        raise ParameterError("baseline= is one of the groups of by=, without other= and window=")
+        raise ParameterError(
+            "baseline= is one of the groups of by=, without other= and window=: to compare two groups in each window "
+            "filter one of them, and give the other one as other="
+        )
     if theirs is None and window is None and len(mine.keys) > 1:
         raise ParameterError(f"groups are compared by one column, got {list(mine.keys)}: filter by the others")
     if baseline is not None:

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core import DtypeError, InputError, Mechanism, Result
+from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
@@ -190,7 +190,15 @@ def _weighted_mean(
 ) -> pl.Series:
     """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
-    refuse_keys_in({column.name for column in others if isinstance(column.dtype, Report)}, "their dtype")
+    private = {
+        name: column.name for name, column in zip(names, others, strict=True) if isinstance(column.dtype, Report)
+    }
+    if "weights" in private:
+        raise MechanismMismatchError(
+            f"columns {[private['weights']]} hold reports, says their dtype, and weights are public numbers: for a "
+            "mean by a private one take (w * x).ldp.ratio(w), of their .ldp.weight()"
+        )
+    refuse_keys_in(private.values(), "their dtype")
     nulls = [column.name for column in inputs if column.null_count()]
     if nulls:
         raise InputError(f"columns {nulls} have nulls: leave these rows out, or give them a group and a weight")

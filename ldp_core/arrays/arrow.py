@@ -205,7 +205,7 @@ _IS_KIND |= {lists: partial(_are_lists, of=kind) for lists, kind in LISTS.items(
 
 _INPUTS = {kind: f"a domain of {kind} labels" for kind in ("bool", "int", "str")} | {"float": "an interval of numbers"}
 _INPUTS |= {"date": "a domain of dates"}
-_INPUTS |= {lists: f"sets of {kind} labels" for lists, kind in LISTS.items()}
+_INPUTS |= {lists: f"sets (a list a row) of {kind} labels" for lists, kind in LISTS.items()}
 
 
 def _from_python(values: Any, kind: str, column: str) -> pa.Array:

@@ -192,7 +192,10 @@ _CELL = 64  # pixels a value of the second column
 
 
 def _known(truth: Mapping[Any, float] | None) -> dict[str, float] | None:
-    return None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
+    known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
+    if known and max(known.values()) <= 1 and any(count % 1 for count in known.values()):
+        raise ParameterError("truth= are counts, also where shares are drawn, and these are shares: multiply them by n")
+    return known
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:

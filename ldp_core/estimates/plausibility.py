@@ -86,6 +86,8 @@ class Sums(NamedTuple):
     term: Term
     of_all: bool = False
     """Whether it is the sum of all estimated counts."""
+    likely: str = ""
+    """What is the first to look for if no data give it, as "this; or ": what is likely of all sums comes after it."""
 
 
 def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
@@ -143,14 +145,15 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
     if not any(d.any() for d in found):
         return
     outside = np.maximum.reduce(np.broadcast_arrays(*map(np.atleast_1d, found)))
-    values = any(d.any() for d, s in zip(found, sums, strict=True) if not s.of_all)
+    odd = [s for d, s in zip(found, sums, strict=True) if d.any()]
+    values = not all(s.of_all for s in odd)
     what = "no values make reports say this" if values else "the counts of no reports add up to this"
     many = f"; so it is in {np.count_nonzero(outside)} of {outside.size} estimates" if outside.size > 1 else ""
     doubt = (
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
-        f"standard errors away from anything possible{many}. Likely the values were never perturbed, or by another "
-        "mechanism or with another epsilon than this one. (Many reports of the same people under keyed noise look like "
-        "that too: error bars allow for them with repeats= alone.)"
+        f"standard errors away from anything possible{many}. Likely {odd[0].likely}the values were never perturbed, or "
+        "by another mechanism or with another epsilon than this one. (Many reports of the same people under keyed "
+        "noise look like that too: error bars allow for them with repeats= alone.)"
     )
     collected = _collected.get()
     if collected is None:

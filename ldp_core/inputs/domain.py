@@ -64,7 +64,10 @@ class Domain(Declared, Inputs):
 
     def __init__(self, labels: Iterable[Label], *, unmatched: Unmatched = "error") -> None:
         if isinstance(labels, (str, bytes, Set)) or not isinstance(labels, Iterable):
-            raise DomainError(f'a domain is an ordered list of labels, as ["yes", "no"], got {type(labels).__name__}')
+            raise DomainError(
+                f'a domain is an ordered list of labels, as ["yes", "no"], got {type(labels).__name__}; whole numbers '
+                "are range(18, 91), an Interval is for mechanisms for numbers, Cells are for HierarchicalHistogram"
+            )
         if isinstance(labels, tuple) and len(labels) == 2 and {*map(type, labels)} <= {int, float}:
             low, high = labels
             raise DomainError(

@@ -149,7 +149,7 @@ class DrawnColumns:
         if wrong:
             raise ParameterError(
                 f"columns {wrong} are each one of another number of columns than the {len(self.columns)} that are "
-                "drawn from here: the draw is from all of them"
+                "drawn from here: the draw is from all of them, and reports are estimated with all of them there"
             )
 
     @property

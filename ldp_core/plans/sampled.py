@@ -304,7 +304,8 @@ class SampledNumber(Sampled, Numeric):
 
 def _answering(answers: I64, n: Any, columns: int) -> Sums:
     """How many answer, one in D."""
-    return Sums(answers, n, Term(1 / columns, 1 / columns, 0.0, 1.0))
+    likely = "nulls, which are records that answer another column, were dropped, or some were added; or "
+    return Sums(answers, n, Term(1 / columns, 1 / columns, 0.0, 1.0), likely=likely)
 
 
 def _unsampled(n: Any, answers: Any) -> Any:

@@ -8,19 +8,23 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    Cells,
     CountMeanSketch,
     DtypeError,
     Hybrid,
     InputError,
     LdpError,
+    LdpWarning,
     MechanismMismatchError,
     ParameterError,
     PlanError,
     PrivacyPlan,
+    PrivSet,
     RandomizedResponse,
     ReportError,
     ThresholdHistogramEncoding,
     UnaryEncoding,
+    WholeNumbers,
 )
 
 from ..cases import case
@@ -53,6 +57,9 @@ GRR = RandomizedResponse(["rome", "oslo"], epsilon=3.0)
 OUE = UnaryEncoding(["rome", "oslo"], epsilon=3.0)
 WORDS = PEOPLE.select(WORD.perturb(GRR))
 DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
+DATES = PrivacyPlan(FLAG.columns, keep=["day", "date"])
+DRAWN = PrivacyPlan.sampled({"word": GRR, "crashed": [False, True]}, epsilon=3.0)
+DRAWN_REPORTS = pl.concat([PEOPLE] * 500).ldp.perturb(DRAWN)
 
 WRONG = [  # a call, and what its error says to do
     (lambda: PEOPLE.ldp.perturb({"crashed": RandomizedResponse(epsilon=1.0)}), r"PrivacyPlan\(\{name: mechanism\}\)"),
@@ -96,6 +103,12 @@ WRONG = [  # a call, and what its error says to do
         "'crashed': a domain of int labels cannot encode values of type Boolean: cast the column",
     ),
     (lambda: RandomizedResponse(eps=1.0), r"no arguments \['eps'\]: it takes domain, epsilon, unmatched$"),
+    (
+        lambda: RandomizedResponse(WholeNumbers(18, 90), epsilon=1.0),
+        r"got WholeNumbers; whole numbers are range\(18, 91\)",
+    ),
+    (lambda: UnaryEncoding(Cells([0, 5, 60]), epsilon=1.0), "got Cells; .*Cells are for HierarchicalHistogram$"),
+    (lambda: PEOPLE.select(WORD.perturb(PrivSet(["rome", "oslo"], epsilon=1.0, most=1))), "a list a row.* type String"),
     (lambda: WORD.randomized_response(eps=1.0), r"no arguments \['eps'\]: what a report spends is epsilon="),
     (lambda: WORD.perturb(GRR, eps=1.0), r"no arguments \['eps'\]: .*'id', 'key', 'row_id', 'seed', 'tag'"),
     (
@@ -115,6 +128,19 @@ WRONG = [  # a call, and what its error says to do
         ),
         r'like "1w", "30d"',
     ),
+    (
+        lambda: (
+            PEOPLE.with_columns(date=pl.date(2024, 1, "day"))
+            .ldp.perturb(DATES)
+            .ldp.compare(DATES, by="day", baseline=1, window="1d", event_time="date")
+        ),
+        "filter one of them, and give the other one as other=$",
+    ),
+    (
+        lambda: PEOPLE.ldp.perturb(DAYS).select(pl.col("day").ldp.weighted_mean(weights="crashed")),
+        r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w\)",
+    ),
+    (DRAWN_REPORTS.select("word").ldp.histograms, "estimated with all of them there$"),
 ]
 
 
@@ -122,6 +148,19 @@ def test_what_is_called_wrongly_says_the_right_call():
     for number, (wrong, remedy) in enumerate(WRONG):
         with case(number, remedy), pytest.raises(LdpError, match=remedy):
             wrong()
+
+
+def test_dropped_nulls_of_drawn_columns_are_the_first_suspect():
+    """Half of the records answer: if all of 500 do, that is 22 standard errors off. Raw values are told as before."""
+    answered = DRAWN_REPORTS.drop_nulls("word")
+    with pytest.warns(
+        LdpWarning, match="Likely nulls, which are records that answer another column, were dropped"
+    ) as said:
+        found = answered.select(WORD.histogram()).item()
+    assert f"is {len(answered) ** 0.5:.0f} standard errors away" in str(said[0].message)
+    assert found.struct.field("n").unique().item() == len(answered)
+    with pytest.warns(LdpWarning, match="Likely the values were never perturbed, or by another mechanism"):
+        GRR.estimate(GRR.tally(["rome"] * 2_000))
 
 
 @pytest.mark.parametrize("engine", ["eager", "in-memory", "streaming"])
