@@ -24,6 +24,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.mean import score_interval
 from ldp_core.estimates.plausibility import Sums, collecting, watch
+from ldp_core.estimates.ranges import RangeEstimate
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.numbers.base import Numeric, round_to_points, sample_variance, simulate_points
@@ -157,11 +158,11 @@ class StochasticRounding(Wrapping, Numeric):
         points_of = Tally(tally.n, tally.counters, self.oracle.fingerprint)
         with collecting():  # (which is said of this mechanism)
             found = self.oracle.estimate(points_of, confidence=confidence, population="many")
+            up_to: Any = [(0, point) for point in range(self.buckets)]
+            sums = RangeEstimate(ranges=up_to, confidence=confidence, population="many").result(self.oracle, points_of)
         watch(self, tally.n, tally.counters, found.counts)
         shares = found.frequencies, found.frequency_standard_errors, found.frequency_low, found.frequency_high
-        cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
-        half = z_score(confidence) * cumulative_errors
-        arrays = (*shares, edges, cumulative, cumulative - half, cumulative + half)
+        arrays = (*shares, edges, sums.frequencies, sums.frequency_low, sums.frequency_high)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased", self)
 
     @override

@@ -119,15 +119,19 @@ def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, orac
 
 
 def test_shares_of_points_hold_though_points_are_drawn():
-    """Of 40 numbers at one place so many reports are of a point as a binomial law says; 95 % held in 13 to 67 %."""
-    n = 40
-    for epsilon, place in [(4.0, 0.5), (4.0, 0.2), (8.0, 0.5)]:
+    """Of numbers at one place so many reports are of a point as a binomial law says; 95 % held in 13 to 67 %.
+
+    Up to a point they held in 34 % where few are beyond it.
+    """
+    for n, epsilon, place in [(40, 4.0, 0.5), (40, 4.0, 0.2), (40, 8.0, 0.5), (40, 8.0, 0.01), (20, 8.0, 0.02)]:
         m = StochasticRounding((0, 1), epsilon=epsilon, buckets=2, oracle="randomized_response")
         keep, ups = m.oracle.p, np.arange(n + 1)
         found = [m.distribution(Tally(n, np.array([n - up, up]), m.fingerprint)) for up in ups]
         holds = [one.low[1] <= place <= one.high[1] for one in found]
+        up_to = [one.cumulative_low[0] <= 1 - place <= one.cumulative_high[0] for one in found]
+        chances = stats.binom.pmf(ups, n, place * keep + (1 - place) * (1 - keep))
         with case(epsilon, place):
-            assert stats.binom.pmf(ups, n, place * keep + (1 - place) * (1 - keep)) @ holds > 0.93
+            assert min(chances @ holds, chances @ up_to) > 0.93
             assert found[n // 2].standard_errors[1] == pytest.approx(0.5 / n**0.5 / (2 * keep - 1))
 
 
