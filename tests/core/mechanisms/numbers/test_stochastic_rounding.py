@@ -23,6 +23,7 @@ from ldp_core import (
 
 from ....cases import case, each
 from ...checks import slow
+from ...examples import keyed
 from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 
 
@@ -133,6 +134,15 @@ def test_shares_of_points_hold_though_points_are_drawn():
         with case(epsilon, place):
             assert min(chances @ holds, chances @ up_to) > 0.93
             assert found[n // 2].standard_errors[1] == pytest.approx(0.5 / n**0.5 / (2 * keep - 1))
+
+
+def test_a_mean_about_all_people_has_the_error_of_drawing_points():
+    """Of 2,000 numbers in [0, 63], with hardly any other noise: f (1 - f) each, f being how far one is past a point."""
+    numbers = np.linspace(0, 63, 2000)
+    m = StochasticRounding((0, 63), epsilon=20.0, buckets=64, oracle="subset_selection")
+    past = numbers % 1
+    found = m.mean(m.tally(m.perturb(numbers, randomness=keyed(2000))), population=2000)
+    assert 1 < found.standard_error / ((past * (1 - past)).sum() ** 0.5 / 2000) < 4
 
 
 @each("n", [1, 2, 5, 19])
