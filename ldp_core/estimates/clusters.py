@@ -180,3 +180,13 @@ def student(z: float, degrees: Any) -> Any:
     first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
     third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
     return z + first / degrees + second / degrees**2 + third / degrees**3
+
+
+def normal(t: F64, degrees: Any) -> F64:
+    """About the normal quantile where Student's is t: by D. L. Wallace, Annals of Mathematical Statistics 30(4), 1959.
+
+    >>> normal(np.array([2.26, -1.984]), 9).round(2).tolist(), normal(np.array([2.26, -1.984]), 99).round(2).tolist()
+    ([1.96, -1.76], [2.23, -1.96])
+    """
+    made: F64 = np.copysign(np.sqrt(degrees * np.log1p(t**2 / degrees)), t) * (8 * degrees + 1) / (8 * degrees + 3)
+    return made

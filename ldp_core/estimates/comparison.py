@@ -56,6 +56,7 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
+from ldp_core.estimates.clusters import normal
 from ldp_core.estimates.consistency import consistent
 from ldp_core.estimates.histogram import Counting, Side, counted_side
 from ldp_core.estimates.mean import NEAR, Averaging, coin_of, finite_times, off_of
@@ -325,10 +326,15 @@ class Compare(OfAll):
         ]
 
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:
-        """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`."""
+        """float64[k, d], the differences in standard errors that they have if nothing differs; see `rows`.
+
+        Of means they are normal scores of Student's, as their errors are told by the reports.
+        """
         one, two = self._both(mechanism, n, counters)
         at_pooled = pooled_of(one, two)[1]
         z = self._scores(one, two, at_pooled)
+        if domain_of(mechanism) is None:
+            z = normal(z, np.maximum(np.minimum(one.n, two.n) - 1, 1))
         return of_coins(z, one, two, self._added(*at_pooled), np.maximum(one.step, two.step))
 
     def _both(self, mechanism: Any, n: I64, counters: I64) -> tuple[Side, Side]:

@@ -187,9 +187,16 @@ def far_numbers(n: Any, mean: F64, error: F64, low: Any = 0.0, high: Any = 1.0) 
     return below, above
 
 
-def score_interval(n: Any, mean: F64, error: F64, z: Any, low: Any = 0.0, high: Any = 1.0) -> tuple[F64, F64]:
-    """The ends of means of numbers in [low, high]: mean -+ z errors, or farther out if there are `far_numbers`."""
-    below, above = (score_reach(z, error, far / np.maximum(n, 1)) for far in far_numbers(n, mean, error, low, high))
+def score_interval(
+    n: Any, mean: F64, error: F64, z: Any, low: Any = 0.0, high: Any = 1.0, slope: Any = 0.0
+) -> tuple[F64, F64]:
+    """The ends of means of numbers in [low, high]: mean -+ z errors, or farther out if there are `far_numbers`.
+
+    Where the variance of one report is estimated ``slope`` higher, as a mean is 1 too high, it is more on one side.
+    """
+    far = zip(far_numbers(n, mean, error, low, high), (-slope, slope), strict=True)
+    ends = (score_reach(z, error, (distance + np.maximum(more, 0)) / np.maximum(n, 1)) for distance, more in far)
+    below, above = ends
     return mean - below, mean + above
 
 

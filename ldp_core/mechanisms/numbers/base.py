@@ -228,10 +228,11 @@ class Numeric(Mechanism):
 
     @cached_property
     def _squares(self) -> tuple[float, ...]:
-        """c, b and a; and by how much more it is at most."""
+        """c, b and a; and by how much more it is at most, also where points are drawn."""
         squares = self.point_variances() + self.places**2
         made = np.polyfit(self.places, squares, 2)
-        return *made.tolist(), float((squares - np.polyval(made, self.places)).max())
+        off = (squares - np.polyval(made, self.places)).max() + max(made[0], 0) * (np.diff(self.places).max() / 2) ** 2
+        return *made.tolist(), float(off)
 
     @cached_property
     def most_noise(self) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
 from ldp_core.estimates.mean import score_interval
 from ldp_core.estimates.plausibility import Sums, collecting, watch
+from ldp_core.estimates.ranges import RangeEstimate
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism, Wrapping
 from ldp_core.mechanisms.numbers.base import Numeric, round_to_points, sample_variance, simulate_points
@@ -121,7 +123,9 @@ class StochasticRounding(Wrapping, Numeric):
         weights = weights - middle[:, None]
         sums: F64 = frequencies @ weights.T
         given = self._sum_variances(weights)
-        total = frequencies @ (given + weights**2).T - sums**2
+        squares = given + weights**2
+        of_all = squares.mean(axis=1)
+        total = of_all + frequencies @ (squares - of_all[:, None]).T - sums**2
         variances = sample_variance(known * total, known, middle + sums, given.min(axis=1), given.max(axis=1))
         return middle + sums, np.sqrt(variances / known)
 
@@ -137,7 +141,17 @@ class StochasticRounding(Wrapping, Numeric):
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))
-        return mean, error, *score_interval(n, mean, error, z_score(confidence))
+        return mean, error, *score_interval(n, mean, error, z_score(confidence), slope=self._slope)
+
+    @cached_property
+    def _slope(self) -> float:
+        """By how much the variance of `_sums` is estimated higher where a mean is, of even numbers: by covariances."""
+        weights = self.places - 0.5
+        (given,) = self._sum_variances(weights[None])
+        squares = given + weights**2
+        squares -= squares.mean()
+        more, less = self._sum_variances(np.array([weights + squares, weights - squares]))
+        return float(((more - less) / 4 + weights * squares).mean() / (given + weights**2).mean())
 
     def distribution(self, tally: Tally, *, confidence: float = 0.95) -> Distribution:
         """The oracle's histogram of the points, as a distribution over k buckets with the points in their middles.
@@ -157,11 +171,11 @@ class StochasticRounding(Wrapping, Numeric):
         points_of = Tally(tally.n, tally.counters, self.oracle.fingerprint)
         with collecting():  # (which is said of this mechanism)
             found = self.oracle.estimate(points_of, confidence=confidence, population="many")
+            up_to: Any = [(0, point) for point in range(self.buckets)]
+            sums = RangeEstimate(ranges=up_to, confidence=confidence, population="many").result(self.oracle, points_of)
         watch(self, tally.n, tally.counters, found.counts)
         shares = found.frequencies, found.frequency_standard_errors, found.frequency_low, found.frequency_high
-        cumulative, cumulative_errors = self._sums(np.array(tally.n), tally.counters, np.tri(self.buckets))
-        half = z_score(confidence) * cumulative_errors
-        arrays = (*shares, edges, cumulative, cumulative - half, cumulative + half)
+        arrays = (*shares, edges, sums.frequencies, sums.frequency_low, sums.frequency_high)
         return Distribution(edges, points, *arrays, tally.n, confidence, "unbiased", self)
 
     @override

@@ -607,6 +607,17 @@ def test_windows_of_few_supporting_reports_have_few_false_alarms():
     assert alarms <= 3
 
 
+def test_means_of_few_are_as_far_as_student_says():
+    """An alarm at a threshold, from the formula, below the normal score of Student's with 39 degrees, not above."""
+    m = Hybrid((0, 1), epsilon=1.0)
+    before, window = (m.tally(m.perturb(np.full(n, at), randomness=keyed(n, 3))) for n, at in [(2000, 0.5), (40, 1.0)])
+    k = stats.norm.isf(compare(m, before, window).p_value / 2) / 4
+    for times in (0.97, 1.03):
+        b = 2 * k * (times * stats.norm.isf(stats.t.sf(4 * k, 39)) - k + 1.166)
+        found = changes(m, [before, window], run_length=(math.expm1(b) - b) / (4 * k**2), shift=2 * k)
+        assert len(found) == (times < 1)
+
+
 def test_differences_of_numbers_in_buckets_hold():
     """Of 0.124 and 0.126 the middles of the buckets are 0.125 apart: the interval was 0.121 to 0.129."""
     whole = SquareWave(WholeNumbers(1, 8), epsilon=4.0)

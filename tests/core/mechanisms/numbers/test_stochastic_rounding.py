@@ -23,6 +23,7 @@ from ldp_core import (
 
 from ....cases import case, each
 from ...checks import slow
+from ...examples import keyed
 from .helpers import POPULATIONS, ROUNDED, SIDE, SYMBOLS
 
 
@@ -119,16 +120,38 @@ def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, orac
 
 
 def test_shares_of_points_hold_though_points_are_drawn():
-    """Of 40 numbers at one place so many reports are of a point as a binomial law says; 95 % held in 13 to 67 %."""
-    n = 40
-    for epsilon, place in [(4.0, 0.5), (4.0, 0.2), (8.0, 0.5)]:
+    """Of numbers at one place so many reports are of a point as a binomial law says; 95 % held in 13 to 67 %.
+
+    Up to a point they held in 34 % where few are beyond it.
+    """
+    for n, epsilon, place in [(40, 4.0, 0.5), (40, 4.0, 0.2), (40, 8.0, 0.5), (40, 8.0, 0.01), (20, 8.0, 0.02)]:
         m = StochasticRounding((0, 1), epsilon=epsilon, buckets=2, oracle="randomized_response")
         keep, ups = m.oracle.p, np.arange(n + 1)
         found = [m.distribution(Tally(n, np.array([n - up, up]), m.fingerprint)) for up in ups]
         holds = [one.low[1] <= place <= one.high[1] for one in found]
+        up_to = [one.cumulative_low[0] <= 1 - place <= one.cumulative_high[0] for one in found]
+        chances = stats.binom.pmf(ups, n, place * keep + (1 - place) * (1 - keep))
         with case(epsilon, place):
-            assert stats.binom.pmf(ups, n, place * keep + (1 - place) * (1 - keep)) @ holds > 0.93
+            assert min(chances @ holds, chances @ up_to) > 0.93
             assert found[n // 2].standard_errors[1] == pytest.approx(0.5 / n**0.5 / (2 * keep - 1))
+
+
+def test_means_hold_where_noise_tells_less_variance_with_a_higher_mean():
+    """Of 100 numbers, 64 points and Hadamard response, of 600 samples: 95 % held in 81 %. Seeded."""
+    m = StochasticRounding((0, 1), epsilon=4.0, buckets=64, oracle="hadamard_response")
+    reports = m.perturb(np.tile(np.linspace(0, 1, 100), 600), randomness=keyed(60_000))
+    counters = m.count_reports(reports, np.repeat(np.arange(600), 100), 600)
+    _, _, low, high = m.means(np.full(600, 100), counters)
+    assert ((low <= 0.5) & (high >= 0.5)).mean() > 0.93
+
+
+def test_a_mean_about_all_people_has_the_error_of_drawing_points():
+    """Of 2,000 numbers in [0, 63], with hardly any other noise: f (1 - f) each, f being how far one is past a point."""
+    numbers = np.linspace(0, 63, 2000)
+    m = StochasticRounding((0, 63), epsilon=20.0, buckets=64, oracle="subset_selection")
+    past = numbers % 1
+    found = m.mean(m.tally(m.perturb(numbers, randomness=keyed(2000))), population=2000)
+    assert 1 < found.standard_error / ((past * (1 - past)).sum() ** 0.5 / 2000) < 4
 
 
 @each("n", [1, 2, 5, 19])
