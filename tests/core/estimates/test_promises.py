@@ -38,6 +38,7 @@ def test_score_intervals_alone_of_few_people_are_found(monkeypatch):
         assert (min(found) < FALSE_ALARM) == planted
 
 
+@pytest.mark.slow
 def test_shares_of_points_without_the_error_of_drawing_them_are_found(monkeypatch):
     """What `StochasticRounding` had: intervals of its oracle's noise alone."""
     m, shares, estimate = Piecewise((0, 1), epsilon=6.0), np.eye(PLACES)[13], base.FrequencyOracle.estimate
