@@ -109,6 +109,7 @@ def test_all_mechanisms_tell_persons_apart():
         np.testing.assert_allclose(c, b, rtol=0.2, err_msg=name)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_people_report_again():
     """A few of the cases of `python -m benchmarks.people`."""
     for noise, reports, changing in (("fresh", 7, True), ("keyed", 30, False), ("longitudinal", 30, True)):

@@ -25,6 +25,7 @@ def tallies(m, shares, n, rng):
     return [Tally(n, one, m.fingerprint) for one in counters]
 
 
+@pytest.mark.slow
 def test_intervals_hold_with_and_without_a_difference():
     """In 60 runs fewer than 87 % with a probability below 0.01, if 95 % hold. The seed is fixed."""
     m, rng = UnaryEncoding(range(32), epsilon=2.0), np.random.default_rng(8)
