@@ -442,10 +442,9 @@ def of_distributions(s: Situation) -> Iterator[Held]:
     else:
         m = StochasticRounding((0, 1), epsilon=epsilon, buckets=points, oracle=oracle)
         of_buckets = np.maximum(1 - abs(s.values[:, None] * (points - 1) - np.arange(points)), 0)
-    people = s.people(s.shares, s.n, s.population and "many", SOME)
-    n, counters = s.tallies(m, people)
-    true = of_buckets.T @ (s.shares if s.population else whole(s.shares, s.n) / s.n)
-    middle = s.values[np.searchsorted(np.cumsum(s.shares if s.population else whole(s.shares, s.n) / s.n), 0.5 - 1e-9)]
+    n, counters = s.tallies(m, s.people(s.shares, s.n, s.population and "many", SOME))
+    shares = s.shares if s.population else whole(s.shares, s.n) / s.n
+    true, middle = of_buckets.T @ shares, s.values[np.searchsorted(np.cumsum(shares), 0.5 - 1e-9)]
     question = DistributionEstimate(s.confidence)
     found = [question.result(m, Tally(int(k), of, m.fingerprint)) for k, of in zip(n, counters, strict=True)]
     whose = ", square wave" * wave + " of these people" * (s.population is None)

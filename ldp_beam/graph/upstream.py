@@ -326,11 +326,12 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
     was made of reports has the people of other reports of the same records once more; keys may tell them apart.)
     """
+    steps = [*reversed(_Steps(pcoll).found)]  # (each before those that its inputs come from)
     if spends:
-        _refuse_joined_limits(pcoll)
+        _refuse_joined_limits(pcoll, steps)
     same = Counter([pcoll])  # how often a record comes from there as it is
     changed, again = set[Any](), set[Any]()  # from there by steps that may change it; and it was perturbed before these
-    for step in reversed(_Steps(pcoll).found):
+    for step in steps:
         one, outputs = step.transform, step.outputs.values()
         if _joins(step):
             continue
@@ -362,11 +363,11 @@ def _joins(step: Any) -> bool:
     return any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
 
 
-def _refuse_joined_limits(pcoll: PCollection[Any]) -> None:
+def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:
     """Raise if `beam.Flatten` joins what a limit lets through with more of the same records."""
     ways, free = Counter([pcoll]), Counter([pcoll])  # how often a record comes from there, and how often by no limit
     given = set[Any]()  # to the last limits before here
-    for step in reversed(_Steps(pcoll).found):
+    for step in steps:
         outputs = step.outputs.values()
         times, around = (max((c[output] for output in outputs), default=0) for c in (ways, free))
         if isinstance(step.transform, (BoundsPersons, BudgetsNoise)):

@@ -454,7 +454,7 @@ def of_coins(z: F64, one: Side, two: Side, error: F64, step: Any) -> F64:
 def of_few(one: Side, two: Side, error: F64, z: Any) -> list[Side]:
     """Both sides, with `reach_of_few` only where few coins decide about a difference with this error; else Newcombe."""
     few = few_coins(one, two, error, np.maximum(one.step, two.step), z)
-    return [side._replace(step=np.where(few, side.step, 0.0), sides=2 * side.sides) for side in (one, two)]
+    return [side._replace(step=np.where(few, side.step, 0.0), safer=2 * side.safer) for side in (one, two)]
 
 
 def nearer(difference: F64, off: Any) -> F64:
@@ -477,7 +477,7 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         below, above = mechanism.far(n, means, errors)
         a, below, above = ((x * times**2)[:, None] for x in (errors**2 * np.maximum(n, 1), below, above))
         step = np.asarray(coin_of(mechanism, population, people, repeats))
-        return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism), sides=NEAR)
+        return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism), safer=NEAR)
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     oracle, answers, counters = mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)

@@ -356,7 +356,7 @@ class Side(NamedTuple):
     """By how much that variance rises as f falls and rises from the estimate: of means, see `far_numbers`."""
     off: float = 0.0
     """By how much the expectation of an estimate may be off: of means, see `off_of`."""
-    sides: float = 1
+    safer: float = 1
     """See `reach_of_few`."""
 
     def variance(self, f: F64) -> F64:
@@ -404,7 +404,7 @@ class Side(NamedTuple):
             return made
 
         of_one = self.a / n, (self.b + self.sampled) / n, -self.sampled / n
-        return reach_of_few((end(-1), end(1)), f, self.n, z, self.step / n, of_one, 1, self.sides)
+        return reach_of_few((end(-1), end(1)), f, self.n, z, self.step / n, of_one, 1, self.safer)
 
     def ends_of(self, z: F64 | float, tails: Any = None, times: Any = 1.0) -> tuple[F64, F64]:
         """`ends`, with the tails that n / times reports of an oracle have, see `ldp_core.estimates.tails`."""

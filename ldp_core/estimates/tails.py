@@ -114,7 +114,7 @@ def reach_of_few(
     step: Any,
     variance: tuple[Any, Any, Any],
     most: Any = None,
-    sides: float = 1,
+    safer: float = 1,
 ) -> tuple[F64, F64]:
     """Ends of score intervals of estimated counts, moved out where few coins decide; see this module's text.
 
@@ -125,7 +125,7 @@ def reach_of_few(
         step: what a report that supports a value adds to its count; 0 where sums are normal.
         variance: (a, b, e), of the estimate if the count is c: a + b c + e c^2.
         most: the greatest count, if it is not n.
-        sides: by how many times less variance a coin may be missed: of a difference, that of two sides.
+        safer: by how many times less variance a coin may be missed: of a difference, that of two sides.
     """
     low, high = ends
     a, b, e = variance
@@ -138,7 +138,7 @@ def reach_of_few(
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
     enough = few_at(z) * np.clip(1 + 10 * (1.96 - z), 1, _LESS) * coin
-    none = _NONE / sides * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
+    none = _NONE / safer * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= enough) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
