@@ -113,11 +113,9 @@ def named(pair: str, *, example: str) -> tuple[str, str]:
 
 def mechanism_of(inputs: core.Interval | core.Prefixes, epsilon: float) -> core.Mechanism:
     """The mechanism for numbers, or for text that nobody listed."""
-    return (
-        core.NOutput(inputs, epsilon=epsilon)
-        if isinstance(inputs, core.Interval)
-        else core.HeavyHitters(inputs, epsilon=epsilon)
-    )
+    if isinstance(inputs, core.Interval):
+        return core.NOutput(inputs, epsilon=epsilon)
+    return core.HeavyHitters(inputs, epsilon=epsilon)
 
 
 def shares_of(text: str) -> dict[str | int | bool, float]:

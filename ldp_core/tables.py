@@ -14,7 +14,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     import polars as pl
 
-R_co = TypeVar("R_co", covariant=True)
 WIDTH = 80
 """Columns of a terminal."""
 RECORDS, SHARE = "records", "share of the records"

@@ -332,7 +332,5 @@ def _about(table: Any) -> dict[str, Any]:
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    if pa.types.is_map(kind):
-        return False  # Beam's key
     inner = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
     return bool(pa.types.is_struct(inner)) and inner.get_field_index("low") >= 0

@@ -19,15 +19,7 @@ from ldp_polars.estimating import (
     quantiles,
     range,  # noqa: A004 (as a method it is .ldp.range)
 )
-from ldp_polars.frames import (
-    estimates,
-    explain,
-    histograms,
-    perturb_frame,
-    read_plan,
-    simulate,
-    sink_parquet,
-)
+from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, simulate, sink_parquet
 from ldp_polars.namespace import ldp
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound

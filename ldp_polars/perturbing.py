@@ -248,21 +248,16 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
     if expr.meta.is_column_selection() or _constant(expr):
         return expr
     if not _keeps_rows(expr):
-        _refuse_twice(expr)
+        made: Any = {}
+        with suppress(pl.exceptions.PolarsError, core.LdpError):
+            made = pl.LazyFrame(schema=dict.fromkeys(expr.meta.root_names(), pl.Boolean)).select(expr).collect_schema()
+        refuse_reports(made)  # (that an expression makes, of whatever columns)
         raise core.ParameterError(
             "perturb needs one value a row, and this expression selects, repeats or aggregates rows, or Polars cannot "
             "tell (of a Python function it cannot, so not of what is perturbed already): compute it in a with_columns "
             "or select of its own before, then perturb the column, and perturb it once"
         )
     return expr
-
-
-def _refuse_twice(expr: pl.Expr) -> None:
-    """Raise `MechanismMismatchError` if an expression makes typed reports, of whatever columns."""
-    made: Any = {}
-    with suppress(pl.exceptions.PolarsError, core.LdpError):
-        made = pl.LazyFrame(schema=dict.fromkeys(expr.meta.root_names(), pl.Boolean)).select(expr).collect_schema()
-    refuse_reports(made)
 
 
 def _keeps_rows(expr: pl.Expr) -> bool:
@@ -374,18 +369,9 @@ def perturb_drawn(
     if keyed is not None:
         inputs.append(index if ids is None else one_value_a_row(as_expr(ids)))
     dtypes = [physical(column, packed=packed, typed=typed) for _, column in columns.columns]
-    return pl.map_batches(
-        inputs,
-        partial(
-            _perturbed_draw,
-            columns=columns,
-            packed=packed,
-            tag=noise.get("tag"),
-            noise=keyed,
-        ),
-        return_dtype=pl.Struct(dict(zip(fields, dtypes, strict=True))),
-        is_elementwise=True,
-    )
+    function = partial(_perturbed_draw, columns=columns, packed=packed, tag=noise.get("tag"), noise=keyed)
+    structs = pl.Struct(dict(zip(fields, dtypes, strict=True)))
+    return pl.map_batches(inputs, function, return_dtype=structs, is_elementwise=True)
 
 
 def _perturbed_draw(

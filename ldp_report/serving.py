@@ -128,8 +128,6 @@ class LivePage:
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
     def __init__(self, address: tuple[str, int], page: LivePage) -> None:
         self.page = page
         super().__init__(address, _Handler)

@@ -33,7 +33,8 @@ def reading(mechanisms: Sequence[Mechanism], inputs: Sequence[tuple[Any, ...]]) 
     codes = []
     for position, m in enumerate(mechanisms):
         distinct = list(dict.fromkeys(row[position] for row in inputs))
-        codes.append(m.inputs.encode(pa.array(distinct)) if _reads(m) else np.zeros(0, np.uint8))
+        reads = isinstance(_format(m), HashedWord) or isinstance(m, HeavyHitters)
+        codes.append(m.inputs.encode(pa.array(distinct)) if reads else np.zeros(0, np.uint8))
 
     def read(reports: Any) -> list[Part]:
         parts = reports if isinstance(reports, tuple) else (reports,)
@@ -51,10 +52,6 @@ def _format(m: Mechanism) -> Any:
     return m.reports.inner if isinstance(m.reports, Nullable) else m.reports
 
 
-def _reads(m: Mechanism) -> bool:
-    return isinstance(_format(m), HashedWord) or isinstance(m, HeavyHitters)
-
-
 def _supported(m: Mechanism, reports: Any, code: Any) -> npt.NDArray[np.uint8]:
     """1 or 0, or 2 where there is no answer."""
     try:
@@ -65,15 +62,11 @@ def _supported(m: Mechanism, reports: Any, code: Any) -> npt.NDArray[np.uint8]:
         raise ReportError(f"reports of {m.name} are unsigned integers, one each, or null") from None
     answered &= words < np.uint64(_format(m).limit)  # what else is no report of this mechanism
     words = np.where(answered, words, np.uint64(0))
-    supported = _by_search(m, words, code) if isinstance(m, HeavyHitters) else _by_hash(m, words, code)
+    if isinstance(m, HeavyHitters):
+        supported = _by_search(m, words, code)
+    else:  # whether the function takes the code to the bucket
+        supported = _format(m).family.hash(words & FUNCTION, np.full(len(words), code)) == words >> BUCKET_SHIFT
     return np.where(answered, supported, np.uint8(2)).astype(np.uint8)
-
-
-def _by_hash(m: Mechanism, words: U64, code: Any) -> npt.NDArray[np.bool_]:
-    """Whether the function takes the code to the bucket."""
-    hashed = _format(m).family.hash(words & FUNCTION, np.full(len(words), code))
-    same: npt.NDArray[np.bool_] = hashed == words >> BUCKET_SHIFT
-    return same
 
 
 def _by_search(m: HeavyHitters, words: U64, code: Any) -> npt.NDArray[np.bool_]:

@@ -87,11 +87,6 @@ class Place(Summary):
     column: int = 0
     kind: Literal["levels", "ranges", "bit"] = "levels"
 
-    @property
-    def is_bit(self) -> bool:
-        """Whether it has two levels."""
-        return self.size - (self.kind == "levels") == 2
-
 
 def _levels(column: int, name: str, levels: Column) -> Place:
     small = np.min_scalar_type(len(levels))
@@ -231,7 +226,8 @@ def shared(samples: Sequence[Rows], found: Sequence[Place], part_of: Sequence[in
         if 1 < (whole := _hashed_whole(samples, least)).size <= MOST_KEYS:
             made.append(whole)
     for part in sorted(set(part_of)):
-        bits = [place for place in found if part_of[place.column] == part and place.is_bit]
+        places = (place for place in found if part_of[place.column] == part)
+        bits = [place for place in places if place.size - (place.kind == "levels") == 2]
         if len(bits) > 2:
             made.append(_ones(f"report {part + 1}", bits))
     parts = samples[0].parts

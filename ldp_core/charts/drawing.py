@@ -212,21 +212,16 @@ def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[st
 _ENDS = ("count", "low", "high")
 
 
-def _intervals(base: Chart, *, held: bool, along: str = "x") -> list[Chart]:
+def _intervals(base: Chart, *, held: bool) -> list[Chart]:
     """Lines from low to high with ends; those that do not hold the truth in another color."""
-    ends = {along: "low:Q", f"{along}2": "high:Q"}
     parts = [(base.transform_filter("datum.holds !== false"), "interval")] if held else [(base, "interval")]
     if held:
         parts.append((base.transform_filter("datum.holds === false"), "miss"))
     made = []
     for part, style in parts:
-        made.append(part.mark_rule(style=style).encode(**ends))
-        made += [
-            part.mark_tick(
-                style=style, orient="vertical" if along == "x" else "horizontal", size=9, thickness=2
-            ).encode(**{along: f"{end}:Q"})
-            for end in ("low", "high")
-        ]
+        made.append(part.mark_rule(style=style).encode(x="low:Q", x2="high:Q"))
+        tick = part.mark_tick(style=style, orient="vertical", size=9, thickness=2)
+        made += [tick.encode(x=f"{end}:Q") for end in ("low", "high")]
     return made
 
 
@@ -373,7 +368,8 @@ def draw_windows(
     )
     base = alt.Chart().encode(x=x, color=color)
     form = {SHARE: _PERCENT, RECORDS: _NUMBER}.get(quantity, {})
-    far = is_far([row[name] for row in shown for name in ("y", "low", "high")])
+    known = [row[name] for row in shown for name in ("y", "low", "high") if row[name] is not None]
+    far = bool(known) and min(known) > max(known) / 3  # (an axis from 0 on would hide how they differ)
     unit = f"{quantity} (axis not from 0)" if far else quantity
     scale = alt.Scale(zero=quantity in (SHARE, RECORDS) and not far)
     y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
@@ -420,12 +416,6 @@ def ticks(starts: Iterable[str], most: int) -> list[str]:
             break
         found = first
     return found[:: math.ceil(len(found) / most)] if found else []
-
-
-def is_far(numbers: Iterable[float | None]) -> bool:
-    """Whether numbers are so far above 0 that an axis from 0 on would hide how they differ."""
-    known = [x for x in numbers if x is not None]
-    return bool(known) and min(known) > max(known) / 3
 
 
 def side_by_side(charts: Sequence[Chart], *axes: str) -> Chart:

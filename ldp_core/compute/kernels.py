@@ -18,8 +18,6 @@ _U = np.uint64
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _PIECE = 256  # words
 
-_Words = U64
-
 
 @inlined
 def _decided(  # noqa: C901 (planes, then ties)

@@ -143,7 +143,8 @@ def consistent(
     if method in OF_ESTIMATES:
         made = OF_ESTIMATES[method](estimates, total)
     elif mechanism is not None and method == "base-cut":
-        made = _base_cut(estimates, total, mechanism.rates, significance)
+        z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
+        made = np.where(estimates > z * np.sqrt(total * mechanism.rates.a), estimates, 0)
     elif mechanism is not None:
         made = _OF_NOISE[method](estimates, total, mechanism.rates)
     else:
@@ -177,16 +178,6 @@ def _check_possible(mechanism: Noisy, estimates: F64, n: F64) -> None:
     low, high = mechanism.parts
     if not ((supported >= n * low - slack) & (supported <= n * high + slack)).all():
         raise ParameterError("some counts cannot come from n reports of this mechanism: another one, or another n?")
-
-
-def _base_cut(estimates: F64, n: F64, noise: Rates, significance: float) -> F64:
-    z = -NormalDist().inv_cdf(significance / estimates.shape[-1])
-    return np.where(estimates > z * np.sqrt(n * noise.a), estimates, 0)
-
-
-def _norm(estimates: F64, n: F64) -> F64:
-    shifted: F64 = estimates + (n - estimates.sum(-1, keepdims=True)) / estimates.shape[-1]
-    return shifted
 
 
 def _norm_mul(estimates: F64, n: F64) -> F64:
@@ -303,7 +294,7 @@ def _exponent(n: F64, d: int) -> F64:
 
 OF_ESTIMATES: dict[Consistency, Callable[[F64, F64], F64]] = {
     "base-pos": lambda estimates, n: np.maximum(estimates, 0),
-    "norm": _norm,
+    "norm": lambda estimates, n: estimates + (n - estimates.sum(-1, keepdims=True)) / estimates.shape[-1],
     "norm-mul": _norm_mul,
     "norm-cut": _norm_cut,
     "norm-sub": _norm_sub,

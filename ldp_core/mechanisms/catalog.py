@@ -170,12 +170,6 @@ _SETS = "several of many values at once: lists, boxes to tick"
 _AGAIN = "the same people, again and again"
 
 
-def _rappor(epsilon: float) -> Rappor:
-    """Of basic settings, with which one report spends about epsilon."""
-    p = 1 / (1 + math.exp(min(epsilon / 4, 700)))
-    return Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p)
-
-
 CATALOG: tuple[Entry, ...] = (
     Entry(RandomizedResponse, _FEW),
     Entry(UnaryEncoding, _MANY),
@@ -258,6 +252,7 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
     Numbers and heavy hitters do not depend on d.
     """
     values = range(d)
+    p = 1 / (1 + math.exp(min(epsilon / 4, 700)))  # of RAPPOR, a report of which then spends about epsilon
     return {
         "randomized response": RandomizedResponse(values, epsilon=epsilon),
         "OUE": UnaryEncoding(values, epsilon=epsilon),
@@ -273,7 +268,7 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
         "HPGR": HybridProjectiveGeometryResponse(values, epsilon=epsilon),
         "CMS": CountMeanSketch("int", epsilon=epsilon).over(values),
         "HCMS": HadamardCountMeanSketch("int", epsilon=epsilon).over(values),
-        "RAPPOR": _rappor(epsilon).over(values),
+        "RAPPOR": Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p).over(values),
         "heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=epsilon),
         "N outputs, [0, 1]": NOutput((0, 1), epsilon=epsilon),
         "hybrid, [0, 1]": Hybrid((0, 1), epsilon=epsilon),

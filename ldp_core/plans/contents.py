@@ -87,11 +87,9 @@ class PlanContents(Declared, Composing):
         return iter((*self.columns, *self.keep))
 
     def __getitem__(self, column: str) -> Mechanism:
-        try:
-            return self.columns[column]
-        except KeyError:
-            pass
-        raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
+        if column not in self.columns:
+            raise PlanError(f"the plan does not perturb column {column!r}; it perturbs {sorted(self.columns)}")
+        return self.columns[column]
 
     @property
     def epsilon(self) -> float:

@@ -194,9 +194,7 @@ def required_n(
 
 def _keys(mechanism: Any, domain: Values | None) -> list[Any]:
     """What to ask: one mechanism, or all that are for such values."""
-    if mechanism is not None:
-        return [mechanism]
-    return list(KINDS.get(type(domain), CHOICES))
+    return list(KINDS.get(type(domain), CHOICES)) if mechanism is None else [mechanism]
 
 
 def _called(mechanism: Any) -> str:

@@ -15,7 +15,6 @@ noise is left, and asking only one in D costs more than it. `ldp_core.plans.comp
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from functools import lru_cache
@@ -23,6 +22,7 @@ from itertools import combinations
 from typing import Any, TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
+from ldp_core.exact.probability import float_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
@@ -32,7 +32,6 @@ from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.parameters import check_epsilon
-from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.pairs import SampledPair, joint_domain
 from ldp_core.plans.recommend import recommend
@@ -56,7 +55,10 @@ def split(
         raise PlanError(f"the given mechanisms spend epsilon = {float(spent)!r} of {epsilon!r}: none is left")
     made: dict[str, Mechanism] = {}
     for name, column in columns.items():
-        made[name] = given[name] if name in given else _named(name, column, _below(left * shares[name]), _best)
+        if name in given:
+            made[name] = given[name]
+        else:  # the greatest float that is not above the part
+            made[name] = _named(name, column, -float_above(-left * shares[name]), _best)
     return made
 
 
@@ -75,18 +77,6 @@ def fake(
     columns: Mapping[str, Column], epsilon: float, priors: Mapping[str, Iterable[float]] | None = None
 ) -> dict[str, Mechanism]:
     """As `sampled`, with fake data in the columns that are not answered; see `PrivacyPlan.fake`."""
-    epsilon = _shared(columns, epsilon)
-    priors = _checked("priors", priors)
-    unknown = sorted(map(str, priors.keys() - columns.keys()))
-    if unknown:
-        raise PlanError(f"there are priors for {unknown}, and no such columns")
-
-    def wrapped(name: str, m: Any) -> DrawnColumn:
-        try:
-            return FakeDataColumn(m, columns=len(columns), prior=priors.get(name))
-        except LdpError as error:
-            message = f"column {name!r}: {error}"
-        raise PlanError(message)
 
     def best(domain: Domain, e: float) -> FrequencyOracle:
         """The better of the paper's two, by the variance that the fakes leave: its "adaptive" choice."""
@@ -96,7 +86,14 @@ def fake(
         f = 1 / domain.size
         return min(made, key=lambda m: float(FakeDataColumn(m, columns=len(columns)).variance(1, f)))
 
-    return {name: wrapped(name, m) for name, m in _answers(columns, epsilon, best).items()}
+    answers, priors = _answers(columns, epsilon, best), _checked("priors", priors, columns, "no such columns")
+    made: dict[str, Mechanism] = {}
+    for name, m in answers.items():
+        try:
+            made[name] = FakeDataColumn(m, columns=len(columns), prior=priors.get(name))  # type: ignore[arg-type]
+        except LdpError as error:
+            raise PlanError(f"column {name!r}: {error}") from None
+    return made
 
 
 @no_warning_of_epsilon()
@@ -136,11 +133,14 @@ def _shared(columns: Mapping[str, Column], epsilon: float) -> float:
     return check_epsilon("epsilon", epsilon)
 
 
-def _checked(what: str, by_name: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """What was given for some columns, none by default."""
+def _checked(what: str, by_name: Mapping[str, Any] | None, there: Iterable[str], none: str) -> Mapping[str, Any]:
+    """What was given for some of the columns that are there, none by default."""
     if by_name is not None and not isinstance(by_name, Mapping):
         raise PlanError(f"{what} are a mapping from columns, got {type(by_name).__name__}")
-    return by_name or {}
+    by_name = by_name or {}
+    if unknown := sorted(map(str, by_name.keys() - set(there))):
+        raise PlanError(f"there are {what} for {unknown}, and {none}")
+    return by_name
 
 
 Choice: TypeAlias = Callable[[Domain, float], FrequencyOracle]
@@ -171,8 +171,7 @@ def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
             return best
         return choose(Domain.of(column), epsilon)
     except LdpError as error:
-        message = f"column {name!r}: {error}"
-    raise PlanError(message)
+        raise PlanError(f"column {name!r}: {error}") from None
 
 
 def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOracle:
@@ -198,10 +197,7 @@ def _order(size: int, epsilon: float) -> list[str]:
 
 def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, Fraction]:
     """Each column's share of the budget; columns without a weight have weight 1."""
-    weights = _checked("weights", weights)
-    unknown = sorted(map(str, weights.keys() - set(names)))
-    if unknown:
-        raise PlanError(f"there are weights for {unknown}, and no such columns to choose a mechanism for")
+    weights = _checked("weights", weights, names, "no such columns to choose a mechanism for")
     all_weights = dict.fromkeys(names, Fraction(1))
     for name, weight in weights.items():
         try:
@@ -210,9 +206,3 @@ def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, 
             raise PlanError(f"weights must be in (0, inf); that of {name!r} is not") from None
         all_weights[name] = Fraction(weight if isinstance(weight, (int, Fraction)) else number)
     return {name: weight / sum(all_weights.values()) for name, weight in all_weights.items()}
-
-
-def _below(exact: Fraction) -> float:
-    """The largest float that is not above ``exact``."""
-    near = float(exact)
-    return near if Fraction(near) <= exact else math.nextafter(near, 0.0)

@@ -113,14 +113,10 @@ class Perturbing(DeclaredMechanism):
         [0.6, 0.4]
         """
         generator = generator_of(seed)
-        if is_of_pandas(counts) and hasattr(
-            counts, "items"
-        ):  # a Series, whose order is that of its index, as `value_counts` makes it
+        if is_of_pandas(counts) and hasattr(counts, "items"):  # a Series: in the order of `value_counts`, not of codes
             counts = dict(counts.items())
-        people, listed = (
-            check_people(list(counts.values()) if isinstance(counts, Mapping) else counts),
-            self.inputs.listed,
-        )
+        people = check_people(list(counts.values()) if isinstance(counts, Mapping) else counts)
+        listed = self.inputs.listed
         self.check_total(sum(people.tolist()))
         if isinstance(counts, Mapping):
             return self.simulate_values(list(counts), people, generator)

@@ -104,9 +104,8 @@ const LDP = (() => {
   }
 
   // A plain table: head, rows of cells; columns from `words` on are numbers.
-  function table(caption, head, rows, words) {
-    const first = words === undefined ? 1 : words;
-    const kind = (k) => (k >= first ? "n" : null);
+  function table(caption, head, rows, words = 1) {
+    const kind = (k) => (k >= words ? "n" : null);
     const long = head.length > 3; // on a phone each row of it is a card
     return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption }, el("table", { class: long ? "cards" : null, role: "table" },
       el("caption", {}, caption),
@@ -129,7 +128,7 @@ const LDP = (() => {
         svg("svg", { viewBox: "0 0 28 12", "aria-hidden": "true" }, svg("line", { x1: 0, x2: 28, y1: 6, y2: 6, style: null, "stroke-width": 3, stroke: `var(--line${k})`, "stroke-dasharray": DASHES[k] }), mark(k, 14, 6, `var(--line${k})`)), line.name))));
     }
     const draw = () => {
-      const wide = Math.max(box.clientWidth || 680, 240), tall = options.tall || 230, left = 62, under = 26, top = 10, right = 14;
+      const wide = Math.max(box.clientWidth || 680, 240), tall = 230, left = 62, under = 26, top = 10, right = 14;
       const points = lines.flatMap((line) => line.points);
       const [low, high] = extent(points, options.fromZero);
       const x = (at) => left + ((wide - left - right) * (at - options.from)) / (options.to - options.from || 1);
@@ -142,8 +141,6 @@ const LDP = (() => {
       options.labels(wide).forEach(({ at, text }, k, all) => {
         picture.append(svg("text", { x: x(at), y: tall - 6, "text-anchor": all.length === 1 ? "middle" : k === 0 ? "start" : k === all.length - 1 ? "end" : "middle" }, text));
       });
-      if (options.chosen !== undefined && options.chosen !== null)
-        picture.append(svg("rect", { x: x(options.chosen) - 9, y: top, width: 18, height: tall - top - under, fill: "var(--panel)" }));
       lines.forEach((line, k) => {
         const color = `var(--line${k})`, shift = options.steps ? 0 : (k - (lines.length - 1) / 2) * 3;
         const known = line.points.filter((p) => isNumber(p.estimate));
@@ -169,9 +166,8 @@ const LDP = (() => {
     draw();
     let last = 0;
     new ResizeObserver(() => { if (box.clientWidth && Math.abs(box.clientWidth - last) > 1) { last = box.clientWidth; draw(); } }).observe(box);
-    figure.redraw = draw;
     return figure;
   }
 
-  return { el, svg, whole, fixed, decimals, percent, digits, bars, table, chart, isNumber, MISSING };
+  return { el, whole, fixed, decimals, percent, digits, bars, table, chart, isNumber, MISSING };
 })();

@@ -14,7 +14,6 @@
   const windowText = (k) => data.windows[k] + partial(k);
   const windowName = (group) => (group.window === null ? "all records" : windowText(group.window));
   const keysOf = (column) => [...new Set(column.groups.map((group) => group.key))];
-  const windowsOf = (column, key) => column.groups.filter((group) => group.key === key && group.window !== null).map((group) => group.window);
   const last = () => data.windows.length - 1;
 
   function now() {

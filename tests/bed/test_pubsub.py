@@ -12,7 +12,6 @@ from tests.bed.pubsub import PubSub, PubSubServer, RpcError, google_types
 
 TOPIC = "projects/test-project/topics/t"
 SUBSCRIPTION = "projects/test-project/subscriptions/s"
-OTHER = "projects/test-project/subscriptions/other"
 
 
 class Clock:

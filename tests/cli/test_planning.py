@@ -72,11 +72,6 @@ def test_dates_are_declared_read_from_text_and_answered_as_dates(ldp):
     assert "the nearest are 2024-02-01 and 2024-03-01" in refused.err
 
 
-def test_a_plan_is_compiled_for_clients(ldp):
-    ldp("plan new plan.toml -c os=ios,android --epsilon 1")
-    assert json.loads(ldp("plan compile plan.toml").out) == PrivacyPlan.from_toml(Path("plan.toml")).compile()
-
-
 def test_a_new_plan_for_clients_has_mechanisms_that_they_have(ldp):
     ldp("plan new any.toml -c age=0..120 -c minutes=0:60 -c os=a,b,c --epsilon 6 --keep day --other os")
     ldp("plan new plan.toml -c age=0..120 -c minutes=0:60 -c os=a,b,c --epsilon 6 --keep day --other os --clients")

@@ -44,11 +44,6 @@ from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator
 
 
-def below_infinity(mechanism: Longitudinal) -> tuple[str, float]:
-    """The bound of epsilon_1, for `check_epsilon`."""
-    return "epsilon_infinity", mechanism.epsilon_infinity
-
-
 class Longitudinal(FrequencyOracle):
     """A frequency oracle that a person may answer any number of times."""
 
@@ -86,7 +81,7 @@ class TwoRounds(Longitudinal):
 
     domain: Domain = converted(Domain.of)
     epsilon_infinity: float = parameter(check_epsilon)
-    epsilon_1: float = parameter(check_epsilon, below=below_infinity)
+    epsilon_1: float = parameter(check_epsilon, below=lambda self: ("epsilon_infinity", self.epsilon_infinity))
 
     @property
     @abstractmethod

@@ -290,7 +290,7 @@ class SquareWave(Window):
         """
         d = self.buckets
         coarse = min(d, _COARSE)
-        merge = _overlaps(d, coarse)
+        merge = np.diff(_prefixes(d, np.arange(coarse + 1) / coarse), axis=0)  # shares of fine buckets in coarse ones
         starts = np.arange(coarse * self.symbols // d) * d // coarse
         channel = np.add.reduceat(self._mixture(merge * (coarse / d)), starts, axis=1).T
         shares = merge @ found.shares
@@ -312,11 +312,6 @@ _SMOOTHING = 0.25
 _TINY = 1e-9  # of a bucket: what floats add to a cut
 _TOLD, _ENOUGH = 0.5, 100  # epsilon and n keep^2 from which intervals of smooth populations hold: measured
 _BIASES = 2.0  # an estimate is blurred already and has less bias than its population: measured, see docs/numbers.md
-
-
-def _overlaps(fine: int, coarse: int) -> F64:
-    """Float64[coarse, fine]: which share of each fine bucket of an interval lies in each coarse one."""
-    return np.diff(_prefixes(fine, np.arange(coarse + 1) / coarse), axis=0)
 
 
 def _prefixes(fine: int, cuts: F64) -> F64:

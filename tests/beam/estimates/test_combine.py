@@ -30,7 +30,6 @@ from ..helpers import run
 
 RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
 BITS = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
-WIDE = UnaryEncoding(list(range(70)), epsilon=1.0)
 
 
 def every_way_gives(fn, inputs, expected):

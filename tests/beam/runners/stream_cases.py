@@ -11,7 +11,6 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.transforms.trigger import (
     AccumulationMode,
-    AfterAny,
     AfterCount,
     AfterWatermark,
     DefaultTrigger,
@@ -64,7 +63,6 @@ ACC, DISC = AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING
 EARLY, LATE = AfterWatermark(early=AfterCount(1)), AfterWatermark(late=AfterCount(1))
 BOTH = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 EACH, PAIRS = Repeatedly(AfterCount(1)), Repeatedly(AfterTallies(2))
-ANY = Repeatedly(AfterAny(AfterTallies(2), AfterWatermark()))
 
 CLOSING = "the window has one more pane, of nothing new, when the allowed lateness is over"
 ON_TIME = "a trigger that only counts has an ON_TIME pane too, of nothing new"
