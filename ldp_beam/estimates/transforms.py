@@ -44,7 +44,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import reads_clock, refuse_counts
+from ldp_beam.time.triggers import check_trigger, reads_clock
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -202,7 +202,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         if trigger is not None and not isinstance(trigger, TriggerFn):
             raise core.ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
         if trigger is not None:
-            refuse_counts(trigger)
+            check_trigger(trigger, lateness)
         modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
         if isinstance(accumulation_mode, bool) or accumulation_mode not in (None, *modes, *modes.values()):
             raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
@@ -290,7 +290,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
         if self._windows is None:
-            refuse_counts(pcoll.windowing.triggerfn)
+            check_trigger(pcoll.windowing.triggerfn, pcoll.windowing.allowed_lateness.micros)
         if self.spends is not None:
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)
