@@ -174,7 +174,10 @@ class RowBatch:
         for cls in {type(record.element) for record in records}:
             if not is_record(cls):
                 kinds = "pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple"
-                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}")
+                frame = (
+                    ": pass frame.to_arrow(), or of pandas pyarrow.Table.from_pandas(frame)" if is_frame(cls) else ""
+                )
+                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}{frame}")
 
     def __len__(self) -> int:
         return len(self.records)
@@ -258,6 +261,11 @@ def is_record(cls: type) -> bool:
     """Whether elements of this type are single records; protobuf's Struct, a mapping without ``get``, is none."""
     named = hasattr(cls, "get") if issubclass(cls, Mapping) else issubclass(cls, Row) or hasattr(cls, "_fields")
     return named or dataclasses.is_dataclass(cls)
+
+
+def is_frame(cls: type) -> bool:
+    """Whether elements of this type are frames, of Polars or pandas."""
+    return hasattr(cls, "__arrow_c_stream__") and hasattr(cls, "columns")
 
 
 def _without(element: Any, name: str | None) -> Any:
