@@ -225,7 +225,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._column = column
         self._mechanism = mechanism
         self._question = asked
-        self._private = private
         self.spends, self.values = (mechanism, of_columns) if private else (None, {})
         self._time = EventTime(event_time, time_unit)
         self._by = by
@@ -252,7 +251,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     def _partial_tallies(self) -> PartialTallies:
         options: dict[str, Any] = {"windows": self._windows, "event_time": self._time, "by": self._by}
         options |= {"dead_letter_tag": self._dead_letter_tag, "person": self._person}
-        if self._private:
+        if self.spends is not None:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
         return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
 
@@ -619,7 +618,7 @@ class Table(Estimate):
         **options: Unpack[PrivateOptions],
     ) -> None:
         make = core.Joint if self._of_values else engine.joint_of
-        of_plan = plan if isinstance(plan, Mapping) else _columns_of(plan)
+        of_plan = plan if isinstance(plan, Mapping) else check_plan(plan).columns
         joint = make(of_plan, columns)
         question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(joint.names), joint, question, private=self._of_values, **options)
@@ -644,8 +643,3 @@ class PrivateTable(Table):
     """
 
     _of_values = True
-
-
-def _columns_of(plan: core.PrivacyPlan) -> Mapping[str, core.Mechanism]:
-    check_plan(plan)
-    return plan.columns

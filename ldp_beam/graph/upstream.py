@@ -33,10 +33,11 @@ class EndsValues:
     said_keyed: Collection[str] = ()
 
 
-def check_plan(plan: Any) -> None:
+def check_plan(plan: Any) -> PrivacyPlan:
     """Raise `PlanError` if this is no plan."""
     if not isinstance(plan, PrivacyPlan):
         raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+    return plan
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:

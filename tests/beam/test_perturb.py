@@ -314,7 +314,7 @@ def test_elements_that_are_no_records_are_dead_letters():
     frames += [frames[0].to_pandas()] if find_spec("pandas") else []
     for frame in frames:  # (each was one letter of one record)
         out, result = run_with_result(ldp_beam.Perturb(plan).with_exception_handling(), [frame])
-        assert out[1].elements == [("", "a frame, and no pyarrow.Table", 2)]
+        assert out[1].elements == [("", "not of type pyarrow.Table", 2)]
         assert counters(result) == {"records_read": 2, "dead_lettered": 2}
         with pytest.raises(DtypeError, match=r"got DataFrame: pass frame.to_arrow\(\), or of pandas"):
             perturbed(ldp_beam.Perturb(plan), [frame])
