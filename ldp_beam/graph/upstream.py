@@ -235,7 +235,11 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:
         return
-    others = _drawing(pcoll)
+    others = [
+        (step.transform.spends, set(map(id, steps_before(step.inputs))))
+        for step in _Steps(pcoll).found  # (those that were refused have no outputs)
+        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs
+    ]
     whose, record = (None, None) if key is None else (key.id, key.record)
     for step in ledgers:
         ledger = step.transform
@@ -271,15 +275,6 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
                 f"{float(spent):g}: give the ledger the plan that perturbs"
                 f"{'' if alone else ', with all their columns; or perturb once, and use the reports several times'}"
             )
-
-
-def _drawing(pcoll: PCollection[Any]) -> list[tuple[PrivacyPlan | Mechanism, set[int]]]:
-    """What the steps that perturb spend, and the numbers of the steps before each; those that were refused left out."""
-    return [
-        (step.transform.spends, set(map(id, steps_before(step.inputs))))
-        for step in _Steps(pcoll).found
-        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs
-    ]
 
 
 class _Steps(PipelineVisitor):
@@ -333,12 +328,8 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
     if spends:
         _refuse_joined_limits(pcoll, steps)
     same = Counter([pcoll])  # how often a record comes from there as it is
-    changed, each = (
-        set[Any](),
-        set[Any](),
-    )  # from there by steps that may change it; and by beam.Map alone, so each does
-    again, wholly = set[Any](), set[Any]()  # and it was perturbed before these; those that come anyway
-    twice = False
+    changed, each = set[Any](), set[Any]()  # from there by steps that may change it; by beam.Map alone, so each does
+    again, wholly, twice = set[Any](), set[Any](), False  # and was perturbed before these; of these each; or of both
     for step in steps:
         one, outputs = step.transform, step.outputs.values()
         if _joins(step):
@@ -356,10 +347,9 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
             again |= records
             wholly |= records if is_each else set()
         changes = isinstance(one, beam.ParDo) and not any(isinstance(w.transform, EndsValues) for w in _wholes(step))
-        if (changes and copies) or ((changes or isinstance(one, _KEEP)) and is_changed):
-            changed |= {*inputs}
-        if (changes and copies and maps(step)) or (is_each and (isinstance(one, _KEEP) or maps(step))):
-            each |= {*inputs}
+        for way, does in ((changed, changes), (each, changes and maps(step))):
+            if (does and copies) or ((does or isinstance(one, _KEEP)) and not way.isdisjoint(outputs)):
+                way |= {*inputs}
     if not by and (twice or any(same[before] for before in again)):
         raise ParameterError(
             "beam.Flatten joins reports, or what a step has made of them, with what one has made of other reports of "
