@@ -447,15 +447,12 @@ def find_lacking(part: AnyBatch, name: str, faults: Faults) -> None:
 
 def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
     """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type."""
-    array = None
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
-        array = _converted(values, form)
-    if array is None:
-        raise ReportError(
-            f"column {column!r}: reports must be of type {form.arrow_type()} or "
-            f"{form.arrow_type(packed=True)}, as the mechanism makes them; if these are values, perturb them first"
-        )
-    return array
+        return _converted(values, form)
+    raise ReportError(
+        f"column {column!r}: reports must be of type {form.arrow_type()} or {form.arrow_type(packed=True)}, as the "
+        "mechanism makes them; if these are values, perturb them first"
+    )
 
 
 def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
