@@ -21,6 +21,7 @@ from apache_beam.runners.portability.flink_runner import FlinkRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.transforms.core import _MultiParDo
 from typing_extensions import override
 
 
@@ -47,9 +48,10 @@ def knows_stable_input(pcoll: PCollection[Any]) -> bool:
     Elsewhere it is not needed, or refused: Dataflow's Reshuffle is durable, the local runners have no checkpoints, and
     in batch nobody knows it.
     """
-    runner = pcoll.pipeline.runner
-    streams = not pcoll.is_bounded or pcoll.pipeline.options.view_as(StandardOptions).streaming
-    return isinstance(runner, FlinkRunner) or (type(runner) is PortableRunner and bool(streams))
+    runner, options = pcoll.pipeline.runner, pcoll.pipeline.options
+    return isinstance(runner, FlinkRunner) or (
+        type(runner) is PortableRunner and (not pcoll.is_bounded or bool(options.view_as(StandardOptions).streaming))
+    )
 
 
 def drops_late_state(pcoll: PCollection[Any]) -> bool:
@@ -74,6 +76,13 @@ def lacks_clock(pcoll: PCollection[Any]) -> bool:
 def forgets_at_the_end(pcoll: PCollection[Any]) -> bool:
     """Whether state goes with the end of its window, and not after the allowed lateness, and late records come anew."""
     return isinstance(pcoll.pipeline.runner, PrismRunner) and not pcoll.is_bounded
+
+
+def maps(step: Any) -> bool:
+    """Whether an applied transform is ``beam.Map`` or ``MapTuple``, of one output: one element of each."""
+    one, whole = step.transform, step.parent and step.parent.transform
+    named = isinstance(one, beam.ParDo) and one.label.startswith(("Map(", "MapTuple("))  # (also where users name it)
+    return named and not isinstance(whole, _MultiParDo)
 
 
 class _MarkedSink(_ParquetSink):

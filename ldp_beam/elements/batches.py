@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
@@ -174,7 +174,10 @@ class RowBatch:
         for cls in {type(record.element) for record in records}:
             if not is_record(cls):
                 kinds = "pyarrow.RecordBatch, pyarrow.Table, dict, beam.Row or NamedTuple"
-                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}")
+                frame = (
+                    ": pass frame.to_arrow(), or of pandas pyarrow.Table.from_pandas(frame)" if is_frame(cls) else ""
+                )
+                raise DtypeError(f"elements must be {kinds}, got {cls.__name__}{frame}")
 
     def __len__(self) -> int:
         return len(self.records)
@@ -260,14 +263,17 @@ def is_record(cls: type) -> bool:
     return named or dataclasses.is_dataclass(cls)
 
 
+def is_frame(cls: type) -> bool:
+    """Whether elements of this type are frames, of Polars or pandas."""
+    return hasattr(cls, "__arrow_c_stream__") and hasattr(cls, "columns")
+
+
 def _without(element: Any, name: str | None) -> Any:
-    if isinstance(element, Mapping):
-        return {key: value for key, value in element.items() if key != name}
-    if hasattr(element, "_asdict"):
-        fields = element._asdict()
-    else:
+    fields: Any = element._asdict() if hasattr(element, "_asdict") else element
+    if not isinstance(fields, Mapping):
         fields = {field.name: getattr(element, field.name) for field in dataclasses.fields(element)}
-    return Row(**{key: value for key, value in fields.items() if key != name})
+    rest = {key: value for key, value in fields.items() if key != name}
+    return rest if isinstance(element, Mapping) else Row(**rest)
 
 
 def _wider(kind: pa.DataType) -> pa.DataType:
@@ -330,48 +336,32 @@ def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64,
     They are Arrow timestamps of any unit (without zone: UTC), dates, or numbers of ``unit``; else it is a `DtypeError`.
     There is no time where there is null, nan, or one beyond Beam's range.
     """
-    arrow_type = column.type
-    if pa.types.is_timestamp(arrow_type) or pa.types.is_date(arrow_type):
-        missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        storage = pa.int32() if pa.types.is_date32(arrow_type) else pa.int64()
-        raw: npt.NDArray[Any] = _filled(column.view(storage))
-        if pa.types.is_date32(arrow_type):
-            return _multiplied(raw.astype(np.int64), _DAY, missing)
-        return _scaled(raw, PER_SECOND[arrow_type.unit] if pa.types.is_timestamp(arrow_type) else 10**3, missing)
-    if pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type):
-        missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
-        raw = _filled(column)
-        if pa.types.is_floating(arrow_type):
-            raw = raw.astype(np.float64)
-            odd = ~np.isfinite(raw)
-            if odd.any():
-                missing = odd if missing is None else missing | odd
-                raw = np.where(odd, 0.0, raw)
-            micros = raw * (10**6 / PER_SECOND[unit])
-            return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
-        if pa.types.is_uint64(arrow_type):
-            raw = np.minimum(raw, np.uint64(2**63 - 1))
-        return _scaled(raw.astype(np.int64), PER_SECOND[unit], missing)
-    raise DtypeError(f"column {name!r}: event times must be timestamps, dates or numbers, got {type_words(arrow_type)}")
-
-
-def _scaled(raw: I64, per_second: int, missing: Bools | None) -> tuple[I64, Bools | None]:
-    """Integers of so many a second as microseconds."""
+    kind, per_second = column.type, PER_SECOND[unit]
+    if pa.types.is_date32(kind):
+        column = column.cast(pa.timestamp("s"))
+    if pa.types.is_timestamp(column.type) or pa.types.is_date64(kind):
+        per_second = PER_SECOND[getattr(column.type, "unit", "ms")]
+        column = column.view(pa.int64())
+    elif not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
+        raise DtypeError(f"column {name!r}: event times must be timestamps, dates or numbers, got {type_words(kind)}")
+    missing = column.is_null().to_numpy(zero_copy_only=False) if column.null_count else None
+    column = column.fill_null(0) if column.null_count else column
+    raw: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(kind):
+        raw = raw.astype(np.float64)
+        odd = ~np.isfinite(raw)
+        if odd.any():
+            missing = odd if missing is None else missing | odd
+            raw = np.where(odd, 0.0, raw)
+        micros = raw * (10**6 / per_second)
+        return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
+    if pa.types.is_uint64(kind):
+        raw = np.minimum(raw, np.uint64(2**63 - 1))
+    raw = raw.astype(np.int64, copy=False)
     if per_second > 10**6:
         return raw // (per_second // 10**6), missing
-    return _multiplied(raw, 10**6 // per_second, missing)
-
-
-def _multiplied(raw: I64, scale: int, missing: Bools | None) -> tuple[I64, Bools | None]:
-    """Integers of so many microseconds each as microseconds."""
+    scale = 10**6 // per_second
     return _in_range(raw, raw if scale == 1 else raw * scale, -(-_FIRST // scale), _LAST // scale, missing)
-
-
-def _filled(column: pa.Array) -> npt.NDArray[Any]:
-    if column.null_count:
-        column = column.fill_null(0)
-    array: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    return array
 
 
 def _in_range(
@@ -391,8 +381,7 @@ def _micros(value: Any, per_second: int) -> int | None:
         micros = int(value.micros)
     elif isinstance(value, datetime):
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
-        delta = aware - datetime(1970, 1, 1, tzinfo=UTC)
-        micros = (delta.days * 86_400 + delta.seconds) * 10**6 + delta.microseconds
+        micros = (aware - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
     elif isinstance(value, date):
         micros = (value.toordinal() - date(1970, 1, 1).toordinal()) * _DAY
     elif isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool):
@@ -458,15 +447,12 @@ def find_lacking(part: AnyBatch, name: str, faults: Faults) -> None:
 
 def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
     """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type."""
-    array = None
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
-        array = _converted(values, form)
-    if array is None:
-        raise ReportError(
-            f"column {column!r}: reports must be of type {form.arrow_type()} or "
-            f"{form.arrow_type(packed=True)}, as the mechanism makes them; if these are values, perturb them first"
-        )
-    return array
+        return _converted(values, form)
+    raise ReportError(
+        f"column {column!r}: reports must be of type {form.arrow_type()} or {form.arrow_type(packed=True)}, as the "
+        "mechanism makes them; if these are values, perturb them first"
+    )
 
 
 def _converted(values: list[Any], form: ReportFormat) -> pa.Array:

@@ -216,14 +216,10 @@ def _typed(batch: Batch, name: str) -> pa.Array:
         ids = ids.dictionary_decode()
     if pa.types.is_null(ids.type):
         ids = ids.cast(pa.int64())
-    found = None
-    try:
+    with suppress(DtypeError):
         check_id_type(ids.type)
-    except DtypeError:
-        found = ids.type
-    if found is not None:
-        raise DtypeError(f"column {name!r}: ids must be integers, text or binary, got {type_words(found)}")
-    return ids
+        return ids
+    raise DtypeError(f"column {name!r}: ids must be integers, text or binary, got {type_words(ids.type)}")
 
 
 def _is_id(value: Any) -> bool:

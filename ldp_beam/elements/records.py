@@ -19,7 +19,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 import ldp_core as core
-from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_record, parts_of
+from ldp_beam.elements.batches import AnyBatch, Batch, Record, RowBatch, is_frame, is_record, parts_of
 from ldp_beam.elements.faults import OTHER_PLAN, UNSAID, Faults, not_of
 from ldp_beam.elements.rows import DeadLetter
 
@@ -65,9 +65,10 @@ class RecordsDoFn(beam.DoFn):
         if isinstance(element, (pa.RecordBatch, pa.Table)):
             return [out for part in parts_of(element) for out in self._handle(Batch(part, timestamp, window))]
         if self._dead_letter_tag is not None and not is_record(type(element)):
-            self._read.inc()
-            self._dead.inc()
-            letter = WindowedValue(DeadLetter("", not_of("record"), 1), timestamp, (window,))
+            count, kind = (len(element) or 1, "pyarrow.Table") if is_frame(type(element)) else (1, "record")
+            self._read.inc(count)
+            self._dead.inc(count)
+            letter = WindowedValue(DeadLetter("", not_of(kind), count), timestamp, (window,))
             return [beam.pvalue.TaggedOutput(self._dead_letter_tag, letter)]
         self._waiting.append(Record(element, timestamp, window))
         return self.finish_bundle() if len(self._waiting) >= ROW_BATCH else ()

@@ -44,7 +44,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import reads_clock, refuse_counts
+from ldp_beam.time.triggers import check_trigger, reads_clock
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -202,7 +202,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         if trigger is not None and not isinstance(trigger, TriggerFn):
             raise core.ParameterError(f"trigger must be a Beam trigger, got {type(trigger).__name__}")
         if trigger is not None:
-            refuse_counts(trigger)
+            check_trigger(trigger, lateness)
         modes = {"accumulating": AccumulationMode.ACCUMULATING, "discarding": AccumulationMode.DISCARDING}
         if isinstance(accumulation_mode, bool) or accumulation_mode not in (None, *modes, *modes.values()):
             raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
@@ -225,7 +225,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._column = column
         self._mechanism = mechanism
         self._question = asked
-        self._private = private
         self.spends, self.values = (mechanism, of_columns) if private else (None, {})
         self._time = EventTime(event_time, time_unit)
         self._by = by
@@ -252,7 +251,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     def _partial_tallies(self) -> PartialTallies:
         options: dict[str, Any] = {"windows": self._windows, "event_time": self._time, "by": self._by}
         options |= {"dead_letter_tag": self._dead_letter_tag, "person": self._person}
-        if self._private:
+        if self.spends is not None:
             return PerturbAndTally(self._column, self._mechanism, self._tallier, key=self._key, **options)
         return TallyReports(self._column, self._mechanism, self._tallier, unsaid=self._unsaid, **options)
 
@@ -290,7 +289,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
         if self._windows is None:
-            refuse_counts(pcoll.windowing.triggerfn)
+            check_trigger(pcoll.windowing.triggerfn, pcoll.windowing.allowed_lateness.micros)
         if self.spends is not None:
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)
@@ -619,7 +618,7 @@ class Table(Estimate):
         **options: Unpack[PrivateOptions],
     ) -> None:
         make = core.Joint if self._of_values else engine.joint_of
-        of_plan = plan if isinstance(plan, Mapping) else _columns_of(plan)
+        of_plan = plan if isinstance(plan, Mapping) else check_plan(plan).columns
         joint = make(of_plan, columns)
         question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(joint.names), joint, question, private=self._of_values, **options)
@@ -644,8 +643,3 @@ class PrivateTable(Table):
     """
 
     _of_values = True
-
-
-def _columns_of(plan: core.PrivacyPlan) -> Mapping[str, core.Mechanism]:
-    check_plan(plan)
-    return plan.columns

@@ -15,6 +15,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
+from ldp_beam._compat import maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
@@ -32,10 +33,11 @@ class EndsValues:
     said_keyed: Collection[str] = ()
 
 
-def check_plan(plan: Any) -> None:
+def check_plan(plan: Any) -> PrivacyPlan:
     """Raise `PlanError` if this is no plan."""
     if not isinstance(plan, PrivacyPlan):
         raise PlanError(f"plan must be a PrivacyPlan, got {type(plan).__name__}: {PLAN_WAYS}")
+    return plan
 
 
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
@@ -233,7 +235,11 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
     ledgers = [step for step in steps_before([pcoll]) if isinstance(step.transform, BudgetsNoise)]
     if not ledgers:
         return
-    others = _drawing(pcoll)
+    others = [
+        (step.transform.spends, set(map(id, steps_before(step.inputs))))
+        for step in _Steps(pcoll).found  # (those that were refused have no outputs)
+        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs
+    ]
     whose, record = (None, None) if key is None else (key.id, key.record)
     for step in ledgers:
         ledger = step.transform
@@ -269,15 +275,6 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
                 f"{float(spent):g}: give the ledger the plan that perturbs"
                 f"{'' if alone else ', with all their columns; or perturb once, and use the reports several times'}"
             )
-
-
-def _drawing(pcoll: PCollection[Any]) -> list[tuple[PrivacyPlan | Mechanism, set[int]]]:
-    """What the steps that perturb spend, and the numbers of the steps before each; those that were refused left out."""
-    return [
-        (step.transform.spends, set(map(id, steps_before(step.inputs))))
-        for step in _Steps(pcoll).found
-        if isinstance(step.transform, DrawsNoise) and step.transform.spends is not None and step.outputs
-    ]
 
 
 class _Steps(PipelineVisitor):
@@ -324,32 +321,40 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
-    was made of reports has the people of other reports of the same records once more; keys may tell them apart.)
+    was made of reports has the people of other reports of the same records once more, if all of one of both come here;
+    keys may tell them apart.)
     """
     steps = [*reversed(_Steps(pcoll).found)]  # (each before those that its inputs come from)
     if spends:
         _refuse_joined_limits(pcoll, steps)
     same = Counter([pcoll])  # how often a record comes from there as it is
-    changed, again = set[Any](), set[Any]()  # from there by steps that may change it; and it was perturbed before these
+    changed, each = set[Any](), set[Any]()  # from there by steps that may change it; by beam.Map alone, so each does
+    again, wholly, twice = set[Any](), set[Any](), False  # and was perturbed before these; of these each; or of both
     for step in steps:
         one, outputs = step.transform, step.outputs.values()
         if _joins(step):
             continue
-        copies, is_changed = max((same[output] for output in outputs), default=0), not changed.isdisjoint(outputs)
+        copies = max((same[output] for output in outputs), default=0)
+        is_changed, is_each = (not way.isdisjoint(outputs) for way in (changed, each))
         inputs = [before for before in step.inputs if isinstance(before, PCollection)]  # (no record is in a PBegin)
         made = one.made if isinstance(one, EndsValues) else None
         has = made is not None and not {*made.columns, *made.keep}.isdisjoint(columns)  # (for each record one)
         for before in inputs if isinstance(one, _KEEP) or has else ():
             same[before] += copies
         if has and is_changed and not copies:
-            again |= _as_they_are(inputs)
+            records = _as_they_are(inputs)
+            twice = twice or not records.isdisjoint(again if is_each else wholly)
+            again |= records
+            wholly |= records if is_each else set()
         changes = isinstance(one, beam.ParDo) and not any(isinstance(w.transform, EndsValues) for w in _wholes(step))
-        if (changes and copies) or ((changes or isinstance(one, _KEEP)) and is_changed):
-            changed |= {*inputs}
-    if not by and any(same[before] for before in again):
+        for way, does in ((changed, changes), (each, changes and maps(step))):
+            if (does and copies) or ((does or isinstance(one, _KEEP)) and not way.isdisjoint(outputs)):
+                way |= {*inputs}
+    if not by and (twice or any(same[before] for before in again)):
         raise ParameterError(
-            "beam.Flatten joins reports with what a step has made of other reports of the same records: people would "
-            "count, and spend, twice. Leave one of both out, or tell them apart by a column in by="
+            "beam.Flatten joins reports, or what a step has made of them, with what one has made of other reports of "
+            "the same records: people would count, and spend, twice. Leave one of both out, or tell them apart by a "
+            "column in by="
         )
     if (most := max(same.values())) > 1:
         raise ParameterError(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.watch import PollFn, PollResult, Watch, after_total_of, never
 from apache_beam.pvalue import PBegin
-from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
@@ -118,12 +118,14 @@ class Poll(PollFn):
         self._interval = interval
         self._max_delay = max_delay
         self._last = -interval
+        self._when = MIN_TIMESTAMP
 
     def __call__(self, element: str) -> PollResult[str]:
         """Find the files of a pattern."""
         time.sleep(max(0.0, self._last + self._interval - time.monotonic()))
         self._last = time.monotonic()
-        when = Timestamp.now() - self._max_delay  # before looking: a file that comes now is found later
+        # (Before looking: a file that comes now is found later. And no time is before the watermark: clocks are set.)
+        when = self._when = max(self._when, Timestamp.now() - self._max_delay)
         return PollResult.incomplete(list(_complete_files(element)), timestamp=when).with_watermark(when)
 
     @override

@@ -26,8 +26,9 @@ class ReadPubSub(RecordsTransform):
     Args:
         subscription, topic: ``"projects/<project>/subscriptions/<name>"``, or ``"projects/<project>/topics/<name>"``
             (Beam then makes a subscription of its own); one of them.
-        timestamp_attribute: the message attribute with the time of the message, in milliseconds or RFC 3339; without,
-            the time of publishing. No record of the message should be older, or it may be late.
+        timestamp_attribute: the message attribute with the time of the message, in milliseconds or RFC 3339 (at other
+            text Beam's local runner fails); without, the time of publishing. No record should be older, or it may be
+            late.
         id_label: the attribute that tells repeated messages from new ones, on runners that know it.
         position: put where each record comes from into a column of this name, for ``Perturb(..., record=)``: a hash of
             the subscription, or the topic, and the message's id, with its row there. A message that is delivered again

@@ -377,15 +377,16 @@ class LimitTransform(RecordsTransform):
         drops = drops_late_state(pcoll)
         split = SplitByPerson(limit, self._dead_letter_tag, self.values, at_beginning=drops)
         pieces, unusable = self._outputs(pcoll, "SplitByPerson", split, tuple[int, Piece])
-        windows = limit.windows or pcoll.windowing.windowfn
-        if forgets_at_the_end(pcoll) and not isinstance(windows, GlobalWindows):
+        windows, forgets = limit.windows or pcoll.windowing.windowfn, forgets_at_the_end(pcoll)
+        if forgets and not isinstance(windows, GlobalWindows):
             warn_user(
                 "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
                 "runner, or of PrivacyLedger rolling=True"
             )
-        if limit.windows is not None and drops:
+        if drops and not forgets:
             column = limit.event_time.column or limit.hashing.column
             unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
+        if limit.windows is not None and drops:
             pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         elif limit.windows is not None:
             place: Any = InWindows(PutInWindow(limit), Windowing(limit.windows, allowed_lateness=limit.lateness))

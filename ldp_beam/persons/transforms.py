@@ -50,7 +50,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
             without a key, whoever reads it can find out whether an id that they guess is in it.
         allowed_lateness: seconds or text, as in `Histogram`: how long a window's counts are kept after its end. Later
             records are dropped by the runner: they can never pass uncounted. (The local streaming runner keeps the
-            counts, and drops none.) With ``window`` they are counted as those of `Estimate`.
+            counts, and drops none.) They are counted as those of `Estimate`.
 
     Reports that were stored it takes, against people who send too many; what these have spent stays spent.
 

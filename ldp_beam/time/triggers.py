@@ -1,11 +1,11 @@
-"""Triggers that count: what they count is partial tallies, and not records."""
+"""Triggers that count partial tallies, and not records; and that drop late records."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, TriggerFn
+from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark, TriggerFn
 
 from ldp_core import ParameterError
 from ldp_core.engine import check_integer
@@ -39,15 +39,20 @@ class AfterTallies(AfterCount):
     __hash__ = AfterCount.__hash__
 
 
-def refuse_counts(trigger: TriggerFn) -> None:
-    """Raise if a trigger means to count records."""
+def check_trigger(trigger: TriggerFn, lateness: float) -> None:
+    """Raise if a trigger means to count records, or drops those that come late within the allowed lateness."""
+    if lateness and isinstance(trigger, AfterWatermark) and trigger.late is None:
+        raise ParameterError(
+            "with allowed_lateness a trigger AfterWatermark(...) needs late=, or records that come late are dropped, "
+            "and not counted: add late=AfterCount(1), with each late batch, or late=AfterProcessingTime(60)"
+        )
     for part in _parts(trigger):
         if isinstance(part, AfterCount) and not isinstance(part, AfterTallies) and int(part.count) > 1:
             raise ParameterError(
                 f"the trigger's AfterCount({part.count}) would not count records but partial tallies: a batch, "
                 "or up to 4096 single records, is one, and with fewer there would be no row at all. For rows before a "
-                "window ends take AfterWatermark(early=AfterProcessingTime(60)) or AfterCount(1); if partial tallies "
-                f"are meant, ldp_beam.AfterTallies({part.count})"
+                "window ends take AfterWatermark(early=AfterProcessingTime(60), late=AfterCount(1)); if partial "
+                f"tallies are meant, ldp_beam.AfterTallies({part.count})"
             )
 
 

@@ -8,6 +8,7 @@ import typing
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from importlib.util import find_spec
 from itertools import product
 
 import apache_beam as beam
@@ -309,6 +310,14 @@ def test_elements_that_are_no_records_are_dead_letters():
     plan, odd = PrivacyPlan({"os": SURE}), ParseDict({"os": "a"}, Struct())
     good, bad = perturbed(ldp_beam.Perturb(plan).with_exception_handling(), [{"os": "a"}, None, "text", odd])
     assert (good, bad) == ([{"os": "a"}], [("", "not of type record", 1)] * 3)
+    frames = [pl.DataFrame({"os": ["a", "b"]})]
+    frames += [frames[0].to_pandas()] if find_spec("pandas") else []
+    for frame in frames:  # (each was one letter of one record)
+        out, result = run_with_result(ldp_beam.Perturb(plan).with_exception_handling(), [frame])
+        assert out[1].elements == [("", "not of type pyarrow.Table", 2)]
+        assert counters(result) == {"records_read": 2, "dead_lettered": 2}
+        with pytest.raises(DtypeError, match=r"got DataFrame: pass frame.to_arrow\(\), or of pandas"):
+            perturbed(ldp_beam.Perturb(plan), [frame])
     with pytest.raises(DtypeError, match="got Struct"):
         perturbed(ldp_beam.Perturb(plan), [odd])
 

@@ -246,7 +246,7 @@ def test_reports_are_not_joined_with_what_is_made_of_others_of_the_same_records(
     values = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD])
     reports, other = values | perturb, values | beam.Reshuffle() | perturb
     made = other | same() | beam.WindowInto(FixedWindows(60)) | same()
-    shared = "joins reports with what a step has made of other reports"
+    shared = "with what one has made of other reports of the same records"
     for branches in ((reports, made), (made, reports | beam.Reshuffle()), (reports, other | beam.Filter(bool))):
         for step in (count, ldp_beam.PrivateHistogram("day", THREE)):
             with pytest.raises(ParameterError, match=shared):
@@ -264,6 +264,32 @@ def test_reports_are_not_joined_with_what_is_made_of_others_of_the_same_records(
         (reports, of_another_column),
         (reports | beam.Filter(bool), other | beam.Filter(bool)),
         (reports, grouped),
+    ):
+        _ = branches | beam.Flatten() | count
+
+
+def test_what_steps_have_made_of_two_reports_of_the_same_records_is_not_joined():
+    """`Perturb | Map` twice: 3 people were n = 6. Of filters and of named outputs nobody knows whether they share."""
+    perturb, count = ldp_beam.Perturb(PLAN), ldp_beam.Histogram("os", THREE)
+    values = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD])
+    one, other = values | perturb, values | beam.Reshuffle() | perturb
+    mapped = one | "Named" >> same() | beam.Reshuffle() | beam.Map(dict).with_output_types(dict)
+    keyed = other | beam.WithKeys("a") | beam.Values()
+    for branches in ((mapped, other | same()), (keyed, one | same()), (mapped, other | beam.Filter(bool))):
+        for joined in (branches | beam.Flatten(), branches | beam.Flatten() | same()):
+            with pytest.raises(ParameterError, match="with what one has made of other reports"):
+                _ = joined | count
+    _ = (mapped, keyed) | beam.Flatten() | ldp_beam.Histogram("os", THREE, by=["day"])
+    part, rest = parts_of(values)
+    outputs = [reports | same().with_outputs("a", main="b") for reports in (one, other)]
+    for branches in (
+        (part | perturb | same(), rest | perturb | same()),
+        (one | same(), one | same()),
+        (one | beam.Filter(bool), other | beam.Filter(bool)),
+        (values | beam.Filter(bool) | perturb | same(), values | beam.Filter(bool) | perturb | same()),
+        (values | same() | perturb | same(), values | same() | perturb | same()),
+        (outputs[0].a, outputs[1].b),
+        (mapped, values.pipeline | beam.Create([RECORD]) | perturb | same()),
     ):
         _ = branches | beam.Flatten() | count
 

@@ -124,6 +124,17 @@ def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
     assert values(batches, "n") == list(range(9))
 
 
+def test_a_clock_that_is_set_back_makes_no_file_late(tmp_path, monkeypatch):
+    """Files had times behind the watermark, for as long as the clock was set back."""
+    poll, found = Poll(0.001, 60), []
+    for now in (7200, 3600, 7300):
+        monkeypatch.setattr(Timestamp, "now", lambda now=now: Timestamp(now))
+        put(tmp_path / f"{now}.parquet", REPORTS)
+        found.append(poll(str(tmp_path / "*.parquet")))
+    assert [one.watermark for one in found] == [7140, 7140, 7240]
+    assert all(out.timestamp == one.watermark for one in found for out in one.outputs)
+
+
 def test_it_waits_between_looks():
     poll = Poll(0.2, 0)
     before = Timestamp.now()

@@ -5,6 +5,7 @@ element, in a stream, with bundles that are repeated, and in two processes. `Bou
 """
 
 import logging
+import warnings
 from collections import Counter
 
 import apache_beam as beam
@@ -416,6 +417,17 @@ def test_without_lateness_a_late_record_may_be_lost_but_never_passes_uncounted()
         source.add_elements([At(record, 5)]).advance_watermark_to(100 * (i + 1))
     bound = BoundContributions("user", 2, window=10, event_time="time")
     assert 1 <= len(run(bound, source.advance_watermark_to_infinity(), **IN_A_STREAM)) <= 2
+
+
+def test_what_comes_too_late_for_the_windows_of_the_input_is_counted_where_it_is_dropped():
+    """By Flink it was dropped without a count; Prism counted it, and let it pass."""
+    for runner, drops in (("FlinkRunner", True), ("PrismRunner", False), (IN_A_STREAM["runner"], False)):
+        source = beam.Pipeline(options=PipelineOptions([f"--runner={runner}", "--flink_master=nowhere:1"])) | Stream()
+        own = source | "Own" >> beam.WindowInto(FixedWindows(10))
+        with warnings.catch_warnings(action="ignore"):  # (Prism forgets)
+            _ = own | "In" >> BoundContributions("user", 2) | "Of" >> Deduplicate("user", within=10)
+        labels = [step.unique_name for step in source.pipeline.to_runner_api().components.transforms.values()]
+        assert [f"{step}/Late" in labels for step in ("In", "Of")] == [drops, drops], runner
 
 
 # ---- what is refused at construction

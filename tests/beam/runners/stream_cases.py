@@ -373,18 +373,24 @@ def state_cases():
         lambda kept: sorted((record["n"] % 3, int(record["t"] // 15)) for record in kept),
         sorted((user, window) for user in range(3) for window in range(2) for _ in range(2)),
     )
-    yield Case(
-        "contributions-too-late",
-        [0, [1, 2], [3, 4], 12, [5], 100, [6, 7]],
-        BoundContributions("c", 4, window=10, event_time="t", allowed_lateness=30).with_exception_handling(),
-        passed_dropped_late,
-        ([1, 2, 3, 4], {"over the limit": 1, TOO_LATE: 2}),
-        form="records",
-        deviations={
-            "local": (([1, 2, 3, 4], {"over the limit": 3}), "a step with state gets late records, too"),
-            "prism": (([1, 2, 3, 4, 5, 6, 7], {TOO_LATE: 2}), "a state goes at the window's end; late records pass"),
-        },
-    )
+    windows = beam.WindowInto(FixedWindows(10), allowed_lateness=30)
+    limits = {
+        "": BoundContributions("c", 4, window=10, event_time="t", allowed_lateness=30).with_exception_handling(),
+        "-for-windows-of-the-input": windows | BoundContributions("c", 4).with_exception_handling(),
+    }
+    for name, limit in limits.items():
+        yield Case(
+            f"contributions-too-late{name}",
+            [0, [1, 2], [3, 4], 12, [5], 100, [6, 7]],
+            limit,
+            passed_dropped_late,
+            ([1, 2, 3, 4], {"over the limit": 1, TOO_LATE: 2}),
+            form="records",
+            deviations={
+                "local": (([1, 2, 3, 4], {"over the limit": 3}), "a step with state gets late records, too"),
+                "prism": (([1, 2, 3, 4, 5, 6, 7], {}), "a state goes at the window's end; late records pass"),
+            },
+        )
 
 
 def passed_dropped_late(good, dead):

@@ -1,5 +1,6 @@
 """Windows assigned to whole batches are the windows that Beam assigns to single records."""
 
+import re
 from collections import Counter
 from datetime import UTC, datetime
 from functools import partial
@@ -42,7 +43,7 @@ from ldp_core import ParameterError, RandomizedResponse, Secret
 from ldp_core.windows import seconds
 
 from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
-from ..streams import ns
+from ..streams import LATE_AND_LATER, LOCAL, counted, late_of, ns, stream
 
 SECOND = 10**6
 WINDOWS = [
@@ -168,6 +169,29 @@ def test_counting_records_is_refused_with_the_reason():
                 _ = beam.Pipeline("FnApiRunner") | beam.Create([{"v": True}]) | windows | kind("v", SURE_BOOL)
             for count in (AfterCount(1), AfterTallies(1000)):
                 kind("v", SURE_BOOL, window=10, trigger=around(count))
+
+
+def test_a_trigger_that_drops_late_records_is_refused_and_the_form_that_is_told_works():
+    """Our own words recommended it, and it was Beam's "Unsafe trigger", whose remedy drops them uncounted."""
+    options = {"window": 10, "event_time": "t", "allowed_lateness": 30}
+    windows = partial(beam.WindowInto, FixedWindows(10), accumulation_mode=1, allowed_lateness=30)
+    for early in (AfterWatermark(early=LATER), AfterWatermark()):
+        with pytest.raises(ParameterError, match=r"needs late=.*add late=AfterCount\(1\)"):
+            ldp_beam.Histogram("v", SURE_BOOL, **options, trigger=early)
+        with pytest.raises(ParameterError, match="needs late="):
+            _ = (
+                beam.Pipeline()
+                | beam.Create([{"v": True}])
+                | windows(trigger=early)
+                | ldp_beam.Histogram("v", SURE_BOOL)
+            )
+    with pytest.raises(ParameterError) as told:
+        ldp_beam.Histogram("v", SURE_BOOL, **options, trigger=AfterCount(1000))
+    [form] = re.findall(r"take (AfterWatermark\(.*\));", str(told.value))
+    histogram = ldp_beam.Histogram("v", SURE_BOOL, **options, trigger=eval(form))
+    rows, letters = run(histogram.with_exception_handling(), stream(LATE_AND_LATER), **LOCAL)
+    assert counted(rows) == {0: 4}
+    assert late_of(letters) == 1
 
 
 def test_in_batch_all_is_there_before_a_second_is_over():
