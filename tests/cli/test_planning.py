@@ -336,6 +336,10 @@ def test_size_says_what_is_left_out_too_much_and_taken(ldp):
     assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""
 
 
+def test_an_endless_margin_is_no_percent(ldp):
+    assert "inf %" not in ldp("size 16 --margin inf --epsilon 1", code=2).err
+
+
 def test_size_of_a_plan(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     done = ldp("size --plan plan.toml -m 0.5")
