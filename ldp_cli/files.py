@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -146,6 +147,11 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
                 with _reading(file), open_parquet(file) as opened:
                     refuse_reports(opened.schema_arrow, plan.inputs)
         return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
+    for file in found:
+        with Path(file).open("rb") as text:
+            if not any(map(bytes.strip, iter(partial(text.read, _SAMPLE), b""))):
+                expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
+                raise InputError(f"{file!r} is empty: expected {expected}")
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):

@@ -333,7 +333,7 @@ def size(
         wanted, what = _one_number(texts, inputs, ask), "margin" if change is None else "change"
         if ask is not None:
             how["ask"] = ask
-        elif not isinstance(inputs, core.Interval) and wanted >= _WIDE:
+        elif not isinstance(inputs, core.Interval) and _WIDE <= wanted < math.inf:
             printing.note(f"{what} {wanted:g} is {100 * wanted:g} % of the people; {wanted:g} % is written {wanted:g}%")
         kind, how = _kind(inputs, mechanism, ask), {what: wanted, **how}
         if epsilon is not None:

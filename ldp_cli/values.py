@@ -27,7 +27,16 @@ def population_of(text: str | None) -> Any:
     >>> population_of("many"), population_of("40000"), population_of("none")
     ('many', 40000, None)
     """
-    return int(text) if text is not None and text.isdecimal() else None if text in ("none", "None") else text
+    return _int(text) if text is not None and text.isdecimal() else None if text in ("none", "None") else text
+
+
+def _int(text: str) -> int:
+    if len(text) > _DIGITS:
+        raise core.ParameterError(f"a whole number has at most {_DIGITS} digits, got {len(text)}")
+    return int(text)
+
+
+_DIGITS = 1000  # (Python raises ValueError above some thousand)
 
 
 def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:
@@ -37,7 +46,7 @@ def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:
     (16, Interval(low=0.0, high=60.0, unmatched='error', missing=None), Domain([1, 2, 3]), Domain([False, True]))
     """
     if text.isdecimal():
-        return int(text)
+        return _int(text)
     return declared(text)
 
 
@@ -86,7 +95,7 @@ def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
     if found and all(word.lower() in ("true", "false") for word in found):
         return [word.lower() == "true" for word in found]
     if found and all(word.removeprefix("-").isdecimal() for word in found):
-        return [int(word) for word in found]
+        return [_int(word) for word in found]
     return found
 
 
@@ -196,4 +205,4 @@ def _is_number(text: str) -> bool:
 def _whole(text: str, given: str) -> int:
     if not text.removeprefix("-").isdecimal():
         raise core.ParameterError(f"expected a whole number in {given!r}; values are written as {SYNTAX}")
-    return int(text)
+    return _int(text)

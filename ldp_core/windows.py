@@ -67,7 +67,7 @@ def seconds(length: Any, name: str = "window") -> float:
         if not parts or any(unit in _MONTHS for _, unit in parts):
             months = ": months have different lengths" if parts else ""
             raise ParameterError(
-                f'{name} must be like "1w", "30d", "1d12h", "15m", "10s" or "500ms", got {length!r}{months}'
+                f'{name} must be like "1w", "30d", "1d12h", "15m", "10s" or "500ms", got {length[:100]!r}{months}'
             )
         length = sum(float(number) * _MICROS[unit] for number, unit in parts) / 1e6
     if isinstance(length, timedelta):
@@ -87,6 +87,6 @@ def micros_of(length: float | str | timedelta, name: str) -> int:
 
 
 def _parts(text: str) -> list[tuple[str, str]]:
-    """Numbers and units; none if the text is no length."""
-    parts = _PART.findall(text.strip())
-    return parts if parts and "".join(number + unit for number, unit in parts) == text.strip() else []
+    """Numbers and units; none if the text is no length, or longer than lengths are."""
+    parts = _PART.findall(text.strip()) if len(text) <= 100 else []
+    return parts if "".join(number + unit for number, unit in parts) == text.strip() else []

@@ -197,6 +197,8 @@ class _Room:
 
     async def reports(self, request: Request) -> Response:
         read = self._way_of(request.headers.get("content-type", ""))
+        if request.headers.get("content-encoding", "identity").lower() != "identity":
+            raise HTTPException(415, "a message is not compressed: send it without the header Content-Encoding")
         key = request.headers.get("idempotency-key", "")
         if not (1 <= len(key) <= 200 and key.isascii() and key.isprintable()):
             raise HTTPException(400, "the header Idempotency-Key must be there, of 1 to 200 characters of ASCII")

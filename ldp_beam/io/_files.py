@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias, TypeVar
@@ -11,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
@@ -35,6 +38,24 @@ def file_format(path: str) -> str | None:
     """``parquet``, ``csv`` or ``ndjson``, from the name; None if the name says none of them."""
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
+
+
+def check_folder(path: str) -> None:
+    """Raise if no file can be written there, as far as this machine tells."""
+    try:
+        path.encode()
+        local = isinstance(FileSystems.get_filesystem(path), LocalFileSystem)
+        if local and not os.path.isdir(path) and os.stat(path):
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file")
+    except (FileNotFoundError, PermissionError):
+        pass  # it will be made, or the workers may
+    except (OSError, ValueError) as error:
+        raise unwritable(path, error) from error
+
+
+def unwritable(folder: str, error: Exception) -> InputError:
+    """To raise where nothing can be written."""
+    return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
 
 
 def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:

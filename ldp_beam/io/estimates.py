@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -20,7 +18,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from apache_beam.io.filesystem import CompressionTypes
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.pvalue import PCollection
 from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
@@ -28,7 +25,8 @@ from typing_extensions import override
 
 from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_core import DtypeError, InputError, ParameterError
+from ldp_beam.io._files import check_folder, unwritable
+from ldp_core import DtypeError, ParameterError
 from ldp_core.engine import text_of
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
@@ -267,25 +265,8 @@ def _write(file: tuple[str, bytes], folder: str) -> str:
             stream.write(content)
         FileSystems.rename([unfinished], [path])
     except OSError as error:
-        raise _unwritable(folder, error) from error
+        raise unwritable(folder, error) from error
     return str(path)
-
-
-def _check_folder(path: str) -> None:
-    """Raise if no file can be written there, as far as this machine tells."""
-    try:
-        path.encode()
-        local = isinstance(FileSystems.get_filesystem(path), LocalFileSystem)
-        if local and not os.path.isdir(path) and os.stat(path):
-            raise NotADirectoryError(errno.ENOTDIR, "it is a file")
-    except (FileNotFoundError, PermissionError):
-        pass  # it will be made, or the workers may
-    except (OSError, ValueError) as error:
-        raise _unwritable(path, error) from error
-
-
-def _unwritable(folder: str, error: Exception) -> InputError:
-    return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
 
 
 class WriteEstimates(beam.PTransform[Any, Any]):
@@ -319,7 +300,7 @@ class WriteEstimates(beam.PTransform[Any, Any]):
             raise ParameterError(f"format must be one of {list(_FILES)}, got {format!r}")
         if not isinstance(path, (str, PathLike)) or not str(path):
             raise ParameterError(f"path must be a folder's, got {path!r}")
-        _check_folder(str(path))
+        check_folder(str(path))
         self._path = str(path)
         self._format = format
 

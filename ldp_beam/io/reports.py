@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike
@@ -15,7 +16,7 @@ from typing_extensions import override
 from ldp_beam._compat import write_parquet
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
-from ldp_beam.io._files import ReadFileDoFn, head_of, parquet_schema
+from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -44,6 +45,7 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
+        InputError: see `WriteEstimates`.
 
     >>> import tempfile
     >>> from ldp_beam import Perturb
@@ -72,6 +74,8 @@ class WriteReports(beam.PTransform[Any, Any]):
         self._schema = plan.with_proof(plain, seeded=plan.seed is not None)
         self._options = {"file_path_prefix": file_path_prefix, "file_name_suffix": ".parquet", **options}
         write_parquet(self._schema, self._options)  # (bad options are refused now)
+        if isinstance(file_path_prefix, str):  # (and not a value that comes later)
+            check_folder(os.path.dirname(file_path_prefix) or os.curdir)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:

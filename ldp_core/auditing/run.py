@@ -36,7 +36,7 @@ _CELLS = 1 << 25  # and places of their reports
 _KEPT = 1 << 28  # bytes of reports from which events are chosen
 _PROBE = 64
 _MOST_INPUTS = 32
-_LEAST_TRIALS = 1000
+_LEAST_TRIALS, _MOST_TRIALS = 1000, 10**10
 
 
 def audit(
@@ -71,8 +71,8 @@ def audit(
         rounds: of a mechanism: this many reports of one unchanged value, against `Mechanism.epsilon_of`. (Histories
             that change are ``inputs``: tuples, one value a round.)
         keyed: under keyed noise, each call with a new secret. (Mechanisms that remember always are.)
-        trials: of each input. Half of them choose events (fewer, if reports are so wide that they fill the memory), and
-            the others are counted.
+        trials: of each input, 1,000 to 10^10. Half of them choose events (fewer, if reports are so wide that they fill
+            the memory), and the others are counted.
         false_alarm: the probability that the bound is above the true epsilon.
         name: what to call it.
         progress: called with a line for each batch.
@@ -89,7 +89,7 @@ def audit(
     ('broken', True)
     """
     import_extra("scipy.special", "audit")  # before anything is drawn
-    trials = check_integer("trials", trials, low=_LEAST_TRIALS)
+    trials = check_integer("trials", trials, low=_LEAST_TRIALS, high=_MOST_TRIALS)
     check_open("false_alarm", false_alarm)
     box = box_of(claim, perturb, inputs, epsilon, rounds, keyed, name)
     n_inputs = len(box.inputs)

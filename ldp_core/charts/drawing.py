@@ -93,7 +93,8 @@ def draw(
             raise ParameterError("shares need the number of reports, and it is not known, or 0")
         unit, scale = (SHARE, 1 / n) if shares and n else (view.unit, 1.0)
         if len(view.labels) == 2:
-            return themed(_heat_map(records, [_entry(row, scale, _known(truth)) for row in rows], view, said), theme)
+            known = _known(truth, rows)
+            return themed(_heat_map(records, [_entry(row, scale, known) for row in rows], view, said), theme)
         bars: dict[str, Any] = {"truth": truth, "top": top, "ranked": view.ranked, "least": least}
         bars |= {"unit": unit, "scale": scale}
         return themed(_bars(rows, said, width=width, **bars), theme)
@@ -118,7 +119,7 @@ def _bars(
     """Bars of counts, or shares, with their intervals; ``rows`` have value, count, low, high."""
     alt = altair()
     check_top(top)
-    known = _known(truth)
+    known = _known(truth, rows, some=ranked)
     shown = [_entry(row, scale, known) for row in rows]
     if ranked or len(shown) > top:
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
@@ -191,11 +192,22 @@ def _heat_map(records: Sequence[Row], counts: Sequence[Row], view: View, said: _
 _CELL = 64  # pixels a value of the second column
 
 
-def _known(truth: Mapping[Any, float] | None) -> dict[str, float] | None:
+def _known(truth: Mapping[Any, float] | None, rows: Sequence[Row], *, some: bool = False) -> dict[str, float] | None:
+    """The true numbers by the names of values; ``some``: the rows may lack values that there are."""
     known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
+    _check_names([] if some else known or [], [text_of(row["value"]) for row in rows])
     if known and max(known.values()) <= 1 and any(count % 1 for count in known.values()):
         raise ParameterError("truth= are counts, also where shares are drawn, and these are shares: multiply them by n")
     return known
+
+
+def _check_names(named: Iterable[Any], there: Sequence[str]) -> None:
+    if unknown := [name for name in named if name not in there]:
+        more = ", ..." if len(there) > _NAMED else ""
+        raise ParameterError(f"truth= has {unknown[:_NAMED]}, and there are {', '.join(there[:_NAMED])}{more}")
+
+
+_NAMED = 20  # in an error
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:
@@ -243,6 +255,7 @@ def draw_means(
     """
     alt = altair()
     known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
+    _check_names(known, [row["group"] for row in rows])
     shown = []
     for row in rows:
         entry = {"group": row["group"], **{name: finite(row[name]) for name in ("mean", "low", "high")}, "n": row["n"]}

@@ -53,7 +53,7 @@ class Cells(Declared, Bounded):
         if not 3 <= len(listed) <= MOST_CELLS + 1:
             raise DomainError(f"cells have 3 to {MOST_CELLS + 1} edges, got {len(listed)}")
         try:
-            numbers = np.array(listed, float)
+            numbers = np.array(listed, float) + 0.0  # (-0.0 is 0.0)
         except OverflowError:
             numbers = np.array([math.inf])
         if not (np.isfinite(numbers).all() and (np.diff(numbers) > 0).all()):

@@ -44,7 +44,7 @@ class Bounded(Inputs):
                 raise DomainError(f"missing must be a number in {self.summary}, got {type(self.missing).__name__}")
             if not self.low <= self.missing <= self.high:
                 raise DomainError(f"missing must be a number in {self.summary}, got {self.missing!r}")
-            object.__setattr__(self, "missing", float(self.missing))
+            object.__setattr__(self, "missing", float(self.missing) + 0.0)  # (-0.0 is 0.0)
 
     def parts(self, numbers: npt.NDArray[np.float64], column: str) -> Iterator[tuple[slice, npt.NDArray[np.float64]]]:
         """Some at a time, clipped and filled in as was asked for; raise `DomainError` for what is refused."""
@@ -117,7 +117,7 @@ class Interval(Declared, Bounded):
         good = good and -_LARGEST <= self.low < self.high <= _LARGEST  # (an integer may be beyond all floats)
         if not good or not float(self.low) < float(self.high):
             raise DomainError("an interval (low, high) goes from a finite number to a greater one")
-        self._declare(low=float(self.low), high=float(self.high))
+        self._declare(low=float(self.low) + 0.0, high=float(self.high) + 0.0)  # (-0.0 is 0.0)
         self.check_policy("an interval")
         if not 1 / _LONGEST <= self.high - self.low <= _LONGEST:
             raise DomainError(f"an interval has a length that floats can square: {1 / _LONGEST:g} to {_LONGEST:g}")

@@ -16,6 +16,7 @@ noise is left, and asking only one in D costs more than it. `ldp_core.plans.comp
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -204,5 +205,5 @@ def _shares(names: list[str], weights: Mapping[str, float] | None) -> dict[str, 
             number = check_epsilon("weight", weight)
         except ParameterError:
             raise PlanError(f"weights must be in (0, inf); that of {name!r} is not") from None
-        all_weights[name] = Fraction(weight if isinstance(weight, (int, Fraction)) else number)
+        all_weights[name] = Fraction(weight if isinstance(weight, (int, Fraction, Decimal)) else number)
     return {name: weight / sum(all_weights.values()) for name, weight in all_weights.items()}

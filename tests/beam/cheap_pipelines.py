@@ -15,12 +15,14 @@ import bz2
 import copy
 import inspect
 import sys
+import tempfile
 import threading
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from types import FunctionType, MethodType, SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import apache_beam as beam
 import objsize.traverse
 from apache_beam.internal import cloudpickle_pickler
 from apache_beam.internal.cloudpickle import cloudpickle
@@ -213,5 +215,7 @@ userstate.get_dofn_specs = get_dofn_specs
 objsize.traverse._iter_modules_globals = tuple  # (no value in a cache refers to one)
 cloudpickle._whichmodule = whichmodule
 cloudpickle_pickler.bz2 = SimpleNamespace(compress=compress, decompress=lru_cache(1000)(bz2.decompress))
+temporary = tempfile.TemporaryDirectory(prefix="beam-pipelines")  # a pipeline that never runs leaves its own folder
+beam.pipeline.tempfile = SimpleNamespace(mkdtemp=partial(tempfile.mkdtemp, dir=temporary.name))
 for name in ("ml.transforms.embeddings.vertex_ai", "transforms.enrichment_handlers.vertex_ai_feature_store"):
     sys.modules[f"apache_beam.{name}"] = None  # type: ignore[assignment]

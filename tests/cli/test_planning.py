@@ -331,6 +331,18 @@ def test_size_says_what_is_left_out_too_much_and_taken(ldp):
     assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""
 
 
+def test_an_endless_margin_is_no_percent(ldp):
+    assert "inf %" not in ldp("size 16 --margin inf --epsilon 1", code=2).err
+
+
+def test_numbers_of_thousands_of_digits_are_refused_in_one_line(ldp):
+    """They were Python's ValueError."""
+    n = "1" * 5000
+    for values, more in ((n, ""), (f"1..{n}", ""), (f"text:{n}", ""), (f"{n},2", ""), ("16", f"--population {n}")):
+        told = ldp(f"size {values} --margin 1% --epsilon 1 {more}", code=2).err
+        assert "at most 1000 digits, got 5000" in told
+
+
 def test_size_of_a_plan(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     done = ldp("size --plan plan.toml -m 0.5")

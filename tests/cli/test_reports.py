@@ -377,6 +377,9 @@ def test_files_that_end_polars_or_have_nothing_are_errors_of_ours(ldp):
     for name, content in (("none.csv", b"os\n"), ("none.parquet", None)):
         Path(name).write_bytes(content) if content else pl.DataFrame({"os": []}, {"os": pl.String}).write_parquet(name)
         assert "has no records" in ldp(f"simulate plan.toml {name}", code=1).err
+    for name, expected in (("empty.csv", "a line of names"), ("empty.ndjson", "an object of JSON in each line")):
+        Path(name).write_bytes(b" \n" * (name == "empty.ndjson"))  # (Polars said NoDataError, or ComputeError)
+        assert f"is empty: expected {expected}" in ldp(f"perturb {name} out.parquet --plan plan.toml", code=1).err
     pl.DataFrame({"other": [1], "os": ["ios"]}).write_parquet("raw.parquet")
     Path("raw.parquet").write_bytes(Path("raw.parquet").read_bytes().replace(b"other", b"oth\xff\xff"))
     for line in ("simulate plan.toml raw.parquet", "plan check plan.toml raw.parquet"):

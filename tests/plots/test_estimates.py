@@ -104,6 +104,8 @@ def test_shares_and_the_truth():
     assert column(drawn, "holds").tolist() == inside.tolist()
     assert f"{inside.sum()} of 3" in str(chart.to_dict()["title"])
     wrong = data(HISTOGRAM.plot(truth={"ios": HISTOGRAM.high[0] + 1}))
+    with pytest.raises(ParameterError, match=r"truth= has \['iso'\], and there are ios, "):  # it drew no diamond
+        HISTOGRAM.plot(truth={"iso": 1, "ios": 2})
     for shares in (False, True):  # in place of "0 of 2 intervals hold the truth"
         with pytest.raises(ParameterError, match="these are shares: multiply them by n"):
             HISTOGRAM.plot(truth={"ios": 0.7, "web": 0.0, "android": 0.3}, shares=shares)

@@ -173,6 +173,9 @@ def test_types_plans_and_keys(served):
                 PLAN.fingerprint.upper(), f'"{PLAN.fingerprint}"'), 200),
         ):  # fmt: skip
             assert app.post(body, key=str(kind), kind=kind).status_code == status, kind
+        for coding, status in (("gzip", 415), ("Identity", 200), ("br, gzip", 415), ("", 415)):
+            answer = app.post(body, key=f"coded {coding}", **{"content-encoding": coding})
+            assert (answer.status_code, "Content-Encoding" in answer.text) == (status, status == 415), coding
         for key, status in ((None, 400), ("", 400), ("x" * 201, 400), ("a\tb", 400), (b"\xff", 400), ("x" * 200, 200)):
             assert app.post(body, key=key).status_code == status, key
         assert app.get("/reports").status_code == 405
@@ -180,7 +183,7 @@ def test_types_plans_and_keys(served):
         plan = app.get("/plan")
         assert plan.headers["content-type"] == "application/vnd.ldp.plan+json; version=1"
         assert plan.json() == {**PLAN.compile(), "patterns": plan.json()["patterns"]}
-        assert app.n == 2
+        assert app.n == 3
 
 
 def test_the_same_again_does_not_count_again(served):

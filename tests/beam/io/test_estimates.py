@@ -19,13 +19,14 @@ from ldp_beam import HistogramRow, MeanRow
 from ldp_beam.io import (
     EstimateBatches,
     WriteEstimates,
+    WriteReports,
     bigquery_row,
     bigquery_schema,
     estimate_batch,
     estimate_line,
     estimate_schema,
 )
-from ldp_core import DtypeError, InputError, ParameterError
+from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
 
 from ..helpers import SURE, Collector, run, stamped
 
@@ -210,6 +211,8 @@ def test_a_folder_that_cannot_be_is_said(tmp_path):
     for path in (f"{tmp_path}/file", tmp_path / "file" / "below", "a\0b", "\udc80", "nosuch://x", "x" * 300):
         with pytest.raises(InputError, match="cannot write into the folder"):
             WriteEstimates(path)
+        with pytest.raises(InputError, match="cannot write into the folder"):
+            WriteReports(f"{path}/part", PrivacyPlan({"v": SURE}), pa.schema({"v": pa.string()}))
     reports, histogram = [pa.record_batch({"v": ["a"]})], ldp_beam.Histogram("v", SURE)
     write = histogram | WriteEstimates(f"{tmp_path}/later")
     (tmp_path / "later").touch()

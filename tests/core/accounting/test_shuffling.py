@@ -281,11 +281,33 @@ def test_where_nothing_is_proved_and_where_all_is_hidden(monkeypatch):
     assert closed_form(5.0, 1000, 1e-6) == 5.0
 
 
+def test_very_many_reports_are_put_together_and_their_bound_is_no_less():
+    """Blocks, few and many of them, against sums over all numbers; of each reduction."""
+    for epsilon, values in ((0.5, 2), (1.0, 16), (5.0, 16)):
+        levels = k_ary(epsilon, values)
+        whole = [amplified(epsilon, 10**6, DELTA, given) for given in ((), levels)]
+        for blocks, most in ((20, 1.01), (1000, 1.004)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(shuffling, "_CELLS", 1000)
+                patch.setattr(shuffling, "_BLOCKS", blocks)
+                found = [amplified(epsilon, 10**6, DELTA, given) for given in ((), levels)]
+            assert all(one <= other <= one * most for one, other in zip(whole, found, strict=True)), (epsilon, blocks)
+
+
+def test_tails_of_many_coins_are_lower_bounds():
+    for coins in (2, 101, 10**5, 10**9):
+        k = np.unique(np.ceil(coins / 2 + math.sqrt(coins) / 2 * np.linspace(0, 30, 400)))
+        k = k[(k > coins / 2) & (k <= coins)]
+        exact = stats.binom.sf(k - 1, coins, 0.5)
+        tails = shuffling._normal_tails(k, np.full_like(k, coins), pmf(k, np.array(float(coins)), 0.5, 0.5))
+        assert np.all((tails < exact) & (exact < tails * math.exp(math.sqrt(math.pi / 2 / coins)) * (1 + 1e-9)))
+
+
 def test_counts_of_work_stay_small():
-    """A million reports take a part of a second: so many numbers at a time, and so many times."""
+    """A million reports take a part of a second, and 10^10 too: so many numbers at a time, and so many times."""
     levels = k_ary(1.0, 16)
-    for reduction in two_levels(1.0, levels[0]):
-        assert Curve(reduction, 10**6, DELTA)._weights.size < 200_000
+    for n, reduction in itertools.product((10**6, 10**10), (clones(1.0), *two_levels(1.0, levels[0]))):
+        assert Curve(reduction, n, DELTA)._weights.size < 200_000
     asked = Counter()
     original = Curve.__call__
 

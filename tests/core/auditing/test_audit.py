@@ -147,7 +147,8 @@ def test_what_is_refused():
         ({"claim": 1.0, "perturb": m.perturb, "inputs": [False]}, "at least two values"),
         ({"claim": 1.0, "perturb": m.perturb, "inputs": [(1, 2), 3]}, "at least two values"),
         ({"claim": 1.0, "perturb": m.perturb, "inputs": range(40)}, "inputs must be 2 to 32, got 40"),
-        ({"claim": m, "trials": 10}, "trials must be an integer, at least 1000"),
+        ({"claim": m, "trials": 10}, r"trials must be an integer in \[1000, 10000000000\], got 10"),
+        ({"claim": m, "trials": 10**99}, r"trials must be an integer in \[1000, 10000000000\]"),
         ({"claim": m, "false_alarm": 0.0}, "false_alarm must be in"),
         ({"claim": m, "rounds": 0}, "rounds must be an integer"),
         ({"claim": 1.0, "perturb": m.perturb, "inputs": [False, True], "rounds": 2}, "rounds are of a mechanism"),
@@ -330,7 +331,7 @@ def test_without_a_plan_each_mechanism_is_audited(monkeypatch):
     ("options", "error", "said"),
     [
         ({"columns": ["nothing"]}, PlanError, "the plan does not perturb column 'nothing'"),
-        ({"trials": 10}, ParameterError, "trials must be an integer, at least 1000"),
+        ({"trials": 10}, ParameterError, "trials must be an integer in"),
         ({"false_alarm": 0}, ParameterError, r"false_alarm must be in \(0, 1\)"),
         ({"false_alarm": 2}, ParameterError, r"false_alarm must be in \(0, 1\)"),
     ],

@@ -237,6 +237,7 @@ def test_outside_is_clipped_and_nulls_count_as_a_date_only_if_asked():
         (("2024-01-01", "2025-01-01", 7), ParameterError, "every must be one length"),
         (("2024-01-01", "2025-01-01", "0d"), ParameterError, "longer than 0"),
         (("2024-01-01", "2025-01-01", "month"), ParameterError, "must be like"),
+        (("2024-01-01", "2025-01-01", "1" * 50_000), ParameterError, "^.{,200}$"),  # (5,000 took a second each time)
         (("2024-01-01", "2025-01-01", "1mo", "cut"), DomainError, "unmatched must be"),
         (("2024-01-01", "2025-01-01", "1mo", "clip", "2025-01-01"), DomainError, "missing must be a date in"),
         (("2024-01-01", "2025-01-01", "1mo", "clip", "never"), DomainError, "missing must be a date"),

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from ldp_core import (
     Candidates,
+    Cells,
     Domain,
     DomainError,
     DtypeError,
+    HierarchicalHistogram,
     Hybrid,
     Interval,
     LdpError,
     Mechanism,
     OneBitMean,
     RandomizedResponse,
+    SquareWave,
     UnaryEncoding,
     required_n,
 )
@@ -412,3 +415,16 @@ def test_numbers_are_of_all_types_of_numpy():
     mechanism = OneBitMean((0, 10), epsilon=80.0)
     for code in np.typecodes["AllInteger"] + "efd":
         assert mechanism.perturb([np.dtype(code).type(10), 0]).tolist() == [True, False]
+
+
+def test_zero_has_one_sign():
+    """Equal mechanisms had two fingerprints."""
+    made = [
+        (Interval(zero, 1.0), Interval(-1.0, zero, missing=zero), Cells([-1.0, zero, 1.0], missing=zero))
+        for zero in (0.0, -0.0)
+    ]
+    for one, other in zip(*made, strict=True):
+        assert one == other
+        assert repr(one) == repr(other)
+    named = [(SquareWave(m[0], epsilon=1.0), HierarchicalHistogram(m[2], epsilon=1.0)) for m in made]
+    assert len({tuple(m.fingerprint for m in both) for both in named}) == 1

@@ -66,6 +66,8 @@ def test_what_is_shared_may_be_any_number_and_nothing_else():
         for columns in ([AB, ABC], None, "ab", {5: AB, "b": ABC}):
             with pytest.raises(PlanError, match="columns have names"):
                 way(columns, epsilon=1.0)
+    thirds = ({"a": kind("0.1"), "b": kind("0.3")} for kind in (Fraction, Decimal))  # the floats are not 1 to 3
+    assert len({PrivacyPlan.split({"a": AB, "b": AB}, epsilon=4.0, weights=w).fingerprint for w in thirds}) == 1
     with pytest.raises(PlanError, match=r"spend epsilon = 9\.0 of 1\.0"):
         PrivacyPlan.split({"a": grr(AB, 9), "b": AB}, epsilon=Decimal(1))
     for weights in ({"a": "3"}, {"a": None}, {"a": 10**400}, {"a": 0}, {"a": math.nan}, [3, 1], {"c": 1}, {1: 1}):
