@@ -132,7 +132,8 @@ def estimate(
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
-    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, repeats)
+    seeded = any(getattr(dtype, "seeded", False) for dtype in reports.collect_schema().dtypes())
+    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, seeded, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -234,6 +235,7 @@ class _Answers:
     covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
     confidence: float
     top: int  # so many values are shown
+    seeded: bool  # say the reports themselves
     repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
@@ -257,6 +259,7 @@ class _Answers:
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
         of = of if any(of_noise) else both
         spent = f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
+        spent = "The reports are seeded: repeatable, and therefore NOT private." if self.seeded else spent
         spent = " ".join(f"The plan is {said}." for said in seed_warning(self.plan)) or spent
         return f"{100 * self.confidence:g} % intervals {of}. {spent}"
 

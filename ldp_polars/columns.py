@@ -242,11 +242,16 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     engine.refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
 
 
+def is_seeded(dtype: Any) -> bool:
+    """Whether this is the dtype of reports made under ``seed=`` (it does not say under which)."""
+    return isinstance(dtype, Report) and dtype.seeded
+
+
 def of_one_seed(say: str) -> ParameterError:
-    """To raise where two frames have the noise of one seed, and nobody says what it has in common."""
+    """To raise where two frames may have the noise of one seed, and nobody says what it has in common."""
     return ParameterError(
-        "these reports are of one seed, whose noise is the same in rows of the same position: give each frame a seed "
-        f"of its own, plan.seeded(k), or say {say}"
+        "these reports are seeded, and one seed has the same noise in rows of the same position: give each frame a "
+        f"plan with a seed of its own, plan.seeded(k), or say {say}"
     )
 
 

@@ -22,7 +22,7 @@ from ldp_core.engine import (
     refuse_keys_in,
     type_words,
 )
-from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, of_one_seed, to_arrow, untyped
+from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, is_seeded, of_one_seed, to_arrow, untyped
 from ldp_polars.copies import any_copies, are_copies, digest_of
 from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
 from ldp_polars.noise import ids_to_arrow
@@ -160,9 +160,10 @@ def _check_people(
 
     Two sides of one seed have the same noise in the same rows.
     """
-    if len(sides) > 1 and seed is not None and asked.same_people is None:
-        raise of_one_seed("same_people=True, or same_people=False if row_id=, or one frame, told all rows apart")
     schemas = [side.collect_schema() for side in sides]
+    seeded = seed is not None or any(all(is_seeded(of.get(name)) for of in schemas) for name in columns)
+    if len(sides) > 1 and seeded and asked.same_people is None:
+        raise of_one_seed("same_people=True, or same_people=False if row_id=, or one frame, told all rows apart")
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:

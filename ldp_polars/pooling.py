@@ -16,7 +16,7 @@ from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import check_open, common_values, files_of, pooled_rows
-from ldp_polars.columns import check_repeats_said, of_one_seed
+from ldp_polars.columns import check_repeats_said, is_seeded, of_one_seed
 from ldp_polars.copies import any_copies
 from ldp_polars.frames import check_same_keys, checked_plan, groups_of, named, read_plan, unused
 from ldp_polars.tallying import counts_with_nulls, tally_for
@@ -145,8 +145,11 @@ def _source(one: Any) -> _Source:
 
 def _check_noise(sources: Sequence[_Source], names: Sequence[str], repeats: int | None) -> None:
     """Raise `ParameterError` if noise is keyed, or of one seed in two sources, and nobody says ``repeats``."""
+    seeded: list[Any] = []
     for name, (frame, plan) in product(names, sources):
-        check_repeats_said(name, frame.collect_schema().get(name), plan[name], repeats)
-    seeded = [(plan.seed, name, plan[name]) for name, (_, plan) in product(names, sources) if plan.seed is not None]
+        dtype = frame.collect_schema().get(name)
+        check_repeats_said(name, dtype, plan[name], repeats)
+        if plan.seed is not None or is_seeded(dtype):
+            seeded.append((plan.seed, name, plan[name]))
     if repeats is None and len(set(seeded)) < len(seeded):  # (noise of other mechanisms is independent)
         raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")
