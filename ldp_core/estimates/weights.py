@@ -585,7 +585,8 @@ def _of_private(mechanism: Any, mean: float, error: float, effective: float, z: 
     if effective < LEAST_EFFECTIVE - _SAME:
         return -math.inf, math.inf
     length = mechanism.domain.high - mechanism.domain.low
-    ends = score_interval(effective, np.array(mean), np.array(error), z, mechanism.domain.low, mechanism.domain.high)
+    low, high, slope = mechanism.domain.low, mechanism.domain.high, mechanism.slope * length
+    ends = score_interval(effective, np.array(mean), np.array(error), z, low, high, slope)
     coin, off = mechanism.step * length / effective, off_of(mechanism)
     low, high = reach_of_few(ends, np.array(mean), effective, z, coin, (error**2, 0.0, 0.0), 1)
     return float(low) - off, float(high) + off

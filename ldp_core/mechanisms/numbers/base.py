@@ -91,6 +91,11 @@ class Numeric(Mechanism):
         """By how much, as a share, the expectation of a report may be off the number."""
         return 0.0
 
+    @property
+    def slope(self) -> float:
+        """By how much more, in shares, the variance of a report is estimated if a mean is; 0 where that is little."""
+        return 0.0
+
     @override
     def influence(self) -> Influence:
         """The most by which a report's value differs from a number of the interval, in the numbers' own unit.

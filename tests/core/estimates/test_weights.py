@@ -374,6 +374,17 @@ def test_means_of_private_numbers_in_a_private_group_hold():
         ratio(w[0], w[0], of=system)
 
 
+def test_means_by_rounding_and_hadamard_response_hold():
+    """Few of the reports are far off, on one side: of 20 and 50 people 84 to 87 % held."""
+    m, runs = StochasticRounding((0, 10), epsilon=4.0, buckets=64, oracle="hadamard_response"), 100
+    for n, number in ((20, 0.0), (50, 5.0)):
+        reports = m.perturb(np.full(runs * n, number), randomness=keyed(runs * n))
+        samples, people = np.split(np.asarray(reports), runs), np.tile([1.0, 3.0], n // 2)
+        with case(n):
+            found = [weighted_mean((m, one), weights=people) for one in samples]
+            assert held(found, number, np.full(runs, 1 / runs))[0] >= 0.95
+
+
 def test_noise_of_square_wave_is_known_beyond_its_interval():
     """The mean of twelve reports at epsilon 0.05 may be ten intervals off: an IndexError in 133 of 300 samples."""
     time = SquareWave((0, 10), epsilon=0.05)
