@@ -145,7 +145,7 @@ class StochasticRounding(Wrapping, Numeric):
 
     @cached_property
     @override
-    def slope(self) -> float:  # type: ignore[override]
+    def slope(self) -> float:
         """By how much the variance of `_sums` is estimated higher where a mean is, of even numbers: by covariances."""
         weights = self.places - 0.5
         (given,) = self._sum_variances(weights[None])
