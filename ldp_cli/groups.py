@@ -114,8 +114,9 @@ class ByPrivate:
             elif self.of is None:
                 yield text, "share", ldp_polars.ratio(w, sum(each.values()), **how)
             else:
-                y = weight(self.of) if self.of in self.plan.columns else selectors.by_name(self.of)
-                yield text, "mean", ldp_polars.ratio(w * y, w, **how)
+                x = self.plan.columns.get(self.of)
+                y = selectors.by_name(self.of) if x is None else weight(self.of)
+                yield text, "mean", ldp_polars.ratio(w * y, w, of=x, **how)
                 yield text, "total", ldp_polars.total(w * y, **how)
                 if self.quantiles:
                     yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)

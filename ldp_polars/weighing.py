@@ -91,7 +91,12 @@ def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism
 
 
 def ratio(
-    expr: pl.Expr | str, below: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None
+    expr: pl.Expr | str,
+    below: pl.Expr | str,
+    *,
+    of: core.Numeric | None = None,
+    confidence: float = 0.95,
+    repeats: int | None = None,
 ) -> pl.Expr:
     """Aggregate to the sum of some numbers over the sum of others, with Fieller's interval; see `ldp_core.ratio`.
 
@@ -100,14 +105,14 @@ def ratio(
             mean of y among those who have it is ``ratio(w * y, w)``; with a and b the weights of two values, the share
             of the first among those who have one of them is ``ratio(a, a + b)``; with c the weight of a value of
             another column, the rate of c in the group is ``ratio(w * c, w)``. Rows with a null in either are left out.
-        confidence, repeats: see `ldp_core.ratio`.
+        of, confidence, repeats: see `ldp_core.ratio`.
 
     Returns:
         A ``Struct{ratio, standard_error, low, high, n}`` a group; low is -inf and high inf where the sum below is not
         clearly different from 0.
 
     Raises:
-        ParameterError: confidence outside (0, 1).
+        ParameterError: confidence outside (0, 1); ``of`` without means.
         InputError: when run: numbers that are not finite.
 
     >>> import polars as pl, ldp_polars
@@ -115,7 +120,8 @@ def ratio(
     >>> df.select(ldp_polars.ratio(pl.col("w") * pl.col("minutes"), "w")).unnest("w")["ratio"].round(2).to_list()
     [52.5]
     """
-    return _aggregated([expr, below], core.ratio, _RATIO, **_errors(confidence, repeats))
+    core.ratio([], [], of=of)  # what is refused is refused now
+    return _aggregated([expr, below], core.ratio, _RATIO, of=of, **_errors(confidence, repeats))
 
 
 def _errors(confidence: float, repeats: int | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import apache_beam as beam
 import numpy as np
 from typing_extensions import override
 
-from ldp_core import InputError, Ratio
+from ldp_core import InputError, Numeric, Ratio
 from ldp_core.engine import F64, added_sums, check_integer, check_open, ratio_of, ratio_sums
 
 
@@ -23,13 +23,14 @@ class RatioCombineFn(beam.CombineFn):
     depend on how a runner splits and merges.
 
     Args:
+        of: the mechanism of private numbers, see `ldp_core.ratio`.
         confidence: of the interval, in (0, 1).
         repeats: the most records of one person, see `ldp_core.ratio`. Weights do not say whether noise is keyed.
 
     Errors while the pipeline runs: `InputError` for numbers that are not finite.
 
     Raises:
-        ParameterError: confidence outside (0, 1), or repeats below 1.
+        ParameterError: confidence outside (0, 1), or repeats below 1; ``of`` without means.
 
     >>> from ldp_core import RandomizedResponse
     >>> m = RandomizedResponse(["ios", "android"], epsilon=50.0)
@@ -42,9 +43,10 @@ class RatioCombineFn(beam.CombineFn):
     25.0 300
     """
 
-    def __init__(self, *, confidence: float = 0.95, repeats: int = 1) -> None:
+    def __init__(self, *, of: Numeric | None = None, confidence: float = 0.95, repeats: int = 1) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._how = check_open("confidence", confidence), check_integer("repeats", repeats, 1)
+        self._how = check_open("confidence", confidence), check_integer("repeats", repeats, 1), of
+        self.extract_output(self.create_accumulator())  # what is refused is refused now
 
     @override
     def create_accumulator(self) -> F64:

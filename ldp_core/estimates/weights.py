@@ -115,7 +115,7 @@ class Ratio(SingleNumber):
     mechanism: Mechanism | None = None
 
 
-def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1) -> Ratio:
+def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, repeats: int = 1) -> Ratio:
     """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
 
     Args:
@@ -123,6 +123,8 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
             numbers. A mean of y in a private group: ``w * y`` and ``w``. A share of those who answered: the weight of
             "yes", and the sum of the weights of "yes" and "no". A rate of one private column in a group of another:
             the product of both weights, and that of the group.
+        of: the mechanism of private numbers x, where ``above`` is ``w * x``, w ``below`` and x ``of.weights(reports)``:
+            the variance is not below what its noise is known to make, sum w^2 times that of one report.
         confidence: of the interval, in (0, 1).
         repeats: the most records of one person, where some have several: the variance is taken to be so many times that
             of independent ones, which it is at most (`ldp_core.estimates.clusters`).
@@ -140,14 +142,13 @@ def ratio(above: Any, below: Any, *, confidence: float = 0.95, repeats: int = 1)
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
-    known = _sums(u, w)
+    known = _known(_sums(u, w), of)
     two = _two_values(known)
     if two is not None:
-        return _bounded(_ratio(known, confidence, two, repeats), known, repeats, np.zeros(3))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        near = float(np.nan_to_num(known[1] / known[2], posinf=0, neginf=0))  # sums about it do not cancel
+        return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3))
+    near = _near(known)  # sums about it do not cancel
     r = u - near * w
-    found = _ratio(_plain_sums(r, w), confidence, None, repeats)
+    found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
         moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
@@ -233,9 +234,10 @@ def _are_two(low: float, high: float, ones: float, numbers: float, squares: floa
 _SAME = 1e-9
 
 
-def ratio_of(sums: F64, confidence: float, repeats: int = 1) -> Ratio:
+def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
-    found = _ratio(sums, confidence, _two_values(sums), repeats)
+    sums = _known(sums, of)
+    found = _ratio(sums, confidence, _two_values(sums), repeats, of)
     with np.errstate(over="ignore", invalid="ignore"):
         m = (-found.ratio) ** np.arange(5)
         squares, told = sums[3:6] * (1, 2, 1) @ m[:3], _TOLD * sums[3]
@@ -280,7 +282,29 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
 _TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-7, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `_MANY`
 
 
-def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int) -> Ratio:
+def _near(sums: F64) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.nan_to_num(sums[1] / sums[2], posinf=0, neginf=0))
+
+
+def _known(sums: F64, of: Any) -> F64:
+    """With the ends of the reports of private numbers, whichever have come."""
+    if of is not None:
+        MeanEstimate().check(of)
+        sums = sums.copy()
+        sums[8:10] = of.domain.decode(np.array(of.value_bounds())) * (-1, 1)
+    return sums
+
+
+def _ratio(
+    sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int, of: Any = None, near: float = 0.0
+) -> Ratio:
+    off = 0.0 if of is None else off_of(of)
+    if of is not None and two is None:  # the noise is known, also where no report has shown it
+        m, length = _near(sums), of.domain.high - of.domain.low
+        least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
+        sums = sums.copy()
+        sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
     score = None if two is None else score_sums(sums[1:6], *two)
     times = times_of(repeats)
     m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times))
@@ -289,7 +313,7 @@ def _ratio(sums: F64, confidence: float, two: tuple[float, float] | None, repeat
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"
         )
-    return Ratio(m, error, low, high, int(sums[0]), confidence)
+    return Ratio(m, error, low - off, high + off, int(sums[0]), confidence)
 
 
 def ratios(
@@ -561,7 +585,8 @@ def _of_private(mechanism: Any, mean: float, error: float, effective: float, z: 
     if effective < LEAST_EFFECTIVE - _SAME:
         return -math.inf, math.inf
     length = mechanism.domain.high - mechanism.domain.low
-    ends = score_interval(effective, np.array(mean), np.array(error), z, mechanism.domain.low, mechanism.domain.high)
+    low, high, slope = mechanism.domain.low, mechanism.domain.high, mechanism.slope * length
+    ends = score_interval(effective, np.array(mean), np.array(error), z, low, high, slope)
     coin, off = mechanism.step * length / effective, off_of(mechanism)
     low, high = reach_of_few(ends, np.array(mean), effective, z, coin, (error**2, 0.0, 0.0), 1)
     return float(low) - off, float(high) + off

@@ -48,7 +48,10 @@ def test_the_answers_are_those_of_weights(ldp, reports):
     minutes, age = pl.col("minutes"), pl.col("age").ldp.weight()
     for options, answers in (
         ("--of minutes", {"mean": lambda w: (w * minutes).ldp.ratio(w), "total": lambda w: (w * minutes).ldp.total()}),
-        ("--of age", {"mean": lambda w: (w * age).ldp.ratio(w), "total": lambda w: (w * age).ldp.total()}),
+        (
+            "--of age",
+            {"mean": lambda w: (w * age).ldp.ratio(w, of=PLAN["age"]), "total": lambda w: (w * age).ldp.total()},
+        ),
         ("--among ios --among web", {"share": lambda w: w.ldp.ratio(os["ios"] + os["web"])}),
         ("--weights stands", {"share": lambda w: w.ldp.weighted_mean(weights="stands")}),
     ):

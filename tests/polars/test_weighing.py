@@ -72,6 +72,12 @@ def test_ratios_are_those_of_the_core_in_every_context(reports):
         weights = OS.weights(group["os"], "ios")
         expected = ratio(weights * group["minutes"].to_numpy(), weights, confidence=0.9).to_arrow().to_pylist()[0]
         assert found == pytest.approx(expected, rel=1e-9)
+    some = reports.head(20)
+    found = some.select(t=(w * pl.col("time").ldp.weight()).ldp.ratio(w, of=TIME)).item()
+    weights = OS.weights(some["os"], "ios")
+    assert found["high"] == ratio(weights * TIME.weights(some["time"]), weights, of=TIME).high
+    with pytest.raises(ParameterError, match="mechanism for numbers"):
+        w.ldp.ratio(w, of=OS)
 
 
 def test_totals_and_quantiles(reports):

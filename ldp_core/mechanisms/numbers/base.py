@@ -91,6 +91,11 @@ class Numeric(Mechanism):
         """By how much, as a share, the expectation of a report may be off the number."""
         return 0.0
 
+    @property
+    def slope(self) -> float:
+        """By how much more, in shares, the variance of a report is estimated if a mean is; 0 where that is little."""
+        return 0.0
+
     @override
     def influence(self) -> Influence:
         """The most by which a report's value differs from a number of the interval, in the numbers' own unit.
@@ -140,8 +145,10 @@ class Numeric(Mechanism):
         return decode(mean), error * (self.domain.high - self.domain.low), decode(low), decode(high)
 
     def far(self, n: Any, means: F64, errors: F64) -> tuple[F64, F64]:
-        """`far_numbers` of estimated means and their standard errors, in the numbers' own unit."""
-        return far_numbers(n, means, errors, self.domain.low, self.domain.high)
+        """`far_numbers` of estimated means and their standard errors, and the `slope`, in the numbers' own unit."""
+        below, above = far_numbers(n, means, errors, self.domain.low, self.domain.high)
+        slope = self.slope * (self.domain.high - self.domain.low)
+        return below + max(-slope, 0), above + max(slope, 0)
 
     @override
     def code_of(self, value: None) -> int:

@@ -121,7 +121,7 @@ class SquareWave(Window):
     @override
     def noise(self, shares: Any) -> F64:
         """Numbers in one bucket have the same."""
-        bucket = np.minimum(np.asarray(shares) * self.buckets, self.buckets - 1).astype(np.int64)
+        bucket = np.clip(np.asarray(shares) * self.buckets, 0, self.buckets - 1).astype(np.int64)
         variances: F64 = self.point_variances()[bucket]
         return variances
 

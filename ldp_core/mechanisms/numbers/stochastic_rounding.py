@@ -141,10 +141,11 @@ class StochasticRounding(Wrapping, Numeric):
     @override
     def share_means(self, n: Any, counters: I64, confidence: float) -> tuple[F64, F64, F64, F64]:
         mean, error = (a[..., 0] for a in self._sums(n, counters, self.places[None]))
-        return mean, error, *score_interval(n, mean, error, z_score(confidence), slope=self._slope)
+        return mean, error, *score_interval(n, mean, error, z_score(confidence), slope=self.slope)
 
     @cached_property
-    def _slope(self) -> float:
+    @override
+    def slope(self) -> float:
         """By how much the variance of `_sums` is estimated higher where a mean is, of even numbers: by covariances."""
         weights = self.places - 0.5
         (given,) = self._sum_variances(weights[None])

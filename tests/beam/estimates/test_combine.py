@@ -17,6 +17,7 @@ from ldp_core import (
     LdpError,
     MechanismMismatchError,
     ParameterError,
+    Piecewise,
     RandomizedResponse,
     ReportError,
     Tally,
@@ -181,6 +182,11 @@ def test_ratios_of_pairs_and_of_batches():
     parts = [(rare[:500], below[:500]), (rare[500:], below[500:])]
     [(_, made)] = run(combine, [("web", part) for part in parts])
     expected = ratio(rare, below, confidence=0.9)
+    np.testing.assert_allclose([made.low, made.high], [expected.low, expected.high], rtol=1e-9)
+    age = Piecewise((0, 1), epsilon=6.0)
+    above = below * np.full(1000, 0.9)  # of 20 the noise is not seen
+    [made] = run(beam.CombineGlobally(ldp_beam.RatioCombineFn(of=age)).without_defaults(), [(above[:20], below[:20])])
+    expected = ratio(above[:20], below[:20], of=age)
     np.testing.assert_allclose([made.low, made.high], [expected.low, expected.high], rtol=1e-9)
     for bad in ((1.0, float("nan")), (above, below[:3]), ([1, [2]], [1, 2])):
         fn = ldp_beam.RatioCombineFn()
