@@ -202,7 +202,7 @@ def _weighted_mean(
     if "weights" in private:
         raise MechanismMismatchError(
             f"columns {[private['weights']]} hold reports, says their dtype, and weights are public numbers: for a "
-            "mean by a private one take (w * x).ldp.ratio(w), of their .ldp.weight()"
+            "mean by a private one take (w * x).ldp.ratio(w, of=mechanism of x), of their .ldp.weight()"
         )
     refuse_keys_in(private.values(), "their dtype")
     nulls = [column.name for column in inputs if column.null_count()]

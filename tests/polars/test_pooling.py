@@ -57,12 +57,19 @@ def test_frames_of_one_seed_have_one_noise_and_say_how_many_they_are():
     """A report is the same function of its row in each: the variance of a sum of k frames is at most k-fold."""
     seeded, other = OLD.seeded(1), OLD.seeded(2)
     one, two, third = (reports(n, ["de"], plan) for n, plan in ((500, seeded), (400, seeded), (400, other)))
-    with pytest.raises(ParameterError, match=r"one seed, .* plan\.seeded\(k\), or say repeats="):
+    with pytest.raises(ParameterError, match=r"one seed .* plan\.seeded\(k\), or say repeats="):
         ldp_polars.pool([(one, seeded), (two, seeded)])
-    with pytest.raises(ParameterError, match=r"one seed, .* say same_people="):
+    with pytest.raises(ParameterError, match=r"one seed .* say same_people="):
         one.ldp.compare(seeded, other=two)
     wide, narrow = (ldp_polars.pool([(one, seeded), (two, seeded)], repeats=k)["standard_error"] for k in (4, 1))
     assert (wide / narrow).to_list() == pytest.approx([2.0] * len(wide))
+    gone, of = PrivacyPlan({"gone": OLD["gone"]}), pl.col("gone").ldp.perturb(OLD["gone"], seed=1)  # the dtype says it
+    a, b = (pl.select(gone=pl.repeat(True, n)).with_columns(of) for n in (500, 400))
+    with pytest.raises(ParameterError, match="seeded, and one seed .* say repeats="):
+        ldp_polars.pool([(a, gone), (b, gone)])
+    with pytest.raises(ParameterError, match="seeded, and one seed .* say same_people="):
+        a.ldp.compare(gone, other=b)
+    assert len(a.ldp.compare(gone, other=b, same_people=False)) == 2
     assert len(one.ldp.compare(seeded, other=two, same_people=True)) == 6
     mixed = PrivacyPlan({name: NEW[name] for name in NEW.columns}, seed=1)  # other mechanisms have noise of their own
     for apart in ((third, other), (reports(400, ["de"], mixed), mixed)):
