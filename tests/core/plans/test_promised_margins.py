@@ -240,7 +240,7 @@ def test_buckets_are_a_part_of_the_margin():
 
 
 def test_a_change_is_found_wherever_numbers_are_in_their_buckets():
-    """From 0 to ends of buckets of mean 0.3 its middles are 0.175 apart: 15 % of 624 people's tests found it, not 80."""
+    """From 0 to ends of buckets of mean 0.3 its middles are 0.175 apart: 15 % of 624 people found it, not 80."""
     for buckets, epsilon in ((8, 1.0), (16, 3.0)):
         m, rng, end = SquareWave((0, 1), epsilon=epsilon, buckets=buckets), np.random.default_rng(1), 0.3 * buckets % 1
         n, last = required_n(m, change=0.3).n, int(0.3 * buckets)
