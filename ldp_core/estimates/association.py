@@ -38,11 +38,15 @@ from ldp_core.estimates.comparison import adding_up, chi_square_tail, enough, wh
 from ldp_core.estimates.margins import along, margin, turned
 
 RARE = 2.0
-"""Standard errors that each share must be above: V divides by it."""
+"""Standard errors that each share must be above: V divides by it.
+
+Just above it shares are too high where they are seldom so: intervals reach `_WIDER` / (errors - `RARE`) times as far.
+"""
 MOST_VALUES = 64
 """Of a column that has V: the time, then 0.2 s, grows with their fourth power."""
 _NOTHING = 1e-12
 _NEAR_MOST = 80.0
+_WIDER = 2.5
 _COINS, _FOR_V = 2.0, 5.0  # that decide about a cell: of sums of values, in the test; and of values, for V
 
 
@@ -228,7 +232,7 @@ def _cramers_v(
     sample = np.where(room < _NEAR_MOST * scale, np.maximum(sample, 4 * scale), 0)  # (perhaps none is off by chance)
     rest, rises = scale * (spread - sample), scale * sample / room
 
-    def end(z: float) -> F64:
+    def end(z: F64) -> F64:
         low, high = np.zeros(len(phi2)), np.full(len(phi2), most)
         for _ in range(50):
             v = (low + high) / 2
@@ -240,8 +244,9 @@ def _cramers_v(
             low, high = np.where(quantile <= phi2, v, low), np.where(quantile <= phi2, high, v)
         return low
 
-    known = np.logical_and.reduce([(one > RARE * error).all(axis=1) for one, error in zip(shares, errors, strict=True)])
-    z = z_score(confidence)
+    parts = zip(shares, errors, strict=True)
+    far = np.minimum(*(np.divide(f, e, out=np.full_like(f, np.inf), where=e > 0).min(axis=1) for f, e in parts))
+    known, z = far > RARE, z_score(confidence) * np.maximum(1, _WIDER / np.maximum(far - RARE, _NOTHING))
     # (If one column says all about the other, it has no error of the sample that would make the sum larger.)
     ends = (np.clip(phi2 - t1, 0, most), end(z), np.maximum(end(-z), np.minimum(phi2 - t1 * (1 - phi2 / most), most)))
     v, low, high = (np.where(known, np.sqrt(one / most), np.nan) for one in ends)

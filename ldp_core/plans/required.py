@@ -226,7 +226,7 @@ class _Change(NamedTuple):
         else:
             shares = [self.base, self.base + self.size / 2, self.base + self.size]
         z, y = (NormalDist().inv_cdf(p) for p in (1 - beta / 2, self.power))
-        size = self.size - 2 * error.off
+        size = self.size - 4 * error.off  # (of numbers at the ends of buckets: the test leaves half as much out)
         if size <= 0:
             return math.inf
 

@@ -566,8 +566,8 @@ def test_run_lengths_of_the_cusum():
 
     A run of 300 windows without a change has alarms as rarely as it says; one with a change is found, and when it was.
     """
-    assert threshold(2 * 168, 0.5) == pytest.approx(4, abs=0.02)
-    assert threshold(2 * 465, 0.5) == pytest.approx(5, abs=0.02)
+    assert threshold(2 * 168, 0.5) == pytest.approx(4, abs=0.005)
+    assert threshold(2 * 465, 0.5) == pytest.approx(5, abs=0.005)
     m, generator = RandomizedResponse(epsilon=1.0), np.random.default_rng(2)
     lam = m.q + (m.p - m.q) * np.array([0.1, 0.16])
 
@@ -594,6 +594,17 @@ def test_run_lengths_of_the_cusum():
     whole = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
     with pytest.raises(ReportError, match="at most"):  # sums would wrap around
         changes(m, [whole, whole])
+
+
+def test_run_lengths_for_large_shifts():
+    """A Markov chain's (D. Brook, D. A. Evans, Biometrika 59(3), 1972): 7 and 20 % missed by Siegmund's formula."""
+    for k, wanted in ((0.25, 200), (1.0, 200), (1.5, 2000), (2.0, 200_000), (0.5, 2000)):
+        h = threshold(wanted, k)
+        at = np.arange(401) * h / 400.5
+        chances = np.diff(stats.norm.cdf(at[:, None] + h / 801 * np.array([-1, 1]) + k - at[:, None, None]), axis=2)
+        moves = chances[:, :, 0]
+        moves[:, 0] = stats.norm.cdf(h / 801 + k - at)
+        assert np.linalg.solve(np.eye(401) - moves, np.ones(401))[0] == pytest.approx(wanted, rel=0.005)
 
 
 def test_windows_of_few_supporting_reports_have_few_false_alarms():
