@@ -22,7 +22,16 @@ from ldp_core.engine import (
     refuse_keys_in,
     type_words,
 )
-from ldp_polars.columns import Report, answers_of, check_repeats_said, dtype_of, is_seeded, of_one_seed, to_arrow, untyped
+from ldp_polars.columns import (
+    Report,
+    answers_of,
+    check_repeats_said,
+    dtype_of,
+    is_seeded,
+    of_one_seed,
+    to_arrow,
+    untyped,
+)
 from ldp_polars.copies import any_copies, are_copies, digest_of
 from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
 from ldp_polars.noise import ids_to_arrow

@@ -65,9 +65,9 @@ def test_frames_of_one_seed_have_one_noise_and_say_how_many_they_are():
     assert (wide / narrow).to_list() == pytest.approx([2.0] * len(wide))
     gone, of = PrivacyPlan({"gone": OLD["gone"]}), pl.col("gone").ldp.perturb(OLD["gone"], seed=1)  # the dtype says it
     a, b = (pl.select(gone=pl.repeat(True, n)).with_columns(of) for n in (500, 400))
-    with pytest.raises(ParameterError, match="seeded, and one seed .* say repeats="):
+    with pytest.raises(ParameterError, match=r"seeded, and one seed .* say repeats="):
         ldp_polars.pool([(a, gone), (b, gone)])
-    with pytest.raises(ParameterError, match="seeded, and one seed .* say same_people="):
+    with pytest.raises(ParameterError, match=r"seeded, and one seed .* say same_people="):
         a.ldp.compare(gone, other=b)
     assert len(a.ldp.compare(gone, other=b, same_people=False)) == 2
     assert len(one.ldp.compare(seeded, other=two, same_people=True)) == 6
