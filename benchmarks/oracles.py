@@ -37,7 +37,7 @@ def rows(scale: float) -> Iterator[Row]:
             codes = pa.array(np.random.default_rng(1).integers(0, d, int(OURS * scale)))
             reports = mechanism.perturb(codes)
             job = f"{label} d={d}: server, {OURS * scale:.0e} reports"
-            yield absolute(job, partial(_estimate, mechanism, reports), n=len(reports), unit="ns/report", repeats=2)
+            yield absolute(job, partial(_estimate, mechanism, reports), n=len(reports), unit="ns/report", repeats=3)
 
 
 def _cases(d: int) -> Iterator[tuple[str, ldp.FrequencyOracle, list[Peer]]]:

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.estimates.clusters import normal
 from ldp_core.estimates.tails import normal_tail, two_point_score
 from ldp_core.exact import linear_algebra
 
@@ -48,6 +49,7 @@ class Fit:
         selected: which candidates are in the regression.
         misfit: by how much the residuals exceed what noise explains, a ratio of variances, at least 1; in ``errors``.
         added: standard errors by each bit shared with a frequent unlisted value (Poisson: m k d^2); 0 without a misfit.
+        degrees: of freedom of the residuals that a misfit is estimated from; infinite without one.
     """
 
     shares: F64
@@ -56,11 +58,13 @@ class Fit:
     selected: Bools
     misfit: float
     added: float = 0.0
+    degrees: float = math.inf
 
     def score(self, z: F64) -> F64:
         """How many standard errors of a normal variable are as improbable as estimates z of theirs too high."""
         if not self.added:
             return z
+        z = normal(z, self.degrees)
         return np.minimum(z, two_point_score(np.maximum(z, 0), *map(np.array, (1e9, 1.0, self.added))))
 
 
@@ -134,7 +138,8 @@ class Design:
         chosen[selected] = True
         beyond = misfit > 1 + math.sqrt(2 / max(rows - len(selected), 1))
         added = math.sqrt((1 - 1 / misfit) / (rows * self._even**2 * (1 - self._even))) * beyond
-        return Fit(shares, np.sqrt(variance), positive, chosen, misfit, added)
+        degrees = rows - len(selected) if added else math.inf
+        return Fit(shares, np.sqrt(variance), positive, chosen, misfit, added, degrees)
 
     def _blocks(self, sizes: I64) -> list[I64]:
         """Cohorts with reports, so many at a time that few large products of matrices do the work."""

@@ -33,6 +33,7 @@ from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
 from ldp_core.errors import ParameterError, warn_large
 from ldp_core.estimates.base import z_score
+from ldp_core.estimates.clusters import student
 from ldp_core.estimates.histogram import Histogram
 from ldp_core.estimates.plausibility import Sums, Term, watch
 from ldp_core.estimates.tails import least_beyond
@@ -446,17 +447,25 @@ class RapporCandidates(_NoInfluence, Candidates):
     def debias(
         self, n: Any, counters: I64, *, confidence: float = 0.95, simultaneous: bool = False
     ) -> tuple[F64, F64, F64, F64]:
-        """Counts by least squares, and z standard errors to both sides, z a normal quantile; see `Fit.score`."""
+        """Counts by least squares, and z standard errors to both sides, z a normal quantile, or Student's of a misfit.
+
+        See `Fit.score`.
+        """
         check_open("confidence", confidence)
         fits = [self.fit(row) for row in counters.reshape(-1, self.counters)]
         z = z_score(confidence, self.domain.size if simultaneous else 1)
         return self._intervals(fits, n, counters.shape[:-1], z)
 
     def _intervals(self, fits: list[Fit], n: Any, shape: tuple[int, ...], z: float) -> tuple[F64, F64, F64, F64]:
-        found = [(fit.shares, fit.errors, least_beyond(z, fit.score, np.array(z)) * fit.errors) for fit in fits]
-        arrays = np.array(found, float).reshape(-1, 3, self.domain.size)
-        counts, errors, below = (n * arrays[:, i].reshape(*shape, self.domain.size) for i in range(3))
-        return counts, errors, counts - below, counts + z * errors
+        found = []
+        for fit in fits:
+            reach = student(z, fit.degrees)
+            found.append(
+                (fit.shares, fit.errors, least_beyond(z, fit.score, np.array(reach)) * fit.errors, reach * fit.errors)
+            )
+        arrays = np.array(found, float).reshape(-1, 4, self.domain.size)
+        counts, errors, below, above = (n * arrays[:, i].reshape(*shape, self.domain.size) for i in range(4))
+        return counts, errors, counts - below, counts + above
 
     @property
     @override

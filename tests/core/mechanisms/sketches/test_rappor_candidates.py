@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pyarrow as pa
 import pytest
-from scipy import optimize
+from scipy import optimize, stats
 
 from ldp_core import HadamardCountMeanSketch, HistogramEstimate, Keyed, Mechanism, ParameterError, Rappor, Secret
 from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, significant
@@ -60,6 +60,18 @@ def test_values_that_are_not_listed_do_not_bias_over_the_hash_functions():
         others = {f"unlisted {seed} {i}": N // 40 for i in range(20)}
         found += fits(m, FRUIT, {"apple": 6000, "plum": 4000} | others, 1, seed)
     check_estimates(found, np.array([6000, 4000, 0, 0, 0]))
+
+
+def test_intervals_know_how_few_residuals_show_a_misfit():
+    """Student's quantile of bits less candidates (32 - 25: normal ones held in 90 % of 400 runs, these in 95 %)."""
+    m = Rappor(bits=8, hashes=2, cohorts=4, **CHROME)
+    values = [f"v{i}" for i in range(26)]
+    o, tally = m.over(values[:25]), m.simulate(dict.fromkeys(values[:12], 1_000) | {values[25]: 12_000}, seed=3)
+    found = o.decode(tally)
+    assert found.misfit > 2
+    of_all = found.histogram
+    reach = (of_all.high - of_all.counts) / of_all.standard_errors
+    np.testing.assert_allclose(reach, stats.t.ppf(0.975, 32 - 25), rtol=0.01)
 
 
 @each(("f", "p", "q", "unlisted"), [(0.5, 0.5, 0.75, 25_000), (0, 0.25, 0.75, 50_000)])
