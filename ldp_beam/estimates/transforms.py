@@ -123,9 +123,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             has only the new ones. Or Beam's ``AccumulationMode``.
         allowed_lateness: seconds, or text like ``"10m"``; see ``beam.WindowInto``.
         fill: a pair (start, end) of times: windows that begin in this stretch have rows even if no report is in them,
-            with ``n`` 0. ``end`` None, in a stream: as its watermark goes on, and up to now when it ends. A time is a
-            datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the epoch. There are
-            at most 20,000 windows.
+            with ``n`` 0 (of `HeavyHitters` no rows). ``end`` None, in a stream: as its watermark goes on, and up to now
+            when it ends. A time is a datetime or text in ISO 8601, with a zone, a Beam Timestamp, or seconds since the
+            epoch. There are at most 20,000 windows.
         fill_keys: with ``by`` and ``fill``: the keys that have such rows.
         person: the column that says whose record it is, where people report again: integers, text or binary, hashed
             before they leave the worker. Errors and intervals of histograms and means are then those of independent
