@@ -228,7 +228,7 @@ class _Room:
 
     def _way_of(self, content_type: str) -> Callable[[bytes], Any]:
         kind, *words = (word.strip() for word in content_type.split(";"))
-        parameters = {name.lower(): value for name, _, value in (word.partition("=") for word in words)}
+        parameters = {name.strip().lower(): value for name, _, value in (word.partition("=") for word in words)}
         if kind.lower() == ARROW_TYPE:
             return self._reader.arrow
         if kind.lower() != NDJSON_TYPE or parameters.get("version") != "1":

@@ -110,14 +110,16 @@ class Batch:
 
     def take(self, rows: Bools) -> Batch:
         """The records where ``rows`` is true."""
-        return self._with(chosen(self._whole(index), rows) for index in range(self.table.num_columns))
+        return self._with([chosen(self._whole(index), rows) for index in range(self.table.num_columns)], rows.sum())
 
     def ordered(self, at: I64) -> Batch:
         """The records at these positions."""
-        return self._with(taken(self._whole(index), at) for index in range(self.table.num_columns))
+        return self._with([taken(self._whole(index), at) for index in range(self.table.num_columns)], len(at))
 
-    def _with(self, arrays: Iterable[pa.Array]) -> Batch:
-        table = pa.RecordBatch.from_arrays(list(arrays), schema=self.schema)
+    def _with(self, arrays: list[pa.Array], n: int) -> Batch:
+        table = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        if not arrays:  # (which does not say how many records there are)
+            table = pa.RecordBatch.from_struct_array(pa.nulls(n, pa.struct([])))
         return Batch(table, self.timestamp, self.window)
 
     def slice(self, start: int, end: int) -> Batch:
@@ -128,7 +130,7 @@ class Batch:
         """The records without this column, as one record batch."""
         rest = [index for index, n in enumerate(self.schema.names) if n != name]
         part = Batch(self.table.select(rest), self.timestamp, self.window)
-        return part._with(part._whole(index) for index in range(len(rest)))
+        return part._with([part._whole(index) for index in range(len(rest))], len(self))
 
     def elements(self) -> list[WindowedValue]:
         """The batch as an element, at its time and in its window."""

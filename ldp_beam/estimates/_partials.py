@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -31,12 +32,13 @@ from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
 from ldp_beam.time.times import EventTime, OddTimes
 from ldp_beam.time.windows import Groups, group, slots
-from ldp_core import Keystream, ParameterError, ReportError, Tally
+from ldp_core import Keystream, ParameterError, ReportError, Tally, engine
 from ldp_core.engine import I64, Native, PlanTold, ReportFormat, check_made_by, refuse_keys, refuse_reports, some_groups
 
 Key: TypeAlias = tuple[str, ...]  # the text of each column that is tallied by; empty without such columns
 KeyedTally: TypeAlias = tuple[Key, Tally]
 
+_LOG = logging.getLogger(__name__)
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 
 
@@ -152,6 +154,7 @@ class PartialTallies(RecordsDoFn):
 
 class TallyReports(PartialTallies):
     _checked: pa.Schema | None = None
+    _said = False
 
     def __init__(self, *args: Any, unsaid: Callable[[str], ParameterError] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -177,6 +180,11 @@ class TallyReports(PartialTallies):
                 made = check_made_by(schema.field(at), mechanism)
                 if self._unsaid is not None and made is not None and made.keyed:
                     raise self._unsaid(name)
+                if made is None and made_with is not None and name in made_with:
+                    raise ReportError(engine.not_proved([name]))
+                if made is None and not self._said:
+                    _LOG.warning(engine.not_proved([name]))
+                    self._said = True
             check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
         self._checked = schema

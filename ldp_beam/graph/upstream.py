@@ -33,6 +33,12 @@ class EndsValues:
     said_keyed: Collection[str] = ()
 
 
+class ReadsValues:
+    """A source of records, of which the columns ``raw`` hold values that nothing has perturbed."""
+
+    raw: Collection[str]
+
+
 def check_plan(plan: Any) -> PrivacyPlan:
     """Raise `PlanError` if this is no plan."""
     if not isinstance(plan, PrivacyPlan):
@@ -77,6 +83,12 @@ def _wholes(step: Any) -> Iterator[Any]:
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
     """Raise if the pipeline perturbs this column with another mechanism than this one, or not in all ways to here."""
     here = _as_they_are([pcoll])
+    for source in (whole.transform for one in here for whole in _wholes(one.producer)):
+        if isinstance(source, ReadsValues) and column in source.raw:
+            raise MechanismMismatchError(
+                f"column {column!r}: {type(source).__name__} reads values, which would count as reports: perturb them "
+                "first, or here with private=True; for reports that were made elsewhere there is assume_reports"
+            )
     for step in _plans_before(pcoll):
         check_reports_of(step.transform.made, column, mechanism, "the Perturb before this step")
         if column in step.transform.made.columns and here & _as_they_are(step.inputs):

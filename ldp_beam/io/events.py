@@ -28,7 +28,7 @@ from ldp_beam.elements.batches import event_times
 from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
-from ldp_beam.graph.upstream import check_plan
+from ldp_beam.graph.upstream import ReadsValues, check_plan
 from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
@@ -41,7 +41,7 @@ TIME = pa.timestamp("us", "UTC")
 _NUMBER = pa.float64()
 
 
-class ReadEvents(RecordsTransform):
+class ReadEvents(RecordsTransform, ReadsValues):
     r"""Event files (Parquet, CSV, NDJSON) -> ``pyarrow.RecordBatch`` with the columns that a plan needs.
 
     Columns that the plan perturbs have the types of its domains; those that it keeps, and further ones, are as they are
@@ -119,7 +119,7 @@ class ReadEvents(RecordsTransform):
             if position in self.schema.names:
                 raise ParameterError(f"position {position!r} is a column of the files: take another name")
             self.schema = self.schema.append(pa.field(position, POSITION, nullable=False))
-        self._events = events
+        self._events, self.raw = events, plan.inputs
 
     @override
     def expand(self, pbegin: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError, PlanError, ReportError
+from ldp_core.errors import LdpError, LimitError, PlanError, ReportError
 from ldp_core.limits import DEFAULT, Limits, over, read_json
 from ldp_core.plans.forms import PlanForms
 
@@ -35,7 +35,7 @@ def read_reports(plan: PlanForms, text: str | bytes, limits: Limits = DEFAULT, k
     lines: Sequence[str | bytes] = text.split("\n") if isinstance(text, str) else text.split(b"\n")
     lines = lines if lines[-1] else lines[:-1]  # (str.splitlines would cut at U+2028, too, which JSON has in its texts)
     if len(lines) > limits.rows:
-        raise ReportError(over("the message", len(lines), "rows", "rows", limits))
+        raise LimitError(over("the message", len(lines), "rows", "rows", limits))
     names = [*plan.columns, *plan.keep]
     rows = [_row(line, number, names, limits) for number, line in enumerate(lines, 1)]
     arrays = [m.reports.from_json([row[name] for row in rows], column=name) for name, m in plan.columns.items()]

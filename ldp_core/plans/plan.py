@@ -466,6 +466,7 @@ class PrivacyPlan(PlanForms):
 
         Raises:
             ReportError: a line is no object of the plan's columns, or holds what no report can be.
+            LimitError: there are more lines than the limit.
 
         >>> from ldp_core import PrivacyPlan, RandomizedResponse
         >>> plan = PrivacyPlan({"os": RandomizedResponse(["ios", "android"], epsilon=1.0)})

@@ -92,7 +92,7 @@ def test_reports_with_keyed_noise_do_not_lose_that_mark(served, tmp_path):
     told = f"{NDJSON}; noise=keyed"
     with served() as app:
         assert app.post(write_batch(fresh), kind=ARROW).json() == {"taken": 1}
-        again = [(lines(ROW), kind, 415) for kind in (told, f'{NDJSON};Noise="keyed"', f"{NDJSON}; noise=other")]
+        again = [(lines(ROW), kind, 415) for kind in (told, f'{NDJSON};Noise ="keyed"', f"{NDJSON}; noise=other")]
         for body, kind, status in ((write_batch(keyed), ARROW, 400), *again):
             answer = app.post(body, key=kind, kind=kind)
             assert (answer.status_code, app.n) == (status, 1)
@@ -144,7 +144,7 @@ def test_what_is_no_report_is_refused_and_nothing_of_it_is_kept(served):
         **{f"no {name} in Arrow": (encode(arrow()[0].drop_columns([name])), ARROW, 400) for name in PLAN},
         "an entry of no report": (encode(hidden), ARROW, None),
         "a value before the report": (good.replace(b'"os"', f'"os": "{SECRET}", "os"'.encode()), NDJSON, 400),
-        "too many rows": (good * 1001, NDJSON, 400),
+        "too many rows": (good * 1001, NDJSON, 413),
         "too many bytes": (b" " * ((1 << 20) + 1), NDJSON, 413),
     }
     with served() as app:

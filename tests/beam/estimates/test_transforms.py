@@ -19,6 +19,8 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
+from ldp_beam.elements.faults import OTHER_PLAN
+from ldp_beam.estimates import _partials as partials
 from ldp_beam.estimates import transforms
 from ldp_beam.estimates.combine import _LOG
 from ldp_beam.estimates.transforms import RowsOf
@@ -387,6 +389,20 @@ def test_reports_are_not_suspected(caplog):
     _, private = run_with_result(ldp_beam.PrivateHistogram("x", FLAG, by="g"), [UNPERTURBED])
     assert "implausible_estimates" not in {**counters(result), **counters(private)}
     assert not [record for record in caplog.records if record.name == _LOG.name]
+
+
+def test_batches_that_do_not_say_that_they_are_reports_are_told_of(caplog):
+    """In the log; and refused where their plan says that they are, as what writes refuses them."""
+    raw = pa.record_batch({"x": [True] * 30 + [False] * 70})
+    made = PrivacyPlan({"x": FLAG}).perturb(raw)
+    for batch, said in ((raw, ["columns ['x']: nothing says that these are reports"]), (made, [])):
+        caplog.clear()
+        assert len(run(ldp_beam.Histogram("x", FLAG), [batch, batch])) == 2
+        assert [r.getMessage()[:50] for r in caplog.records if r.name == partials.__name__] == said
+    swapped = made.set_column(0, "x", raw["x"])  # which keeps the plan
+    with pytest.raises(Exception, match="nothing says that these are reports"):
+        run(ldp_beam.Histogram("x", FLAG), [swapped])
+    assert run(ldp_beam.Histogram("x", FLAG).with_exception_handling(), [swapped]) == ([], [("", OTHER_PLAN, 100)])
 
 
 def test_single_records_of_another_epsilon_are_noticed():

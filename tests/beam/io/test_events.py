@@ -2,18 +2,21 @@
 
 import gzip
 from datetime import UTC, datetime
+from functools import reduce
 from pathlib import Path
 
+import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam import DeadLetter
+from ldp_beam import BoundContributions, DeadLetter, Histogram, Perturb, PrivateHistogram
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
+from ldp_core import InputError, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
 
 from ..helpers import counters, run, run_with_result
 
@@ -107,6 +110,20 @@ def test_without_event_times_and_with_further_columns(events):
     for files, also in (([events], ["user"]), (Path(events), "user")):
         batch, _, _ = read(ReadEvents(files, PLAN, also=also))
         assert batch.to_pydict() == {"os": ["a", "a", "b"], "land": [5, None, 6], "user": [None, None, "s3cr3t"]}
+
+
+def test_values_that_were_read_are_no_reports(tmp_path):
+    """A share of 30 % came out as 7 %, without a word."""
+    (tmp_path / "a.csv").write_text("user,x\n" + "1,true\n" * 3 + "2,false\n" * 7)
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
+    events = beam.Pipeline("FnApiRunner") | ReadEvents(str(tmp_path / "a.csv"), plan, also="user")
+    for number, steps in enumerate(([], [beam.WindowInto(GlobalWindows())], [BoundContributions("user", 9)])):
+        values = reduce(lambda made, step: made | f"{number}" >> step, steps, events)
+        with pytest.raises(MechanismMismatchError, match="'x': ReadEvents reads values"):
+            _ = values | f"Refused {number}" >> Histogram("x", plan["x"])
+    _ = events | PrivateHistogram("x", plan["x"])
+    _ = events | Perturb(plan) | Histogram("x", plan["x"])
+    _ = events | beam.Map(plan.assume_reports) | "Elsewhere" >> Histogram("x", plan["x"])
 
 
 def test_what_cannot_be_read_is_refused_when_it_is_made(events):

@@ -258,6 +258,15 @@ def test_dead_letters_of_a_batch():
         assert total(bad) == letters
 
 
+def test_records_of_nothing_but_an_id_are_counted():
+    """As a stranger may send them: Arrow lost how many there were, and the job ended, or they were in no count."""
+    ids = pa.record_batch({"user": [1, 1, 1, 2, 2, 3]})
+    for limit, passes in ((BoundContributions("user", 2), 5), (Deduplicate("user", within=GlobalWindows()), 3)):
+        for element in (ids, pa.Table.from_batches([ids])):
+            good, bad = limited(limit.with_exception_handling(), [element])
+            assert (sum(map(len, good)), sum(letter.count for letter in bad)) == (passes, 6 - passes)
+
+
 def test_dead_letters_of_single_records_and_of_times():
     ids = [1, None, "x", 2.5, True, 10**38, b"x", "y", 1, 1, 1]
     records = [{"user": i, "n": n, "time": 5} for n, i in enumerate(ids)]

@@ -13,6 +13,7 @@ from ldp_core import (
     Dates,
     DomainError,
     DtypeError,
+    LimitError,
     LocalHashing,
     OneBitMean,
     ParameterError,
@@ -151,7 +152,7 @@ def test_lines_that_are_no_rows():
     for column, half in (("os", '{"os": "\\ud800", "day": 1}'), ("day", '{"os": "a", "day": ["\\ud800"]}')):
         with pytest.raises(ReportError, match=column):  # half of a surrogate pair
             plan.read_reports(half)
-    with pytest.raises(ReportError, match="rows"):
+    with pytest.raises(LimitError, match="rows"):
         plan.read_reports(f"{good}\n" * 3, limits=Limits(rows=2))
     assert plan.read_reports("").num_rows == 0
     kept = "a line\u2028of\x85two"  # separators that JSON.stringify leaves as they are
