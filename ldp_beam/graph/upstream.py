@@ -87,7 +87,8 @@ def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechan
         if isinstance(source, ReadsValues) and column in source.raw:
             raise MechanismMismatchError(
                 f"column {column!r}: {type(source).__name__} reads values, which would count as reports: perturb them "
-                "first, or here with private=True; for reports that were made elsewhere there is assume_reports"
+                "by Perturb, or in one step with the estimate, as PrivateHistogram or Estimate(..., private=True); if "
+                "these are reports that were made elsewhere, beam.Map(plan.assume_reports) takes your word"
             )
     for step in _plans_before(pcoll):
         check_reports_of(step.transform.made, column, mechanism, "the Perturb before this step")
