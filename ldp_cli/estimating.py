@@ -277,7 +277,8 @@ class _Answers:
             name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
             for name, f in self.frames.items()
         }
-        return {"epsilon": self.plan.epsilon, "columns": columns}
+        seeded = {"seeded": True} if self.seeded or self.plan.seed is not None else {}
+        return {"epsilon": self.plan.epsilon, **seeded, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
         m = self.mechanisms[name]

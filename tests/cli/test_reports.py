@@ -18,6 +18,7 @@ from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
     Domain,
+    HierarchicalHistogram,
     InputError,
     PrivacyPlan,
     RandomizedResponse,
@@ -734,6 +735,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "50.00 %" in ldp(asked).out
     assert "Holm" not in ldp(asked).out
     assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err
+    columns = {"age": HierarchicalHistogram(range(8), epsilon=1.0), "os": RandomizedResponse(["a", "b"], epsilon=1.0)}
+    both, rows = PrivacyPlan(columns, keep=["g"]), pl.DataFrame({"age": [1, 2], "os": ["a", "b"], "g": [1, 2]})
+    rows.ldp.perturb(both).ldp.sink_parquet("both.parquet", both)
+    assert "age: left out, without shares or a mean to compare" in ldp("compare both.parquet --by g").err
+    assert "os: left out, without quantiles" in ldp("compare both.parquet --by g --quantile 0.5").err
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
@@ -797,7 +803,10 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     Path("unseeded.toml").write_text(seeded.seeded(None).to_toml())
     people.ldp.perturb(seeded).write_parquet("plain.parquet")  # what the reports' dtype says
     said = " ".join(ldp("estimate plain.parquet --plan unseeded.toml").out.split())
-    assert "The reports are seeded" in said and "spent" not in said
+    assert "The reports are seeded" in said
+    assert "spent" not in said
+    said = [ldp(f"estimate {line} --json").data for line in ("plain.parquet --plan unseeded.toml", "seeded.parquet")]
+    assert [one.get("seeded") for one in (*said, ldp("estimate reports.parquet --json").data)] == [True, True, None]
 
 
 EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
