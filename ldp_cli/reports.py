@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def perturb(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="The records: a file (.parquet, .csv, .ndjson), a folder, or a pattern.")
+        str,
+        typer.Argument(
+            metavar="IN", help="The records: a file (.parquet, .csv, .ndjson), a folder of Parquet, or a pattern."
+        ),
     ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="The file of reports, .parquet. The plan is written in it.")

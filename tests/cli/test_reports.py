@@ -129,6 +129,9 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
     assert "more values" in ldp("estimate reports.parquet --top 2").out
+    together = "--ask os=histogram:simultaneous=true"  # what is said of the largest helps
+    assert together in " ".join(ldp("estimate reports.parquet --column os --top 1").out.split())
+    assert "too high" not in ldp(f"estimate reports.parquet --column os --top 1 {together}").out
     rows = {name: frame.height for name, frame in same.items()}
     assert [line.split()[:4] for line in done.out.splitlines()[3:6]] == [
         [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
