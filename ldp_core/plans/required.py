@@ -285,9 +285,8 @@ class _Asked(NamedTuple):
 
     def size(self, margin: float | None) -> float:
         """The number that is asked for."""
-        if self.change is not None:
-            return self.change.size
-        return _MARGIN if margin is None else margin
+        wanted = _MARGIN if margin is None else margin
+        return wanted if self.change is None else self.change.size
 
     def reports(self, error: Error, margin: float, given: float | None = None) -> float:
         """How many it takes; see `_Change.reports` for those ``given``."""
@@ -381,10 +380,8 @@ class _Asked(NamedTuple):
         if change.base is None:
             return f"{test} a mean has moved by {change.size:g}, {sides}, where the noise is greatest"
         before, after = (f"{100 * share:.4g} %" for share in (change.base, change.base + change.size))
-        together = (
-            " To test all of them: simultaneous" if not self.simultaneous else " It tests all shares (Bonferroni)"
-        )
-        return f"{test} a share of {before} has become one of {after}, {sides}.{together}"
+        together = "It tests all shares (Bonferroni)" if self.simultaneous else "To test all of them: simultaneous"
+        return f"{test} a share of {before} has become one of {after}, {sides}. {together}"
 
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
