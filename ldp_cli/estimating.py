@@ -277,7 +277,8 @@ class _Answers:
             name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
             for name, f in self.frames.items()
         }
-        return {"epsilon": self.plan.epsilon, "columns": columns}
+        seeded = {"seeded": True} if self.seeded or self.plan.seed is not None else {}
+        return {"epsilon": self.plan.epsilon, **seeded, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
         m = self.mechanisms[name]
@@ -319,6 +320,9 @@ class _Answers:
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
+            if not (together := getattr(self.questions[name], "simultaneous", None)):
+                held = f"; with --ask {name}=histogram:simultaneous=true they hold together" * (together is False)
+                notes.append(f"the largest of many are often too high, so that fewer of these intervals hold{held}")
         if most is not None and len(rows) > most:
             notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
             rows = rows[:most]

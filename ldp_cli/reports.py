@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 def perturb(
     source: Annotated[
-        str, typer.Argument(metavar="IN", help="The records: a file (.parquet, .csv, .ndjson), a folder, or a pattern.")
+        str,
+        typer.Argument(
+            metavar="IN", help="The records: a file (.parquet, .csv, .ndjson), a folder of Parquet, or a pattern."
+        ),
     ],
     target: Annotated[
         Path, typer.Argument(metavar="OUT", help="The file of reports, .parquet. The plan is written in it.")
@@ -217,6 +220,9 @@ def compare(
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
+    if found and (left := sorted(wanted.keys() - {row["column_name"] for row in found})):
+        what = "quantiles of numbers" if quantile else "shares or a mean"
+        printing.note(f"{', '.join(left)}: left out, without {what} to compare", style="yellow")
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
     if as_json:
         printing.say_json(printing.told_apart(found, keys))

@@ -250,8 +250,7 @@ def is_seeded(dtype: Any) -> bool:
 def of_one_seed(say: str) -> ParameterError:
     """To raise where two frames may have the noise of one seed, and nobody says what it has in common."""
     return ParameterError(
-        "these reports are seeded, and one seed has the same noise in rows of the same position: give each frame a "
-        f"plan with a seed of its own, plan.seeded(k), or say {say}"
+        f"these reports are seeded, and one seed has the same noise in rows of the same position: {say}"
     )
 
 

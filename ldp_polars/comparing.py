@@ -172,7 +172,8 @@ def _check_people(
     schemas = [side.collect_schema() for side in sides]
     seeded = seed is not None or any(all(is_seeded(of.get(name)) for of in schemas) for name in columns)
     if len(sides) > 1 and seeded and asked.same_people is None:
-        raise of_one_seed("same_people=True, or same_people=False if row_id=, or one frame, told all rows apart")
+        apart = "row_id=, a seed of its own for each frame, or one frame for both sides"
+        raise of_one_seed(f"say same_people=True, or same_people=False if {apart}, told all rows apart")
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:

@@ -497,6 +497,7 @@ def simulate(
 
     Raises:
         PlanError: a planned column is missing.
+        MechanismMismatchError: a planned column holds reports.
         DomainError, DtypeError: see `Domain.encode`.
 
     >>> import polars as pl, ldp_polars
@@ -507,9 +508,10 @@ def simulate(
     [(False, 0.75), (True, 0.25)]
     """
     plan, generator, lazy = checked_plan(plan), engine.generator_of(seed), frame.lazy()
-    missing = [name for name in plan.inputs if name not in lazy.collect_schema()]
-    if missing:
+    schema = lazy.collect_schema()
+    if missing := [name for name in plan.inputs if name not in schema]:
         raise PlanError(f"the plan names columns that the frame does not have: {missing}")
+    refuse_reports({name: schema[name] for name in plan.inputs})
     people = {}
     for name in plan.columns:
         own = list(plan.sources(name))

@@ -152,4 +152,5 @@ def _check_noise(sources: Sequence[_Source], names: Sequence[str], repeats: int 
         if plan.seed is not None or is_seeded(dtype):
             seeded.append((plan.seed, name, plan[name]))
     if repeats is None and len(set(seeded)) < len(seeded):  # (noise of other mechanisms is independent)
-        raise of_one_seed("repeats=, how many frames there are (1 if row_id=, or one frame, told all rows apart)")
+        own = "give each frame a plan with a seed of its own, plan.seeded(k), or say repeats="
+        raise of_one_seed(f"{own}, how many frames there are (1 if row_id=, or one frame, told all rows apart)")

@@ -129,7 +129,7 @@ def _bars(
     if held:
         notes.append(f"{sum(held)} of {len(held)} intervals hold the truth (diamonds)")
     if hidden > 0:
-        notes.append(f"the {top} largest of {top + hidden:,} values")
+        notes.append(f"the {top} largest of {top + hidden:,} values{'' if held else ', often too high'}")
     base = alt.Chart(alt.InlineData(values=shown)).encode(
         y=alt.Y("value:N", sort=[row["value"] for row in shown], title=None if said.name in said.title else said.name)
     )

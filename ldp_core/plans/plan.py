@@ -374,6 +374,7 @@ class PrivacyPlan(PlanForms):
 
         Raises:
             PlanError: a column is missing.
+            MechanismMismatchError: the table says that a planned column holds reports.
             ParameterError: shares without n; numbers that are none; repeats above 1 of a mechanism that remembers, or
                 of a question that takes none.
             DomainError, DtypeError: see `Domain.encode`.
@@ -390,6 +391,9 @@ class PrivacyPlan(PlanForms):
         """
         from ldp_core.plans.simulation import simulate
 
+        data = table_of(data)
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            refuse_reports(data.schema, self.inputs)
         return simulate(self, data, n, seed, confidence, ask, repeats)
 
     def sql(

@@ -138,7 +138,8 @@ def required_n(
         group: the share of the people who are in the group that is asked about, see `recommend`.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
-            histogram unless it says more; or N, of a change on either side: then more than N people are refused.
+            histogram unless it says more; or N, of a change on either side: what takes more people is left out, or
+            refused if all do.
         repeats: how many reports each person sends, of values that stay, and that many in every group: their noise
             averages out but for what permanent answers have in common (`Mechanism.common_noise`), and who is in the
             sample does not. Under keyed noise a person's reports are one: leave it out. What they spend is not
@@ -188,8 +189,7 @@ def required_n(
         error = asked.error(key, domain, epsilon)
         spent = key.epsilon if isinstance(key, Mechanism) else float(epsilon or 0)
         rows.append(Need("", _called(key), margin, spent, asked.people(error, margin), asked.wanted))
-    rows.sort(key=lambda row: row.n)
-    return Needs(tuple(rows), "", asked.question(error), rows[0].n, rows[0].epsilon)
+    return asked.table(rows, asked.question(error))
 
 
 def _keys(mechanism: Any, domain: Values | None) -> list[Any]:
@@ -285,9 +285,8 @@ class _Asked(NamedTuple):
 
     def size(self, margin: float | None) -> float:
         """The number that is asked for."""
-        if self.change is not None:
-            return self.change.size
-        return _MARGIN if margin is None else margin
+        wanted = _MARGIN if margin is None else margin
+        return wanted if self.change is None else self.change.size
 
     def reports(self, error: Error, margin: float, given: float | None = None) -> float:
         """How many it takes; see `_Change.reports` for those ``given``."""
@@ -323,13 +322,29 @@ class _Asked(NamedTuple):
             reports = self.reports(error, margin) / self.group
         if math.isinf(reports):
             raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}")
-        n = max(math.ceil(reports * (1 - 1e-12)), 1)  # one computed from a margin comes back as itself, not as one more
-        if isinstance(self.population, int) and n > self.population:
+        return max(math.ceil(reports * (1 - 1e-12)), 1)  # of one computed from a margin itself, and not one more
+
+    @property
+    def everybody(self) -> float:
+        """How many people there are."""
+        return self.population if isinstance(self.population, int) else math.inf
+
+    def check(self, n: int) -> None:
+        """Raise `ParameterError` unless there are so many people."""
+        if n > self.everybody:
             raise ParameterError(
                 f"it takes {n:,} people, and population={self.population} are all there are: ask for a wider "
                 f"{self.wanted} or a larger epsilon"
             )
-        return n
+
+    def table(self, rows: list[Need], note: str) -> Needs:
+        """What takes no more people than there are, the fewest first."""
+        rows.sort(key=lambda row: (row.n, row.epsilon))
+        self.check(rows[0].n)
+        found = tuple(row for row in rows if row.n <= self.everybody)
+        if left := [row.mechanism for row in rows[len(found) :]]:
+            note += f" Left out, as it takes more people than there are: {', '.join(left)}."
+        return Needs(found, "", note, found[0].n, found[0].epsilon)
 
     @property
     def whom(self) -> str:
@@ -365,10 +380,8 @@ class _Asked(NamedTuple):
         if change.base is None:
             return f"{test} a mean has moved by {change.size:g}, {sides}, where the noise is greatest"
         before, after = (f"{100 * share:.4g} %" for share in (change.base, change.base + change.size))
-        together = (
-            " To test all of them: simultaneous" if not self.simultaneous else " It tests all shares (Bonferroni)"
-        )
-        return f"{test} a share of {before} has become one of {after}, {sides}.{together}"
+        together = "It tests all shares (Bonferroni)" if self.simultaneous else "To test all of them: simultaneous"
+        return f"{test} a share of {before} has become one of {after}, {sides}. {together}"
 
     def sentence(self, said: str) -> str:
         """What is asked for, and of whom."""
@@ -403,17 +416,19 @@ def _of_answers(
             return bool(half <= margin)
 
         n = people or _people(question, m, margin, f, repeats) / asked.group
+        if n > asked.everybody:  # if all of them report, there is no error of a sample
+            alone, *_ = asked_of(ask, values, None, asked.beta)
+            n = max(_people(alone, m, margin, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
         what = "epsilon" if people else "number of people"
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
-    rows.sort(key=lambda row: (row.n, row.epsilon))
     said = f"{question.name} {asked.whom}, within the margin {asked.sure}, {spread(asked.frequency)}"
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
-    return Needs(tuple(rows), "", asked.sentence(said), rows[0].n, rows[0].epsilon)
+    return asked.table(rows, asked.sentence(said))
 
 
 def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:
@@ -451,7 +466,7 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
         rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(asked.error(m), wanted)))
-    most = max(row.n for row in rows)
+    asked.check(most := max(row.n for row in rows))
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "
     said += asked.whom

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ldp_core.arrays.arrow import as_arrow, table_of
+from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import I64
 from ldp_core.charts.drawing import stacked
 from ldp_core.charts.themes import Chart, Theme
@@ -101,7 +101,7 @@ def simulate(
     repeats: int = 1,
 ) -> Simulation:
     """See `PrivacyPlan.simulate`."""
-    generator, data = generator_of(seed), data if isinstance(data, Mapping) else table_of(data)
+    generator = generator_of(seed)
     people = {}
     for name, m in plan.columns.items():
         given = {source: _column(data, source) for source in plan.sources(name)}

@@ -101,7 +101,7 @@
     const rest = ranked.length - FIRST;
     if (rest > 0) ranked.sort((a, b) => (b.estimate ?? -Infinity) - (a.estimate ?? -Infinity));
     all = all ?? open.has(column.name);
-    const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values` : "");
+    const caption = titled(column, group) + (rest > 0 && !all ? `; the ${FIRST} most frequent of ${whole(ranked.length)} values, often too high` : "");
     const made = el("div", {}, bars(all ? ranked : ranked.slice(0, FIRST), { caption, head: "value", what: "reports", shares: true, confidence: column.confidence }));
     if (rest > 0) made.append(el("button", { type: "button", class: "link", onclick: () => {
       if (all) open.delete(column.name); else open.add(column.name);

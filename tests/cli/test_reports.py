@@ -18,6 +18,7 @@ from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
     Domain,
+    HierarchicalHistogram,
     InputError,
     PrivacyPlan,
     RandomizedResponse,
@@ -128,6 +129,9 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
     assert "more values" in ldp("estimate reports.parquet --top 2").out
+    together = "--ask os=histogram:simultaneous=true"  # what is said of the largest helps
+    assert together in " ".join(ldp("estimate reports.parquet --column os --top 1").out.split())
+    assert "too high" not in ldp(f"estimate reports.parquet --column os --top 1 {together}").out
     rows = {name: frame.height for name, frame in same.items()}
     assert [line.split()[:4] for line in done.out.splitlines()[3:6]] == [
         [name, f"{name}.csv", f"{n}", "2"] for name, n in rows.items()
@@ -734,6 +738,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "50.00 %" in ldp(asked).out
     assert "Holm" not in ldp(asked).out
     assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err
+    columns = {"age": HierarchicalHistogram(range(8), epsilon=1.0), "os": RandomizedResponse(["a", "b"], epsilon=1.0)}
+    both, rows = PrivacyPlan(columns, keep=["g"]), pl.DataFrame({"age": [1, 2], "os": ["a", "b"], "g": [1, 2]})
+    rows.ldp.perturb(both).ldp.sink_parquet("both.parquet", both)
+    assert "age: left out, without shares or a mean to compare" in ldp("compare both.parquet --by g").err
+    assert "os: left out, without quantiles" in ldp("compare both.parquet --by g --quantile 0.5").err
     weeks = ldp("compare reports.parquet --window 1w --event-time day --json").data
     assert {row["compared_with"][:10] for row in weeks} == {"2024-01-01"}
     days = ldp("compare reports.parquet --by day --baseline 2024-01-03 --json").data
@@ -763,6 +772,8 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
         some.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
     assert "say --same-people, or --other-people if row_id=" in ldp("compare one.parquet two.parquet", code=2).err
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
+    seeds = {name: ldp(f"estimate {name}.parquet --json").data.get("seeded") for name in ("one", "reports")}
+    assert seeds == {"one": True, "reports": None}
     shutil.copy("one.parquet", "copy.parquet")
     for line in ("compare one.parquet copy.parquet --same-people", "pool one.parquet copy.parquet --repeats 1"):
         assert "is a copy of" in ldp(line, code=2).err

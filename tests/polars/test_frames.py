@@ -483,6 +483,9 @@ def test_simulate_as_in_the_core():
         assert seen.tallies == plan.simulate(df.to_dict(as_series=False), n=3000, seed=1).tallies
     assert df.ldp.simulate(plan)["os"].n == 3
     assert df.ldp.simulate(plan, repeats=2)["os"].n == 6
+    for frame in (df, df.lazy()):
+        with pytest.raises(MechanismMismatchError, match="reports already"):
+            frame.ldp.perturb(plan).ldp.simulate(plan)
     with pytest.raises(PlanError, match=r"the frame does not have: \['os'\]"):
         df.drop("os").ldp.simulate(plan)
     with pytest.raises(ParameterError, match="there are no records, or values, to take the shares of 100 people from"):

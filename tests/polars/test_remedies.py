@@ -138,7 +138,7 @@ WRONG = [  # a call, and what its error says to do
     ),
     (
         lambda: PEOPLE.ldp.perturb(DAYS).select(pl.col("day").ldp.weighted_mean(weights="crashed")),
-        r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w\)",
+        r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w, of=",
     ),
     (DRAWN_REPORTS.select("word").ldp.histograms, "estimated with all of them there$"),
 ]

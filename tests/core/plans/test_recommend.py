@@ -403,6 +403,35 @@ def test_the_comparison_agrees_with_the_reports():
 # ---- changes
 
 
+def test_no_more_people_than_there_are():
+    """Mechanisms that need more were the error of all others, or, of a question, people that nobody has.
+
+    Of a range of Warner's randomized response n is the variance of noise, and of a sample, by the square of
+    margin / 1.96. If all people report, there is noise alone.
+    """
+    share, range_ = {"margin": 0.01, "epsilon": 1.0}, {"ask": "range:values=[1]"}
+    minutes = (Interval(0, 60), {"margin": 0.5}, 68_000)
+    for domain, how, whom in ((16, {}, 300_000), minutes, (16, {"ask": "range:low=4,high=7"}, 200_000)):
+        asked = {"domain": domain, **share, **how}
+        found = required_n(**asked, population=whom)
+        every = {row.mechanism: row.n for row in required_n(**asked, population=None)}
+        left = every.keys() - {row.mechanism for row in found}
+        assert 0 < len(left) < len(every)
+        assert max(row.n for row in found) <= whom
+        assert all(name in found.note for name in left)
+        for name in left:
+            with pytest.raises(ParameterError, match="all there are"):
+                required_n(name, **asked, population=whom)
+    noise, z = 1 / (math.exp(0.5) - math.exp(-0.5)) ** 2, stats.norm.ppf(0.975)
+    alone, many = (z**2 * v / 0.01**2 for v in (noise, noise + 0.25))
+    one = {"mechanism": "randomized_response", "domain": 2, **share, **range_}
+    for whom, n in ((10**6, many), (int(1.1 * alone), 1.1 * alone), (int(1.01 * alone), 1.01 * alone)):
+        assert required_n(**one, population=whom).n == pytest.approx(n, rel=2e-3)
+    for asked in (one, {**one, "ask": "distribution", "mechanism": "stochastic_rounding", "domain": Interval(0, 60)}):
+        with pytest.raises(ParameterError, match="all there are"):
+            required_n(**asked, population=int(0.99 * alone))
+
+
 def test_people_for_a_change_by_hand():
     """J. L. Fleiss' formula with the variance of Warner's randomized response; the wrong number has half the power."""
     share = {"domain": 2, "epsilon": 1.0}

@@ -14,6 +14,7 @@ from ldp_core import (
     Hybrid,
     LongitudinalRandomizedResponse,
     Mean,
+    MechanismMismatchError,
     ParameterError,
     PlanError,
     Prefixes,
@@ -82,6 +83,13 @@ def test_the_same_from_lists_shares_and_counts():
     assert tally == plan["crashed"].simulate(counts["crashed"], seed=2)
     assert tally == plan.simulate({"crashed": {True: 0.25, False: 0.75}}, n=1000, seed=2).tallies["crashed"]
     assert tally == plan.simulate({"crashed": [True] * 250 + [False] * 750}, seed=2).tallies["crashed"]
+
+
+def test_reports_are_no_records_to_simulate():
+    """Their shares are those of noise: 28 % where 20 % of the people had a value."""
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    with pytest.raises(MechanismMismatchError, match="reports already"):
+        plan.simulate(plan.perturb(pa.table({"crashed": [True, False]})))
 
 
 def test_people_who_send_several_reports_each():
