@@ -216,8 +216,8 @@ class Question(OfAll, ABC, Generic[R_co]):
     ) -> tuple[float, float]:
         """The standard error and half of the interval to expect, by its own formulas, from the expected counters.
 
-        Root mean squares over the rows: as shares of the records, if the view says counts or shares, or in the answer's
-        own unit. A ``frequency`` is that of quantiles, see `QuantilesEstimate.expected_error`.
+        A root mean square over the rows, and the widest: as shares of the records, if the view says counts or shares,
+        or in the answer's own unit. A ``frequency`` is that of quantiles, see `QuantilesEstimate.expected_error`.
 
         Raises:
             ParameterError: a frequency, or answers that are no numbers.
@@ -228,11 +228,10 @@ class Question(OfAll, ABC, Generic[R_co]):
         if not pa.types.is_floating(table.schema.field("high").type):
             raise ParameterError(f"the answers of {self.name} are no numbers, of which an error is known in advance")
         low, high = (np.array(table[name]) for name in ("low", "high"))
-        half = _mean_square((high - low) / 2)
-        known = "standard_error" in table.schema.names
-        error = _mean_square(np.array(table["standard_error"])) if known else half / z_score(self.confidence)
+        half, known = float((high - low).max()) / 2, "standard_error" in table.schema.names
+        error = np.array(table["standard_error"]) if known else half / z_score(self.confidence)
         records = n if self.view.counts else 1
-        return error / records, half / records
+        return float(np.sqrt(np.mean(np.square(error)))) / records, half / records
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form, as YAML has it: the name under ``question``, and the options that are not None.
@@ -243,10 +242,6 @@ class Question(OfAll, ABC, Generic[R_co]):
         """
         options = {name: value for name, value in self._parameters().items() if value is not None}
         return {"question": self.name, **options}
-
-
-def _mean_square(numbers: Any) -> float:
-    return float(np.sqrt(np.mean(np.square(numbers))))
 
 
 ESTIMATES_KEY = "ldp.estimates"

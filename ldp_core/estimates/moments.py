@@ -12,7 +12,7 @@ because reports of different columns have independent noise: errors in variables
 and h^2 / 6 on average over numbers that are spread: that is taken off.
 
 Each of these is a smooth function of means, so that its error is that of a mean of linearized terms, (u - mean(u)) (v -
-mean(v)) of the covariance, s - 2 mean(u) u of the variance; and the slope's interval is Fieller's (`ratio`).
+mean(v)) of the covariance, s - 2 mean(u) u of the variance. Slope and intercept have Fieller's intervals (`ratio`).
 
 Squares are skewed, so that few records carry these sums: of terms t as many as (sum |t|)^2 / sum t^2 equal ones would
 be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
@@ -125,17 +125,16 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     of_x, both = s - 2 * u.mean() * u + u.mean() ** 2, du * dv
     of_both = min(carried := [_effective(terms) / repeats for terms in (of_x, both)])
     reach = float(student(z, max(of_both, LEAST_EFFECTIVE) - 1))
-    slope = ratio(both, of_x, confidence=min(math.erf(reach / math.sqrt(2)), 1 - 1e-12), repeats=repeats)
+    how: Any = {"confidence": min(math.erf(reach / math.sqrt(2)), 1 - 1e-12), "repeats": repeats}
+    slope, mean_u, mean_v = ratio(both, of_x, **how), of_u + u.mean(), of_v + v.mean()
+    below = ratio(of_x.mean() * dv - both.mean() * du - mean_u * both, of_x, **how)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_slope = (both - slope.ratio * of_x) / of_x.mean()
         found = {
             "variance x": (of_x.mean(), of_x),
             "covariance": (both.mean(), both),
             "slope": (slope.ratio, of_slope),
-            "intercept": (
-                of_v + v.mean() - slope.ratio * (of_u + u.mean()),
-                dv - slope.ratio * du - (of_u + u.mean()) * of_slope,
-            ),
+            "intercept": (mean_v - slope.ratio * mean_u, dv - slope.ratio * du - mean_u * of_slope),
         }
         carried += [of_both, of_both]
         for of_square in of_y:
@@ -156,9 +155,8 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
     rare = z**2 * repeats / n  # how much of the noise no report may have shown
     less = _less(x, du, of_x, rare * far_u**2)
-    low[2], high[2] = _widened(slope.low, slope.high, less)
-    moved = (1 - less) * slope.ratio * (of_u + u.mean())
-    low[3], high[3] = low[3] + min(0, moved), high[3] + max(0, moved)
+    low[2:4], high[2:4] = np.transpose([_widened(one.low, one.high, less) for one in (slope, below)])
+    low[3], high[3] = low[3] + mean_v, high[3] + mean_v
     # The intercept is as little known. (A variance clearly below 0 is of noise that no report has shown.)
     effective[2:4] *= math.isfinite(slope.low) and of_x.mean() > 0
     few = effective < LEAST_EFFECTIVE

@@ -93,8 +93,8 @@ class QuantilesEstimate(Question[Quantiles]):
     ) -> tuple[float, float]:
         """In values: whole numbers and numbers in their own unit, other labels in steps from one to the next.
 
-        What an interval of the curve is across, read between the values, too: about z sd(F(t)) / f, with f the density
-        at the quantile. (An answer is a value, and so up to half a step farther away.)
+        What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
+        density at the quantile. (An answer is a value, and so up to half a step farther away.)
 
         ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
         people are spread evenly.
@@ -109,7 +109,7 @@ class QuantilesEstimate(Question[Quantiles]):
             np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
             for end in (curve.high, curve.low)
         )
-        half = float(np.sqrt(np.mean((above - below) ** 2))) / 2
+        half = float((above - below).max()) / 2
         if frequency is not None:
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")

@@ -126,8 +126,8 @@ def required_n(
             and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
         margin: of a frequency, in (0, 1), or of a mean; of a plan also by column. Default: 0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
-        ask: the question, as ``"median"``; see `recommend`. The margin is half of its interval where people are spread
-            evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
+        ask: the question, as ``"median"``; see `recommend`. The margin is half of its widest interval where people are
+            spread evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
         change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit.
         base: with a change of a share: what the share is before.
         power: with a change: the probability of finding it, in (0, 1).

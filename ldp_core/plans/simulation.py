@@ -24,7 +24,7 @@ from ldp_core.parameters import check_integer
 from ldp_core.plans.contents import PlanContents
 from ldp_core.randomizer.perturbing import check_people
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import preformatted
+from ldp_core.tables import preformatted, text_of
 from ldp_core.tally import Tally
 
 Data: TypeAlias = Any
@@ -75,7 +75,9 @@ class Simulation(Mapping[str, Any]):
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
             if found.view.counts:
-                options |= {"truth": truth_of(self.people[name]), "top": top, "shares": shares}
+                drawn = {text_of(value) for value in found.to_arrow()["value"].to_pylist()}
+                truth = {value: true for value, true in truth_of(self.people[name]).items() if text_of(value) in drawn}
+                options |= {"truth": truth, "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)
 

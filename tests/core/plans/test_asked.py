@@ -52,6 +52,9 @@ def test_the_errors_of_ranges_are_the_closed_forms():
             error = math.sqrt((n_variance + sampling) / N)
             assert rows[key].standard_error == pytest.approx(error, rel=2e-3)
             assert rows[key].margin == pytest.approx(Z * error, rel=5e-3)
+    several = found(d, f"range:ranges=[[0,3],[{low},{high - 1}]]")  # each of them is within the margin
+    assert [several[key].margin for key in noise] == pytest.approx([rows[key].margin for key in noise])
+    assert several["unary_encoding"].standard_error < 0.9 * rows["unary_encoding"].standard_error
     half = found(d, f"range:low={low},high={high - 1}", group=0.25)
     assert half["unary_encoding"].margin == pytest.approx(2 * rows["unary_encoding"].margin, rel=1e-2)
 
@@ -64,6 +67,8 @@ def test_the_errors_of_medians_and_means_are_the_closed_forms():
     rows = found(d, "median")
     median = Z * math.sqrt((d / 4 * bit + 1 / 4) / N) * d
     assert rows["unary_encoding"].margin == pytest.approx(median, rel=0.02)
+    several = found(d, "quantiles:probabilities=[0.1,0.5]")
+    assert several["unary_encoding"].margin == pytest.approx(rows["unary_encoding"].margin)
     row = rows["hierarchical_histogram:prefixes"]
     denser = found(d, "median", frequency=0.05)[row.key]
     assert "if 5 % of the people have each value near it" in recommend(8, 1.0, N, ask="median", frequency=0.05).note

@@ -25,6 +25,8 @@ from ldp_core import (
 )
 from ldp_core.plans.simulation import apportioned
 
+from ...cases import case
+
 PLAN = PrivacyPlan(
     {
         "os": UnaryEncoding(Domain(["ios", "android"], unmatched="other"), epsilon=1.0),
@@ -64,6 +66,20 @@ def test_a_mixed_plan_shows_all_its_columns():
     assert seen.people["crashed"] == ((True, N // 4), (False, 3 * N // 4))
     assert all(name in repr(seen) for name in PLAN.columns)
     assert seen._repr_html_().count("<table>") == 5
+
+
+def test_pictures_have_diamonds_of_what_is_drawn():
+    """They were refused: "truth= has ['word'], and there are a, b", of options that nobody gave."""
+    words, sketch = {"a": 300, "b": 20, "word": 680}, CountMeanSketch(epsilon=2.0, hashes=16, width=64)
+    for m, people, ask, known in (
+        (sketch.over(["a", "b"]), words, "histogram", ["a", "b"]),
+        (RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=2.0), words, "histogram", ["a", "b"]),
+        (UnaryEncoding(range(4), epsilon=2.0), range(4), "range:low=2", []),
+    ):
+        seen = PrivacyPlan({"x": m}).simulate({"x": people}, n=1000, seed=1, ask={"x": ask})
+        with case(m.name, ask):
+            [bars] = seen.plot().to_dict()["datasets"].values()
+            assert [bar["value"] for bar in bars if bar["truth"] is not None] == known
 
 
 def test_the_same_from_lists_shares_and_counts():
