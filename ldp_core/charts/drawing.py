@@ -254,7 +254,8 @@ def draw_means(
     group; ``n`` by default the sum of those of the rows.
     """
     alt = altair()
-    known = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
+    each = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
+    known = {text_of(group): number for group, number in each.items()}
     _check_names(known, [row["group"] for row in rows])
     shown = []
     for row in rows:

@@ -142,7 +142,8 @@ def threshold(run_length: float, k: float) -> float:
     >>> round(threshold(2 * 465, 0.5), 2)  # 5 in tables of D. C. Montgomery, "Statistical Quality Control"
     5.0
     """
-    near = min(10.0, 10 / k)  # (farther out doubles do not tell the solution, nor of a k above 5)
+    k = min(k, 5.0)  # (of a k above 5 doubles do not tell the solution, nor farther out)
+    near = min(10.0, 10 / k)
 
     def approximate(h: float) -> float:
         b = 2 * k * (h + 1.166)
@@ -150,7 +151,7 @@ def threshold(run_length: float, k: float) -> float:
 
     def suffices(h: float) -> bool:
         inner = min(h, near)
-        return _solved(inner, min(k, 5.0)) * approximate(h) / approximate(inner) >= run_length
+        return _solved(inner, k) * approximate(h) / approximate(inner) >= run_length
 
     return least_that(suffices, 1.0)
 

@@ -299,20 +299,26 @@ def _known(sums: F64, of: Any) -> F64:
 def _ratio(
     sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int, of: Any = None, near: float = 0.0
 ) -> Ratio:
-    off = 0.0 if of is None else off_of(of)
+    off = slope = 0.0
+    if of is not None:
+        length = of.domain.high - of.domain.low
+        off, slope = off_of(of), repeats * of.slope * length
     if of is not None and two is None:  # the noise is known, also where no report has shown it
-        m, length = _near(sums), of.domain.high - of.domain.low
+        m = _near(sums)
         least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
         sums = sums.copy()
         sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
     score = None if two is None else score_sums(sums[1:6], *two)
-    times = times_of(repeats)
-    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times))
+    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times_of(repeats)))
     if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"
         )
+    if slope and math.isfinite(error):  # (where a mean is told too low, so is its variance: see `score_interval`)
+        jumps = slope * float(sums[5] / sums[2] ** 2) * np.array([-1, 1])
+        below, above = score_reach(z_score(confidence), error, np.maximum(jumps, 0)).tolist()
+        low, high = min(low, m - below), max(high, m + above)
     return Ratio(m, error, low - off, high + off, int(sums[0]), confidence)
 
 

@@ -226,6 +226,8 @@ def test_means():
     assert data(core.plot(truth=20.0)) == [drawn]
     groups = pl.DataFrame([{"os": "a", **mean}, {"os": "b", **mean}])
     assert [row["group"] for row in data(ldp_plots.estimate(groups, by="os"))] == ["a", "b"]
+    numbered = pl.DataFrame([{"k": 1, **mean}, {"k": 2, **mean}])  # "truth= has [1, 2], and there are 1, 2"
+    assert [row["truth"] for row in data(ldp_plots.estimate(numbered, by="k", truth={1: 20.0, 2: 30.0}))] == [20, 30]
     with pytest.raises(ParameterError, match="several rows for one group"):
         ldp_plots.estimate(groups)
 

@@ -568,6 +568,7 @@ def test_run_lengths_of_the_cusum():
     """
     assert threshold(2 * 168, 0.5) == pytest.approx(4, abs=0.005)
     assert threshold(2 * 465, 0.5) == pytest.approx(5, abs=0.005)
+    assert threshold(1000, 400.0) < 1e-6  # of a shift of 800 it was infinite, so that nothing was a change
     m, generator = RandomizedResponse(epsilon=1.0), np.random.default_rng(2)
     lam = m.q + (m.p - m.q) * np.array([0.1, 0.16])
 

@@ -384,6 +384,12 @@ def test_means_by_rounding_and_hadamard_response_hold():
         with case(n):
             found = [weighted_mean((m, one), weights=people) for one in samples]
             assert held(found, number, np.full(runs, 1 / runs))[0] >= 0.95
+    system, inside = RandomizedResponse(["a", "b"], epsilon=4.0), np.tile([True, False], 50 * 200)  # half of 100 people
+    told = inside ^ (np.random.default_rng(7).random(20_000) >= system.p)
+    x = m.weights(m.perturb(np.where(inside, 4.0, 7.0), randomness=keyed(20_000)))
+    products = zip(np.split(x, 200), np.split(weights_of(told, system), 200), strict=True)
+    means = [ratio(w * one, w, of=m) for one, w in products]  # 90 % held
+    assert held(means, 4.0, np.full(200, 1 / 200))[0] >= 0.95
     both = [m.perturb(np.full(400 * 20, x), randomness=keyed(8000)) for x in (5.0, 0.0)]  # compared: 87 % held
     counters = [[m.tally(one).counters for one in np.split(np.asarray(reports), 400)] for reports in both]
     table = Compare().rows(m, np.full((400, 2), 20), np.stack(counters, axis=1))[0]
