@@ -239,6 +239,8 @@ class Panel:
     def one(self, name: str, unsaid: Any = None) -> Any:
         """What all rows say in a field; ``unsaid`` if they do not have it, None if they differ."""
         said = {record.get(name, unsaid) for record in self.records}
+        if name == "confidence" and unsaid is not None:
+            engine.check_open(name, unsaid)
         return said.pop() if len(said) == 1 else None
 
 

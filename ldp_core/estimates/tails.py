@@ -137,7 +137,7 @@ def reach_of_few(
         return made
 
     most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
-    enough = few_at(z) * np.clip(1 + 10 * (1.96 - z), 1, _LESS) * coin
+    enough = _enough(z) * coin
     none = _NONE / safer * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
     with np.errstate(invalid="ignore"):  # (where no report tells)
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= enough) and np.all(np.asarray(e) <= 0):
@@ -165,6 +165,15 @@ def reach_of_few(
     low, high = np.array(low), np.array(high)
     low[few], high[few] = np.minimum(low[few], count - below), np.maximum(high[few], count + above)
     return low, high
+
+
+def enough_reports(z: float, step: float, least: float) -> int:
+    """Of so many reports, each with this variance at ``least``, `reach_of_few` moves no end."""
+    return math.ceil(float(min(_ALL + _enough(z) * step**2 / max(least, 1e-99), 2**53)))
+
+
+def _enough(z: Any) -> Any:
+    return few_at(z) * np.clip(1 + 10 * (1.96 - z), 1, _LESS)
 
 
 def few_at(z: Any, skewed: Any = 1.0) -> Any:

@@ -1,7 +1,7 @@
 """A histogram or a table in SQL: for those who have the reports in a database, and nothing of this package.
 
 The query is that of `FrequencyOracle.debias`, with the mechanism's numbers written into it: how many of n reports
-support a value, (support - n q) / (p - q), its standard error, and the score interval.
+support a value, (support - n q) / (p - q), its standard error, and the score interval, null of few reports.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.joint import Joint
+from ldp_core.estimates.tails import enough_reports
 from ldp_core.inputs.domain import Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
@@ -48,10 +49,8 @@ def histogram_sql(
     ({say.at("supports", "position")} - n * {q!r}) / {m.rates.difference!r} AS estimate
   FROM counted CROSS JOIN {say.positions(m, "position")}"""  # noqa: S608 (as in `_query`)
     counts = {"supports": [f"{say.count}({test})" for test in say.supports(m, column)]}
-    people = say.people({column: m})
-    return _query(
-        say, table, people, confidence, counts, estimates, (f"n * {a!r}", b), {"value": "value"}, ["position"]
-    )
+    people, noise = say.people({column: m}), (f"n * {a!r}", b, m.step, min(a, a + b))
+    return _query(say, table, people, confidence, counts, estimates, noise, {"value": "value"}, ["position"])
 
 
 def table_sql(
@@ -91,7 +90,7 @@ def table_sql(
       + least(greatest(({g} - n * {p2!r}) / {d2!r}, 0), n) * {v0 * (w1 - w0)!r} + n * {v0 * w0!r} AS noise
   FROM counted CROSS JOIN {say.positions(one, "i")} CROSS JOIN {say.positions(two, "j")}"""  # noqa: S608
     values = dict(zip(("first_value", "second_value"), pair.names, strict=True))
-    noise = "noise", (v1 - v0) * (w1 - w0) - 1
+    noise = "noise", (v1 - v0) * (w1 - w0) - 1, one.step * two.step, min(min(v0, v1) * w0, v0 * w1, v1 * w1 - 1)
     people = say.people({name: columns[name] for name in pair.names})
     return _query(say, table, people, confidence, counts, estimates, noise, values, ["i", "j"])
 
@@ -169,13 +168,13 @@ def _query(
     confidence: float,
     counts: dict[str, list[str]],
     estimates: str,
-    noise: tuple[str, float],
+    noise: tuple[str, float, float, float],
     values: dict[str, str],
     order: Sequence[str],
 ) -> str:
-    """Counts, estimates with the variance ``noise[0] + noise[1] * estimate``, and their score intervals."""
+    """Counts, estimates with the variance ``noise[0] + noise[1] * estimate``, and score intervals, null of few."""
     z = z_score(check_open("confidence", confidence))
-    of_nobody, b = noise
+    of_nobody, b, step, least = noise
     shift = z * b / 2
     grouped = f"\n  GROUP BY {say.groups[:-2]}" if say.groups else ""
     arrays = "".join(
@@ -191,7 +190,8 @@ WITH counted AS (
 ), intervals AS (
   SELECT *, sqrt({of_nobody} + {b!r} * least(greatest(estimate, 0), n)) AS standard_error,
     estimate + {z * shift!r} AS middle,
-    {z!r} * sqrt(greatest({of_nobody} + {b!r} * estimate + {shift**2!r}, 0)) AS half
+    CASE WHEN n >= {enough_reports(z, step, least)} THEN {z!r} END
+      * sqrt(greatest({of_nobody} + {b!r} * estimate + {shift**2!r}, 0)) AS half
   FROM estimates
   WHERE n > 0
 )

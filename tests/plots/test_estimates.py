@@ -172,6 +172,9 @@ def test_the_confidence_is_said():
     frame, week = h.to_polars(), {"window_start": pl.lit(dt.date(2024, 1, 1))}
     assert confidence_of(ldp_plots.estimate(frame)) == []
     assert confidence_of(ldp_plots.estimate(frame, confidence=0.9)) == ["90"]
+    for draw, wrong in product((ldp_plots.estimate, ldp_plots.windows), (95, 0.0, "0.9")):
+        with case(draw, wrong), pytest.raises(ParameterError, match=r"confidence must be .* got "):
+            draw(frame.with_columns(**week), confidence=wrong)
     assert confidence_of(ldp_plots.windows(frame.with_columns(**week), confidence=0.9)) == ["90"]
     means = Mean(1.0, 0.1, 0.8, 1.2, 900, 0.95).to_polars()
     assert confidence_of(ldp_plots.estimate(means, confidence=0.95)) == ["95"]

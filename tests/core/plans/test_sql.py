@@ -195,3 +195,28 @@ def test_other_arguments_are_refused():
     for asked in ("x_y", ("x", "y")):
         with pytest.raises(ParameterError, match=r"one of the pairs \['x_y'\], and SQL does not .* frame.ldp.table"):
             pairs.sql(asked, "reports")
+
+
+def test_intervals_of_few_are_null_or_ours():
+    of_three = UnaryEncoding(["a", "b", "c"], epsilon=4.0)
+    for m in (RandomizedResponse(range(100), epsilon=1.0), RandomizedResponse(epsilon=6.0), of_three):
+        told = []
+        for n in (60, 150, 400, 3000, 30_000):
+            with case(m, n):
+                noise = Keyed(Secret.from_seed(1), range(n), column="x")
+                made = m.perturb(
+                    m.domain.arrow_values.take(pa.array(np.arange(n) ** 2 % m.domain.size)), randomness=noise
+                )
+                ours = expected(m, made)
+                reports = {"x": made, "y": of_three.perturb(pa.array(["a"] * n), randomness=noise)}
+                pair = Joint({"x": m, "y": of_three})
+                table = pair.estimate(pair.tally(reports)).to_arrow().to_pydict()
+                text = PrivacyPlan(dict(zip(pair.names, pair.mechanisms, strict=True))).sql(("x", "y"), "reports")
+                answers = [run(text, reports=pa.table(reports)), run(query(m), reports=pa.table({"x": made}))]
+                for answer, numbers in zip(answers, (table, ours), strict=True):
+                    told.append(None not in answer["low"])
+                    assert told[-1] or {*answer["low"], *answer["high"]} == {None}
+                    for name in NUMBERS if told[-1] else ("count", "standard_error", "frequency", "n"):
+                        np.testing.assert_allclose(answer[name], numbers[name], rtol=1e-9, atol=1e-9)
+        assert not any(told[:2])
+        assert told[-1]
