@@ -86,8 +86,8 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
 
     Raises:
         ParameterError: no tables; one of another form, without reports, or that has not each combination of values
-            once; a column whose values differ; or columns that depend on each other, so that more than 2^24 cells
-            had to be fitted.
+            once; shares that do not add up to 1, as those of groups; a column whose values differ; or columns that
+            depend on each other, so that more than 2^24 cells had to be fitted.
         MissingExtraError: the package mbi is not installed.
 
     >>> from ldp_core import Joint, RandomizedResponse
@@ -136,12 +136,18 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
                 raise ParameterError(f"column {name!r} does not have the same values in all tables")
         shape = _shape(names, values)
         place = np.ravel_multi_index(codes, shape)
-        if len(place) != math.prod(shape) or len(np.unique(place)) != len(place):
+        if not np.array_equal(np.sort(place), np.arange(math.prod(shape))):
             raise ParameterError(
                 f"expected each combination of {[*names]} once, got {len(place)} rows: one table at a time"
             )
         shares = rows["frequency"].to_numpy()[np.argsort(place)]
-        error = rows["frequency_standard_error"].to_numpy()
+        error, total = rows["frequency_standard_error"].to_numpy(), float(shares.sum())
+        # (Errors of a sum are at most the sum of those of its parts.)
+        if len(rows["n"].unique()) > 1 or abs(total - 1) > 3 * error.sum() + 1e-6:
+            raise ParameterError(
+                f"expected a table in which each person is once, got shares of {[*names]} that add up to {total:.3g}: "
+                "take one group (by=) at a time, without its column, and columns of which a person has one value"
+            )
         yield names, shares, float(np.sqrt((error**2).mean()))
 
 

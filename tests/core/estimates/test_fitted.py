@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import ldp_polars  # noqa: F401
-from ldp_core import LdpError, ParameterError, PrivacyPlan, RandomizedResponse, fit_tables
+from ldp_core import Joint, LdpError, ParameterError, PrivacyPlan, PrivSet, RandomizedResponse, fit_tables
 from ldp_core.estimates import fitted
 
 VALUES = {"os": ["ios", "web"], "level": [1, 2, 3], "paid": [False, True]}
@@ -93,6 +93,25 @@ def test_what_cannot_be_fitted_is_refused():
         with pytest.raises(ParameterError, match="one or more of the columns"):
             fitted_chain().table(*names)
     assert isinstance(fitted_chain().table("level"), pa.Table)
+
+
+def test_groups_and_sets_are_not_fitted_as_one_table():
+    # The shares of each of two groups add up to 1, those of sets to the numbers of items that people have.
+    os_level, os_paid, _ = tables(20_000, 20.0, 0)
+    groups = pl.concat(os_level.select(pl.lit(day).alias("day"), pl.all()) for day in (1, 2))
+    sets = PrivacyPlan(
+        {"apps": PrivSet(["mail", "maps"], epsilon=20.0, most=2), "os": RandomizedResponse(["a", "b"], epsilon=20.0)}
+    )
+    held = Joint(sets.columns, ["apps", "os"])
+    two = held.estimate(
+        held.tally(sets.perturb(pl.DataFrame({"apps": [["mail", "maps"]] * 200, "os": ["a", "b"] * 100})))
+    )
+    for given in ([groups], [groups, os_paid], [two]):
+        with pytest.raises(ParameterError, match="add up to 2: take one group"):
+            fit_tables(given)
+    uneven = groups.with_columns(n=pl.col("day"), frequency_standard_error=pl.lit(1.0))
+    with pytest.raises(ParameterError, match="one group"):
+        fit_tables([uneven])
 
 
 def test_large_tables_are_refused_before_they_are_made(monkeypatch):
