@@ -132,7 +132,8 @@ def estimate(
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
-    seeded = any(getattr(dtype, "seeded", False) for dtype in reports.collect_schema().dtypes())
+    dtypes = reports.collect_schema().dtypes()
+    seeded = made.seed is not None or any(getattr(dtype, "seeded", False) for dtype in dtypes)
     answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, seeded, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
@@ -235,7 +236,7 @@ class _Answers:
     covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
     confidence: float
     top: int  # so many values are shown
-    seeded: bool  # say the reports themselves
+    seeded: bool  # say the reports, or their plan
     repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
@@ -277,7 +278,7 @@ class _Answers:
             name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
             for name, f in self.frames.items()
         }
-        seeded = {"seeded": True} if self.seeded or self.plan.seed is not None else {}
+        seeded = {"seeded": True} if self.seeded else {}
         return {"epsilon": self.plan.epsilon, **seeded, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:

@@ -62,6 +62,7 @@ def estimate(
     >>> chart.to_dict()["title"]["subtitle"]
     ['2 of 2 intervals hold the truth (diamonds)']
     """
+    _check_confidence(confidence)
     least = getattr(data, "threshold", None)
     options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
@@ -156,6 +157,7 @@ def windows(
     if len(named) > 1:
         raise ParameterError(f"there are several columns: say which, column= one of {named}")
     engine.check_top(top)
+    _check_confidence(confidence)
     view = found[0].view
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
@@ -239,8 +241,6 @@ class Panel:
     def one(self, name: str, unsaid: Any = None) -> Any:
         """What all rows say in a field; ``unsaid`` if they do not have it, None if they differ."""
         said = {record.get(name, unsaid) for record in self.records}
-        if name == "confidence" and unsaid is not None:
-            engine.check_open(name, unsaid)
         return said.pop() if len(said) == 1 else None
 
 
@@ -331,6 +331,11 @@ def _about(table: Any) -> dict[str, Any]:
     asked = [one for one in how if isinstance(one, Mapping)] if isinstance(how, list) else []
     said = {name: {one.get(name) for one in asked} for name in ("confidence", "population")}
     return {name: found.pop() for name, found in said.items() if len(found) == 1}
+
+
+def _check_confidence(confidence: float | None) -> None:
+    if confidence is not None:
+        engine.check_open("confidence", confidence)
 
 
 def _is_nested(kind: pa.DataType) -> bool:

@@ -21,6 +21,13 @@ exponent is below 2e-12. Tests find less than 1e-12.
 
 _SMALL = 16
 
+_erfc = np.frompyfunc(math.erfc, 1, 1)
+
+
+def normal_tail(z: F64) -> F64:
+    """Pr[N > z] of a standard normal variable N, elementwise."""
+    return np.asarray(_erfc(z / math.sqrt(2)), float) / 2
+
 
 def pmf(k: F64, n: F64, p: float, q: float) -> F64:
     """Pr[Bin(n, p) = k], elementwise, of whole numbers as float64; ``q`` is 1 - p, for where that would be rounded."""

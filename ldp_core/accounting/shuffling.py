@@ -57,7 +57,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldp_core.accounting.binomials import ERROR, pmf, spread
+from ldp_core.accounting.binomials import ERROR, normal_tail, pmf, spread
 from ldp_core.accounting.sums import divergence_of_sums, sums
 from ldp_core.arrays.types import F64, I64
 
@@ -231,11 +231,11 @@ class Curve:
         weights = pmf(others, np.array(float(n - 1)), clone, none)
         self._least = None  # where the numbers of pairs are put together, the least of each block
         if not r:  # every clone is A or B
-            starts = _starts(others.size, others.size if others.size <= _CELLS else _BLOCKS)
+            many = others.size > _CELLS
+            starts = _starts(others.size, _BLOCKS if many else others.size)
             self._m = self._pairs = (others[starts] + 1)[None]
             self._weights = np.add.reduceat(weights, starts)[None] * 2 * w / self._m
-            if others.size > _CELLS:
-                self._least = self._pairs
+            self._least = self._pairs if many else None
             return
         share, other = 2 * w / clone, r / clone
         least, most = (spread(m, share, other, rest) for m in (low, high + 1))
@@ -319,12 +319,9 @@ def _normal_tails(k: F64, pairs: F64, at: F64) -> F64:
     """
     z = (2 * k - pairs) / np.sqrt(pairs)
     near = np.minimum(z, 35.0)
-    mills = np.exp(near * near / 2) * np.asarray(_erfc(near / math.sqrt(2)), float) * math.sqrt(math.pi / 2)
+    mills = np.exp(near * near / 2) * normal_tail(near) * math.sqrt(2 * math.pi)
     bound: F64 = np.where(z == near, at * k / np.sqrt(pairs) * mills * (1 - 1e-10), 0.0)
     return bound
-
-
-_erfc = np.frompyfunc(math.erfc, 1, 1)
 
 
 def _tail(k: F64, pairs: float, at: F64) -> F64:

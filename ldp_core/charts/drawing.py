@@ -202,7 +202,8 @@ def _known(truth: Mapping[Any, float] | None, rows: Sequence[Row], *, some: bool
 
 
 def _check_names(named: Iterable[Any], there: Sequence[str]) -> None:
-    if unknown := [name for name in named if name not in there]:
+    known = set(there)
+    if unknown := [name for name in named if name not in known]:
         more = ", ..." if len(there) > _NAMED else ""
         raise ParameterError(f"truth= has {unknown[:_NAMED]}, and there are {', '.join(there[:_NAMED])}{more}")
 

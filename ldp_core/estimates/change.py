@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import normal_tail
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.comparison import Compare, domain_of
-from ldp_core.estimates.tails import least_that, normal_tail
+from ldp_core.estimates.tails import least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_epsilon
 from ldp_core.tables import Row, Table

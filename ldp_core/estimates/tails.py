@@ -52,11 +52,6 @@ from ldp_core.arrays.types import F64
 _CLOSE = 1e-12  # of an interval's length: so near are its ends
 
 
-def normal_tail(z: F64) -> F64:
-    """Pr[N > z] of a standard normal variable N, of float64[k]."""
-    return np.array([math.erfc(one / math.sqrt(2)) / 2 for one in z.tolist()])
-
-
 def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
     """The z with Pr[sum of n parts >= t] <= Pr[N > z], N a standard normal variable, elementwise.
 

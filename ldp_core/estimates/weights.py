@@ -303,11 +303,11 @@ def _ratio(
     if of is not None:
         length = of.domain.high - of.domain.low
         off, slope = off_of(of), repeats * of.slope * length
-    if of is not None and two is None:  # the noise is known, also where no report has shown it
-        m = _near(sums)
-        least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
-        sums = sums.copy()
-        sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
+        if two is None:  # the noise is known, also where no report has shown it
+            m = _near(sums)
+            least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
+            sums = sums.copy()
+            sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
     score = None if two is None else score_sums(sums[1:6], *two)
     m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times_of(repeats)))
     if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < _DIGITS * sums[3]:

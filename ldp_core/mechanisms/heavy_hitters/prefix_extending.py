@@ -45,12 +45,13 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import normal_tail
 from ldp_core.arrays.types import F64, I64, U64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.heavy_hitters import MOST_CANDIDATES, Found, HeavyHittersEstimate
 from ldp_core.estimates.plausibility import Sums, Term
-from ldp_core.estimates.tails import least_beyond, least_that, normal_tail, two_point_score
+from ldp_core.estimates.tails import least_beyond, least_that, two_point_score
 from ldp_core.exact.multiply_shift import MultiplyShift
 from ldp_core.exact.probability import agreement, best_symbols, check_resolved, fraction
 from ldp_core.exact.projective import PointsAndZero, primes_to

@@ -23,9 +23,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from ldp_core.accounting.binomials import normal_tail
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.estimates.clusters import normal
-from ldp_core.estimates.tails import normal_tail, two_point_score
+from ldp_core.estimates.tails import two_point_score
 from ldp_core.exact import linear_algebra
 
 Correction = Literal["bonferroni", "fdr"]
