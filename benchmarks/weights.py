@@ -18,7 +18,7 @@ import ldp_core as ldp
 import ldp_polars  # noqa: F401 (the namespace)
 from benchmarks.simulation import Table, print_tables
 from benchmarks.timing import Row, absolute, compare
-from ldp_core.estimates.weights import ratios, score_sums
+from ldp_core.estimates.ratios import ratios, score_sums
 
 Sample = Callable[[np.random.Generator, int, float], tuple[Any, float]]
 W3C = ldp.RandomizedResponse(epsilon=1.1)

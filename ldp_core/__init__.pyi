@@ -31,13 +31,12 @@ from ldp_core.estimates.pooling import Pooled, pool
 from ldp_core.estimates.quantile_differences import QuantileDifferences, compare_quantiles
 from ldp_core.estimates.quantiles import Cdf, CdfEstimate, Median, MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.ranges import RangeEstimate, Ranges
+from ldp_core.estimates.ratios import Ratio, ratio
 from ldp_core.estimates.registry import question_of, usual_question
 from ldp_core.estimates.weights import (
     Quantiles,
-    Ratio,
     Total,
     WeightedMean,
-    ratio,
     total,
     weighted_mean,
     weighted_quantiles,

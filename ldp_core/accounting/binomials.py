@@ -95,12 +95,13 @@ def deviance(x: F64, mean: F64) -> F64:
     """``x ln(x / mean) + mean - x``, for x > 0, elementwise: n times the divergence of two coins has two of these."""
     difference = x - mean
     v = difference / (x + mean)
+    far = np.abs(v) > _NEAR
+    if far.all():
+        return x * np.log(x / mean) - difference
     square = v * v
     series = np.full_like(v, 1 / _TERMS)
     for odd in range(_TERMS - 2, 1, -2):
         series *= square
         series += 1 / odd
     near: F64 = difference * v + 2 * x * v * square * series
-    if v.size and np.abs(v).max() > _NEAR:
-        return np.where(np.abs(v) > _NEAR, x * np.log(x / mean) - difference, near)
-    return near
+    return np.where(far, x * np.log(x / mean) - difference, near) if far.any() else near

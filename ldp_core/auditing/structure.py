@@ -193,9 +193,9 @@ def _unseen(data: pa.Buffer | None, width: int, rows: npt.NDArray[np.int64]) -> 
     cells = raw[: len(raw) // (width // 8) * (width // 8)].reshape(-1, width // 8)
     shown = np.zeros(len(cells), bool)
     shown[rows] = True
-    for cell in np.unique(cells[~shown], axis=0):
-        if cell.any():
-            yield cell.tobytes()
+    hidden = cells[~shown]
+    for cell in np.unique(hidden[hidden.any(axis=1)], axis=0):
+        yield cell.tobytes()
 
 
 def _dictionary(array: pa.Array) -> frozenset[Any] | None:

@@ -19,7 +19,7 @@ come the estimates, (S[a] - q S[all]) / (p - q), and the sums of powers w^j, no^
 counts come the variances, V0 F[all] + (V1 - V0) F[a]. Each is a matrix a column, and the Kronecker product of these is
 applied one axis at a time. The variance grows with the product of the V0.
 
-**Rates.** J[a, b] / F_a by `ldp_core.estimates.weights.ratios`: a product of weights over the weight of a, or over the
+**Rates.** J[a, b] / F_a by `ldp_core.estimates.ratios.ratios`: a product of weights over the weight of a, or over the
 product of the weights of all columns but the last. Of the sums of squares what the people themselves differ by is taken
 off where they are no sample.
 
@@ -49,8 +49,8 @@ from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.margins import along, margin, turned
 from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.ratios import ratios, score_sums
 from ldp_core.estimates.several import Several
-from ldp_core.estimates.weights import ratios, score_sums
 from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import check_open, parameter

@@ -35,7 +35,8 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import score_interval
-from ldp_core.estimates.weights import columns_of, is_private, ratio, times_of
+from ldp_core.estimates.ratios import ratio
+from ldp_core.estimates.weights import columns_of, is_private, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View

@@ -148,15 +148,16 @@ def reach_of_few(
         np.broadcast_to(array, few.shape)[few].astype(float) for array in (counts, n, z, step, a, b, e)
     )
     width = np.maximum(np.maximum(count - low[few], high[few] - count), 1e-6 * size)
-    below, above = (
-        least_beyond(
-            far,
-            lambda t, side=side: coins_score(t, people, at(count + side * t, *poly), size),  # type: ignore[misc]
-            width,
-            1e-6,
-        )
-        for side in (-1, 1)
-    )
+
+    def reaches(count: F64, people: F64, far: F64, size: F64, width: F64, *poly: F64) -> F64:
+        def score(t: F64) -> F64:
+            return coins_score(t, people, at(count + _sides(t) * t, *poly), size)
+
+        return least_beyond(far, score, np.stack([width, width]), 1e-6)
+
+    columns = np.stack([count, people, far, size, width, *poly])
+    blocks = np.array_split(columns, -(-len(count) // _BLOCK), axis=1)  # (which stay in the cache)
+    below, above = np.concatenate([reaches(*block) for block in blocks], axis=1)
     low, high = np.array(low), np.array(high)
     low[few], high[few] = np.minimum(low[few], count - below), np.maximum(high[few], count + above)
     return low, high
@@ -183,6 +184,7 @@ def few_at(z: Any, skewed: Any = 1.0) -> Any:
 COUNTS_ALONE = 1e-9
 """The confidence of whom intervals do not matter: no end is looked for."""
 _NO_REACH = 1e-6
+_BLOCK = 1 << 12
 _NONE, FEW, _ALL, _NEARER, _OF_FEW, _MORE, _LESS = 0.04, 6, 24, 0.23, 1.2, 10, 4
 
 
@@ -216,9 +218,13 @@ def ends_together(counts: F64, n: F64, z: F64 | float, score: Callable[[F64, F64
         width: where the search begins.
     """
     width = np.broadcast_to(np.maximum(width, 1e-6), counts.shape)
-    below = least_beyond(z, lambda t: score(t, counts - t), width)
-    above = least_beyond(z, lambda t: score(-t, counts + t), width)
+    below, above = least_beyond(z, lambda t: score(-_sides(t) * t, counts + _sides(t) * t), np.stack([width, width]))
     return np.where(n > 0, counts - below, counts), np.where(n > 0, counts + above, counts)
+
+
+def _sides(t: F64) -> F64:
+    """-1 and 1, of distances below and above."""
+    return np.array([-1.0, 1.0]).reshape(2, *[1] * (t.ndim - 1))
 
 
 def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float = _CLOSE) -> F64:
@@ -238,11 +244,11 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float =
         return capped
 
     far = width.astype(float)
-    at_far = excess(far)
-    while (at_far < 0).any():  # at the latest beyond n times a part's greatest error the score is infinite
-        far = np.where(at_far < 0, 2 * far, far)
-        at_far = excess(far)
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z
+    at_far = excess(far)
+    while (short := at_far < 0).any():  # at the latest beyond n times a part's greatest error the score is infinite
+        near, at_near, far = np.where(short, far, near), np.where(short, at_far, at_near), np.where(short, 2 * far, far)
+        at_far = excess(far)
     last = np.zeros(far.shape, bool)
     for _ in range(100):
         open_ = (far - near > close * far) & (at_far > close * z)

@@ -19,10 +19,10 @@ from ldp_core.estimates.base import Question, sampled_part, z_score
 from ldp_core.estimates.consistency import OF_ESTIMATES, consistent
 from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.joint import Joint, TableEstimate
+from ldp_core.estimates.ratios import ratios
 from ldp_core.estimates.registry import Ask, by_column, question_of, questions_of
 from ldp_core.estimates.several import Several
 from ldp_core.estimates.tails import COUNTS_ALONE
-from ldp_core.estimates.weights import ratios
 from ldp_core.inputs.domain import Domain
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.plans.pairs import SampledPair

@@ -1,4 +1,4 @@
-"""Populations and counts for the tests of distributions."""
+"""Populations and counts for the tests of distributions; weights of reports, and how often intervals of them hold."""
 
 import numpy as np
 from scipy import stats
@@ -21,3 +21,19 @@ def population(kind, d) -> np.ndarray:
     shares *= 0.7
     shares[7 * d // 16] += 0.3
     return shares
+
+
+def weights_of(supports, m):
+    """Of reports for a value: the first columns are people, the last ones cases."""
+    return (supports - m.q) / (m.p - m.q)
+
+
+def first(k, n):
+    return (np.arange(n) < k).astype(float)
+
+
+def held(found, truth, probability):
+    """How often intervals hold, and how often they are bounded."""
+    holds = np.array([one.low <= truth <= one.high for one in found])
+    bounded = np.array([np.isfinite(one.low) for one in found])
+    return probability @ holds, probability @ bounded

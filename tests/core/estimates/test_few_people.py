@@ -28,10 +28,10 @@ from ldp_core import (
     UnaryEncoding,
     compare,
 )
-from ldp_core.estimates import histogram, tails, weights
+from ldp_core.estimates import histogram, ratios, tails, weights
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.joint import TableEstimate
-from ldp_core.estimates.weights import ratio, ratio_of, ratio_sums
+from ldp_core.estimates.ratios import ratio, ratio_of, ratio_sums
 from ldp_core.mechanisms.oracles import base
 from ldp_core.plans import answered, sampled
 
@@ -56,7 +56,7 @@ SIZES = (20, 50, 200, 1000)
 
 
 def score_intervals_alone(monkeypatch):
-    for module in (base, histogram, sampled, weights):
+    for module in (base, histogram, ratios, sampled, weights):
         monkeypatch.setattr(module, "reach_of_few", lambda ends, *_: ends)
 
 
@@ -232,7 +232,7 @@ def test_cells_and_rates_of_pairs_hold():
 
 def test_score_intervals_alone_of_pairs_hold_less(monkeypatch):
     score_intervals_alone(monkeypatch)
-    monkeypatch.setattr(answered, "ratios", lambda sums, confidence, *_: weights.ratios(sums, confidence))
+    monkeypatch.setattr(answered, "ratios", lambda sums, confidence, *_: ratios.ratios(sums, confidence))
     assert rates_covered(6.0, 60)[0] < 0.82
     assert rates_covered(8.0, 300)[1] < 0.9
 

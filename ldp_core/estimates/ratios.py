@@ -1,0 +1,317 @@
+"""Ratios of two sums of weights of the same records: means in private groups, rates, shares of those who answered.
+
+With u and w of each record, m = sum u / sum w. If m is the ratio of the expectations, the sum of u - m w has mean 0 and
+is nearly normal, with a variance of about sum (u - m w)^2. All m with
+
+    (sum u - m sum w)^2 <= z^2 sum (u - m w)^2        which is A m^2 - 2 B m + C <= 0
+
+are the interval (E. C. Fieller, "Some Problems in Interval Estimation", JRSS B 16(2), 1954). If A is not above 0, the
+sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded. Of
+uneven numbers it reaches over that of means (`ldp_core.estimates.weights`), too, if V < 35 J^2, r being (u - m w) /
+sum w.
+
+**Where few records carry the sum**, that variance is far too small: where none has it, it is 0. But how much a number y
+of two values varies is known if its mean is m. Let u = w y, w be one of two values of which the sum is c (so is that of
+a pure protocol) and y one of two values of which the sum is s (a public bit, or a private one's weight). As w^2 = c w +
+a constant, and y^2 likewise,
+
+    sum (u - m w)^2 = c (s - 2 m) (sum u - m sum w) + terms of sum w, of sum y, and of n
+
+and where m is the ratio the first term is 0 on average. Without it this is the variance if m is the ratio, and all m
+with (sum u - m sum w)^2 <= z^2 of that are a score interval: that of E. B. Wilson, JASA 22(158), 1927, if w is 1. The
+same holds with s = 1 if u and w - u are weights of two values of one column. The interval reaches over both of these:
+it is not shorter than Fieller's, and unbounded where that one is.
+
+A ratio to public numbers, as a share over several mechanisms, has the interval of means of two numbers where it has
+weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a is possible, a the least: it is so in
+unary encoding (p = 1/2), and of randomized response more than the weight.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ldp_core.arrays.types import F64
+from ldp_core.errors import InputError
+from ldp_core.estimates.base import SingleNumber, score_reach, z_score
+from ldp_core.estimates.clusters import student
+from ldp_core.estimates.mean import MeanEstimate, off_of
+from ldp_core.estimates.tails import reach_of_few
+from ldp_core.estimates.weights import DIGITS, MANY, SAME, are_two, columns_of, reach, times_of
+from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_open
+from ldp_core.tables import View
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ratio(SingleNumber):
+    """The ratio of two sums of which both are estimated: a mean in a private group, a share of those who answered.
+
+    Attributes:
+        ratio: the estimate; nan where the sum below is 0.
+        standard_error: of ``ratio`` by linearization, sqrt(sum (u - m w)^2) / |sum w|.
+        low, high: ends of the confidence interval; -inf and inf where the sum below is not clearly different from 0.
+
+    >>> ratio([1.0, 3.0, 2.0, 2.0] * 25, [1.0] * 100)
+    Ratio of 100 records: 2, standard error 0.0707, 95% interval 1.85867 to 2.14133
+    """
+
+    view: ClassVar[View] = View("ratio", unit="ratio")
+
+    ratio: float
+    standard_error: float
+    low: float
+    high: float
+    n: int
+    confidence: float
+    mechanism: Mechanism | None = None
+
+
+def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, repeats: int = 1) -> Ratio:
+    """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
+
+    Args:
+        above, below: float[n] each, of the same n records, which are independent: products of weights and of public
+            numbers. A mean of y in a private group: ``w * y`` and ``w``. A share of those who answered: the weight of
+            "yes", and the sum of the weights of "yes" and "no". A rate of one private column in a group of another:
+            the product of both weights, and that of the group.
+        of: the mechanism of private numbers x, where ``above`` is ``w * x``, w ``below`` and x ``of.weights(reports)``:
+            the variance is not below what its noise is known to make, sum w^2 times that of one report.
+        confidence: of the interval, in (0, 1).
+        repeats: the most records of one person, where some have several: the variance is taken to be so many times that
+            of independent ones, which it is at most (`ldp_core.estimates.clusters`).
+
+    Raises:
+        InputError: not two columns of as many finite numbers.
+        ParameterError: confidence outside (0, 1), or repeats below 1.
+
+    >>> from ldp_core import RandomizedResponse
+    >>> system = RandomizedResponse(["ios", "android"], epsilon=50.0)
+    >>> minutes = np.array([30.0, 10.0, 50.0, 20.0])
+    >>> w = system.weights(system.perturb(["ios", "android", "ios", "android"]), "ios")  # hardly any noise
+    >>> round(ratio(w * minutes, w).ratio, 1)
+    40.0
+    """
+    check_open("confidence", confidence)
+    u, w = columns_of(above=above, below=below)
+    known = _known(_sums(u, w), of)
+    two = _two_values(known)
+    if two is not None:
+        return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3))
+    near = _near(known)  # sums about it do not cancel
+    r = u - near * w
+    found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
+    found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
+    with np.errstate(over="ignore"):
+        moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
+    return _bounded(found, known, repeats, moments)
+
+
+def ratio_sums(above: Any, below: Any) -> F64:
+    """float64[21] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+
+    The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
+    the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4.
+    """
+    u, w = columns_of(above=above, below=below)
+    with np.errstate(over="ignore"):
+        powers = np.stack([u, w, u * u, u * w, w * w])
+        products = powers @ powers.T
+        return np.concatenate([_sums(u, w), products[:2, (2, 4)].T.ravel(), products[2, 2:], products[3:, 4]])
+
+
+def added_sums(one: F64, two: F64) -> F64:
+    """`ratio_sums` of the records of both."""
+    with np.errstate(over="ignore"):
+        return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
+
+
+def _sums(u: F64, w: F64) -> F64:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        y = u / w
+        if np.isnan(y.sum()):  # (0 of 0 tells nothing)
+            y = y[(u != 0) | (w != 0)]
+    others = w - u
+    none = np.inf
+    low = w.min(initial=none), y.min(initial=none), min(u.min(initial=none), others.min(initial=none))
+    high = w.max(initial=-none), y.max(initial=-none), max(u.max(initial=-none), others.max(initial=-none))
+    return np.concatenate([_plain_sums(u, w), np.stack([-np.array(low), high], axis=1).ravel()])
+
+
+def _plain_sums(u: F64, w: F64) -> F64:
+    return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
+
+
+def _two_values(sums: F64) -> tuple[float, float] | None:
+    """c and s of this module's text; None where numbers have more than two values.
+
+    Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
+    """
+    n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
+    (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (2, 4))
+    if are_two(low_a, high_a, n, u, uu) and are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
+        return low_a + high_a, 1.0
+    c = _sum_of_two(sums)
+    if c is None:
+        return None
+    if high_y - low_y <= SAME * max(abs(low_y), 1):
+        return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
+    if -ends[0] > 0 and (-1 < low_y < high_y <= 0 or 1 <= low_y < high_y < 2):
+        return None  # these are weights of two mechanisms: no report supports the value, or all do
+    return (c, low_y + high_y) if are_two(low_y, high_y, ww, uw, uu) else None
+
+
+def _sum_of_two(sums: F64) -> float | None:
+    """c of this module's text."""
+    low, high = min(-float(sums[6]), 0.0), float(sums[7])
+    high = 1 - low if high < 0 else high
+    return low + high if are_two(low, high, float(sums[0]), float(sums[2]), float(sums[5])) else None
+
+
+def _carried(sums: F64, confidence: float, repeats: int) -> bool:
+    """Whether w is clearly different from 0: if nobody had the value, w^2 would be a constant on average.
+
+    If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's.
+    """
+    c, w, ww = _sum_of_two(sums), float(sums[2]), float(sums[5])
+    return c is None or w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w)
+
+
+def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
+    """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
+    sums = _known(sums, of)
+    found = _ratio(sums, confidence, _two_values(sums), repeats, of)
+    with np.errstate(over="ignore", invalid="ignore"):
+        m = (-found.ratio) ** np.arange(5)
+        squares, told = sums[3:6] * (1, 2, 1) @ m[:3], _TOLD * sums[3]
+        cubes = sums[12:16] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
+        fourths = sums[16:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
+        fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
+    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]))
+
+
+def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
+    """With an interval that reaches far enough, or to infinity, where few records carry a sum.
+
+    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known.
+    """
+    z = z_score(found.confidence)
+    if not _carried(sums, found.confidence, repeats):
+        return replace(found, low=-np.inf, high=np.inf)
+    second, third, fourth = moments.tolist()
+    clear = sums[2] ** 2 > _CLEAR * repeats * z**2 * sums[5] and _two_values(sums) is None
+    if clear and second > 0 and fourth < math.inf:
+        jump = repeats * third / second / float(sums[2])
+        if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:
+            spread = max(fourth / second / second - 1 / found.n, SAME)
+            t, m = student(z, max(2 / (spread * repeats), 3)), found.ratio
+            low, high = (m + side * score_reach(t, found.standard_error, side * jump) for side in (-1, 1))
+            found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
+    low, high = -float(sums[8]), float(sums[9])
+    some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
+    if -float(sums[6]) <= 0 or low == high or not (some or most) or _two_values(sums) is not None:
+        return found
+    if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
+        high = 2 - low
+    if most and low >= 1:  # all do
+        low = 1 - high
+    size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
+    jumps = size * np.array([found.ratio - low, high - found.ratio])
+    jumps *= variance < MANY * jumps**2
+    below, above = reach(z, variance, variance, jumps, size).tolist()
+    return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
+
+
+_TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-7, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `MANY`
+
+
+def _near(sums: F64) -> float:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(np.nan_to_num(sums[1] / sums[2], posinf=0, neginf=0))
+
+
+def _known(sums: F64, of: Any) -> F64:
+    """With the ends of the reports of private numbers, whichever have come."""
+    if of is not None:
+        MeanEstimate().check(of)
+        sums = sums.copy()
+        sums[8:10] = of.domain.decode(np.array(of.value_bounds())) * (-1, 1)
+    return sums
+
+
+def _ratio(
+    sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int, of: Any = None, near: float = 0.0
+) -> Ratio:
+    off = slope = 0.0
+    if of is not None:
+        length = of.domain.high - of.domain.low
+        off, slope = off_of(of), repeats * of.slope * length
+        if two is None:  # the noise is known, also where no report has shown it
+            m = _near(sums)
+            least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
+            sums = sums.copy()
+            sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
+    score = None if two is None else score_sums(sums[1:6], *two)
+    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times_of(repeats)))
+    if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
+        raise InputError(
+            f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
+            "number near it off first, and add it again"
+        )
+    if slope and math.isfinite(error):  # (where a mean is told too low, so is its variance: see `score_interval`)
+        jumps = slope * float(sums[5] / sums[2] ** 2) * np.array([-1, 1])
+        below, above = score_reach(z_score(confidence), error, np.maximum(jumps, 0)).tolist()
+        low, high = min(low, m - below), max(high, m + above)
+    return Ratio(m, error, low - off, high + off, int(sums[0]), confidence)
+
+
+def ratios(
+    sums: F64, confidence: float, score: F64 | None = None, times: float = 1, few: tuple[Any, Any] | None = None
+) -> tuple[F64, F64, F64, F64]:
+    """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
+
+    Args:
+        sums: float64[..., 5]: of u, w, u^2, u w, w^2.
+        confidence: of the intervals.
+        score: float64[..., 3], `score_sums`, if it is known how numbers vary.
+        times: how many times as large errors are as those of independent records.
+        few: with a score, of shares: the number of reports, and what one of them adds to u - m w if it adds much; see
+            `ldp_core.estimates.tails`.
+    """
+    u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
+    z2 = (times * z_score(confidence)) ** 2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        m: F64 = np.where(w == 0, np.nan, u / w)
+        error: F64 = times * np.sqrt(np.maximum(uu - 2 * m * uw + m**2 * ww, 0)) / np.abs(w)
+    low, high = _fieller(u, w, z2 * uu, z2 * uw, z2 * ww)
+    if score is not None:
+        ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
+        low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        if few is not None:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step, (a, b, e) = times**2 * few[1] / np.abs(w), np.moveaxis(times**2 * score, -1, 0) / w**2
+            low, high = reach_of_few((low, high), m, few[0], z_score(confidence), step, (a, -2 * b, e), 1)
+    return m, error, low, high
+
+
+def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
+    """Sums of u^2, u w and w^2 if m is the ratio: sum (u - m w)^2 without its first term, see this module's text.
+
+    ``c`` and ``s`` are sums of the two values of w, and of u / w.
+    """
+    u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
+    return np.stack([uu - c * s * u, uw - c * (s * w / 2 + u), ww - 2 * c * w], axis=-1)
+
+
+def _fieller(u: F64, w: F64, uu: F64, uw: F64, ww: F64) -> tuple[F64, F64]:
+    """The ends of all m with (u - m w)^2 <= uu - 2 m uw + m^2 ww."""
+    a, b, c = w**2 - ww, u * w - uw, u**2 - uu
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = np.sqrt(np.maximum(b**2 - a * c, 0))
+        low: F64 = np.where(a > 0, (b - root) / a, -np.inf)
+        high: F64 = np.where(a > 0, (b + root) / a, np.inf)
+    return low, high
