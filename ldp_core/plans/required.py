@@ -117,7 +117,8 @@ def required_n(
 
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
-    and for a population z^2 f (1 - f) / margin^2 more. Of a mean the margin is in the numbers' own unit, for the noise
+    and for a population z^2 f (1 - f) / margin^2 more. Of a sketch it is over random hash functions, where all other
+    people have one value, with which the most collides. Of a mean the margin is in the numbers' own unit, for the noise
     in the worst case; of heavy hitters it is the share of people that a value must have to be found
     (`HeavyHitters.reports_to_find`).
 
@@ -231,11 +232,11 @@ class _Change(NamedTuple):
             return math.inf
 
         def takes(n: float) -> float:
-            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / size) ** 2
 
         def suffices(n: float) -> bool:
-            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             if takes(n) > n or n * between >= FEW * coin**2:
                 return takes(n) <= n
             found = size - y * math.sqrt((before + after) / n)
@@ -244,7 +245,7 @@ class _Change(NamedTuple):
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
         normal = takes(1.0)
         few = normal * error.variance(shares[1], 1.0) < 2 * FEW * coin**2
-        if not (few or isinstance(population, int)):
+        if not (few or error.collided or isinstance(population, int)):
             return normal
         return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf
 
@@ -321,7 +322,8 @@ class _Asked(NamedTuple):
         with suppress(OverflowError, ZeroDivisionError):
             reports = self.reports(error, margin) / self.group
         if math.isinf(reports):
-            raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}")
+            larger = ", or take a larger sketch, in which less collides" if error.collided else ""
+            raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}{larger}")
         return max(math.ceil(reports * (1 - 1e-12)), 1)  # of one computed from a margin itself, and not one more
 
     @property

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import pmf, spread
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
 from ldp_core.errors import ParameterError, warn_large
@@ -366,6 +367,14 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
     @cached_property
     def _bit_term(self) -> Term:
         return Term(min(self.p_star, self.q_star), max(self.p_star, self.q_star), 0.0, 1.0)
+
+    @override
+    def collided(self) -> tuple[F64, F64]:
+        """Two filters share each of m k bits with a probability of nearly d^2, d the density; see `Design`."""
+        cells, d = self.cohorts * self.bits, float(1 - (1 - 1 / self.bits) ** self.hashes)
+        first, last = spread(cells, d**2, 1 - d**2, 1e-12)
+        shared = np.arange(first, last + 1.0)
+        return (shared / cells - d**2) / (d * (1 - d)), pmf(shared, np.array(float(cells)), d**2, 1 - d**2)
 
     @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
