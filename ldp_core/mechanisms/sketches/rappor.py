@@ -509,8 +509,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         Args:
             tally: of reports of this mechanism.
             level: of the test, in (0, 1): with Bonferroni's correction the chance that any candidate is found that
-                nobody holds; with ``"fdr"`` the share of such among the found ones, on average. More where not all
-                candidates are in the regression: 8 to 15 % of 5.
+                nobody holds; with ``"fdr"`` the share of such among the found ones, on average.
             correction: ``"bonferroni"`` or ``"fdr"``.
             confidence: of the histogram's intervals.
         """
