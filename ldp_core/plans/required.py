@@ -15,8 +15,11 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
+from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
@@ -407,6 +410,7 @@ def _of_answers(
     values = mechanism.inputs if domain is None else domain
     question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
+    _check_step(margin, question, inputs)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
@@ -459,6 +463,18 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
         raise ParameterError(f"margin in the unit of the numbers must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
+
+
+def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
+    """Raise `ParameterError` for a quantile of labels that is to be nearer than one label to the next."""
+    if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain):
+        return
+    step = float(np.diff(np.sort(np.array(inputs.values, float))).min()) if inputs.kind == "int" else 1.0
+    if margin < step:
+        raise ParameterError(
+            f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, and "
+            "where as many people are below one as above it is the next one in half of the cases"
+        )
 
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
