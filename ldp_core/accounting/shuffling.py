@@ -245,7 +245,7 @@ class Curve:
         self._m = (others[starts] + 1)[:, None]
         of_block = np.add.reduceat(weights, starts)[:, None]
         self._weights = of_block * clone / self._m * pmf(self._pairs, self._m, share, other)
-        if self._pairs.size > _CELLS:
+        if self._pairs.size > _CELLS or self._weights.size > _PRODUCTS:
             starts = _starts(self._pairs.size, _BLOCKS)
             self._weights = np.add.reduceat(self._weights, starts, axis=1)
             self._least = self._pairs[:, starts]
@@ -262,6 +262,7 @@ _CUT = 5e-8  # of delta
 _TINY = 1e-300
 _CELLS, _WIDTH = 50_000, 1e-3  # numbers at a time; a block of m is no wider than this share of m, or as these allow
 _BLOCKS = 2_000  # of more numbers
+_PRODUCTS = 1 << 20  # of both numbers: a delta of 1e-200 has ten times as many, and took a minute
 
 
 def _starts(size: int, blocks: int) -> I64:

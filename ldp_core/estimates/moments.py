@@ -41,6 +41,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
 
+_LEAST = -332  # of 1e-100, as small as the largest numbers are large
 _SAME = 1e-12  # of a number: so little is not told by floats
 
 
@@ -112,7 +113,7 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
     2.0
     """
-    (u, s, of_u, far_u), (v, t, of_v, far_v) = _moments(x), _moments(y)
+    (u, s, of_u, far_u, of_x_is), (v, t, of_v, far_v, of_y_is) = _moments(x), _moments(y)
     if s is None:
         x[0].moments(x[1])  # says why
     u, s, v, *of_y = columns_of(x=u, squares=s, y=v, **({} if t is None else {"y_squares": t}))
@@ -167,6 +168,9 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
         clear = low[0] > 0 and low[-2] > 0 and not few[-1]
         ends = _ends_of_correlation(estimates[-1], reaches[-1] * errors[-1], less, noisy=noisy)
         low[-1], high[-1] = ends if clear else (-1, 1)
+    powers = {"variance x": (2, 0), "covariance": (1, 1), "slope": (-1, 1), "intercept": (0, 1), "variance y": (0, 2)}
+    unit = np.array([of_x_is**i * of_y_is**j for i, j in (powers.get(name, (0, 0)) for name in found)])
+    estimates, errors, low, high = (unit * array for array in (estimates, errors, low, high))
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
 
 
@@ -199,11 +203,12 @@ def _effective(terms: F64) -> float:
     return float(np.abs(terms).sum()) ** 2 / squares if squares else 0.0
 
 
-def _moments(numbers: Any) -> tuple[Any, Any, float, float]:
+def _moments(numbers: Any) -> tuple[Any, Any, float, float, float]:
     """Unbiased weights of numbers and of their squares, about a number in their middle, which is the third.
 
-    (Sums of squares about a number far away would cancel.) None for squares that reports do not tell. The last one says
-    how far from the middle numbers can be; public ones, how far they are.
+    (Sums of squares about a number far away would cancel.) None for squares that reports do not tell. The fourth says
+    how far from the middle numbers can be; public ones, how far they are. All are in the unit that is last: the power
+    of two just above that, so that floats hold fourth powers, and nothing is rounded.
     """
     if is_private(numbers):
         mechanism: Any = numbers[0]
@@ -211,12 +216,17 @@ def _moments(numbers: Any) -> tuple[Any, Any, float, float]:
             raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")
         middle = float(mechanism.domain.decode(0.5))
         far = (mechanism.domain.high - mechanism.domain.low) / 2
+        unit = math.ldexp(1.0, max(math.frexp(far)[1], _LEAST))
         if not mechanism.tells_squares:
-            return mechanism.weights(numbers[1]) - middle, None, middle, far
-        return *mechanism.moments(numbers[1], about=middle), middle, far
+            return (mechanism.weights(numbers[1]) - middle) / unit, None, middle / unit, far / unit, unit
+        weights, squares = mechanism.moments(numbers[1], about=middle)
+        return weights / unit, squares / unit / unit, middle / unit, far / unit, unit
     [made] = columns_of(numbers=numbers)
     middle = float(made.mean()) if len(made) else 0.0
     about = made - middle
     if len(made) and np.ptp(made) <= _SAME * abs(middle):
         about = np.zeros(len(made))
-    return about, about * about, middle, float(np.abs(about).max(initial=0))
+    far = float(np.abs(about).max(initial=0))
+    unit = math.ldexp(1.0, max(math.frexp(far)[1], _LEAST))
+    about = about / unit
+    return about, about * about, middle / unit, far / unit, unit

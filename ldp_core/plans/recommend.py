@@ -27,6 +27,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import normal_tail
 from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
@@ -514,6 +515,8 @@ class Error(NamedTuple):
     """Those of the noise, which are taken to be those of the error: `FrequencyOracle.tails`."""
     off: float = 0.0
     """By how much the expectation of a mean may be off, `off_of`."""
+    collided: tuple[F64, F64] | None = None
+    """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
@@ -533,18 +536,24 @@ class Error(NamedTuple):
             _refuse_frequency(frequency)
         return _check_frequency(frequency, self.together)
 
-    def variance(self, f: float, sampled: float) -> float:
-        """``n`` times the variance of what is asked about; ``sampled`` as `sampled_part` has it."""
+    def variance(self, f: float, sampled: float, collided: float = 0.0) -> float:
+        """``n`` times the variance of what is asked about; ``sampled`` as `sampled_part` has it.
+
+        With the collisions among so many reports.
+        """
         # Of numbers: at most, where half of the people are at each end, or of reports where half are.
         made = self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
+        if self.collided is not None:
+            moves, chances = self.collided
+            made += collided * (1 - f) ** 2 * float(chances @ moves**2)
         return min(made, self.step**2) if self.step else made
 
-    def worst(self, sampled: float) -> float:
+    def worst(self, sampled: float, n: float) -> float:
         """The frequency of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
-        at0, middle, at1 = (self.variance(f, sampled) for f in (0.0, 0.5, 1.0))
+        at0, middle, at1 = (self.variance(f, sampled, n) for f in (0.0, 0.5, 1.0))
         bend = 2 * (at0 + at1 - 2 * middle)
         top = min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0) if bend < 0 else 0.0
-        return max(0.0, 1.0, top, key=lambda f: self.variance(f, sampled))
+        return max(0.0, 1.0, top, key=lambda f: self.variance(f, sampled, n))
 
     def _score(self, f: float | None, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
         """The variance, and from margins, one number or float64[2], how improbable an error beyond is, on either side.
@@ -552,24 +561,39 @@ class Error(NamedTuple):
         Where no frequency is given, of the one with the greatest variance.
         """
         sampled = part_of(population, n)
-        f = self.worst(sampled) if f is None else f
+        f = self.worst(sampled, n) if f is None else f
         variance = self.variance(f, sampled)
+        score = self._score_of_reports(f, n, variance, sampled)
+        if self.collided is None:
+            return variance, score
+        moves, chances = self.collided
+        moved = (1 - f) * moves[:, None] * [1, -1]
+
+        def of_all(margin: Any) -> F64:
+            left = margin - moved
+            tails = chances @ normal_tail(np.copysign(score(np.abs(left)), left))
+            return np.array([-NormalDist().inv_cdf(min(max(tail, 1e-300), 0.5)) for tail in tails])
+
+        return variance, of_all
+
+    def _score_of_reports(self, f: float, n: float, variance: float, sampled: float) -> Callable[[Any], F64]:
+        """That of all but collisions, from margins, float64[..., 2] or one number."""
         errors = math.sqrt(n / max(variance, 1e-300))
         if (tails := self.tails) is not None:
-            return variance, lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
+            return lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
         if self.ends is None:
 
             def of_coins(margin: Any) -> F64:
-                z = np.broadcast_to(margin, 2) * errors
+                z = margin * np.full(2, errors)
                 some = n * variance < self._few(z, variance)
                 return scores_of_few(z, some, n, 1 / errors, self.step / n) if some.any() else z
 
-            return variance, of_coins
+            return of_coins
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
         below, above = (f, f) if sampled == 1 else (0.0, 1.0)
         reach, reports = np.array([greatest - below, above - least]), np.full(2, n)
-        return variance, lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
+        return lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
     def _few(self, z: Any, variance: float) -> Any:
         """What n variances are of few coins: of bits of which half are 1 more, as their sums are on a lattice."""
@@ -589,7 +613,7 @@ class Error(NamedTuple):
         variance = self._score(f, 1.0, population)[0]
         normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
         many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance)
-        if many and not self.finds and not isinstance(population, int):
+        if many and not self.finds and self.collided is None and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
 
@@ -637,10 +661,13 @@ def error_of(m: Mechanism) -> Error:
     """The error of a mechanism, which knows it best."""
     n = _MANY
     if isinstance(m, FrequencyOracle):
-        moves = [(float(x.min()), float(x.max())) for x in m.extremes()]
-        ends = (min(low for low, _ in moves), max(high for _, high in moves))
+        moves = m.extremes() if math.isfinite(m.parts[1]) else []
+        ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
         common = m.common_noise(keyed=m.memoized)
-        return Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
+        moved = m.collided() if m.collided else None
+        return Error(
+            lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved
+        )
     if isinstance(m, Numeric):
         length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
         return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2, off=off_of(m))
@@ -652,7 +679,7 @@ def error_of(m: Mechanism) -> Error:
         )
     if isinstance(m, Sketch):
         p, q = (float(x) for x in m.support_probabilities())
-        return Error.of(p, q, 1)._replace(together=_FEW)
+        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided())
     raise ParameterError(f"the error of {m.name} is not known before there are reports")
 
 

@@ -15,8 +15,11 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
+from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
+from ldp_core.inputs.base import Inputs
+from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
@@ -117,7 +120,8 @@ def required_n(
 
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
-    and for a population z^2 f (1 - f) / margin^2 more. Of a mean the margin is in the numbers' own unit, for the noise
+    and for a population z^2 f (1 - f) / margin^2 more. Of a sketch it is over random hash functions, where all other
+    people have one value, with which the most collides. Of a mean the margin is in the numbers' own unit, for the noise
     in the worst case; of heavy hitters it is the share of people that a value must have to be found
     (`HeavyHitters.reports_to_find`).
 
@@ -231,11 +235,11 @@ class _Change(NamedTuple):
             return math.inf
 
         def takes(n: float) -> float:
-            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / size) ** 2
 
         def suffices(n: float) -> bool:
-            before, between, after = (error.variance(f, part_of(population, n)) for f in shares)
+            before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             if takes(n) > n or n * between >= FEW * coin**2:
                 return takes(n) <= n
             found = size - y * math.sqrt((before + after) / n)
@@ -244,7 +248,7 @@ class _Change(NamedTuple):
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
         normal = takes(1.0)
         few = normal * error.variance(shares[1], 1.0) < 2 * FEW * coin**2
-        if not (few or isinstance(population, int)):
+        if not (few or error.collided or isinstance(population, int)):
             return normal
         return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf
 
@@ -321,7 +325,8 @@ class _Asked(NamedTuple):
         with suppress(OverflowError, ZeroDivisionError):
             reports = self.reports(error, margin) / self.group
         if math.isinf(reports):
-            raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}")
+            larger = ", or take a larger sketch, in which less collides" if error.collided else ""
+            raise ParameterError(f"it takes more people than can be counted: ask for a wider {self.wanted}{larger}")
         return max(math.ceil(reports * (1 - 1e-12)), 1)  # of one computed from a margin itself, and not one more
 
     @property
@@ -405,6 +410,7 @@ def _of_answers(
     values = mechanism.inputs if domain is None else domain
     question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
+    _check_step(margin, question, inputs)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows = []
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
@@ -457,6 +463,18 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
         raise ParameterError(f"margin in the unit of the numbers must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
+
+
+def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
+    """Raise `ParameterError` for a quantile of labels that is to be nearer than one label to the next."""
+    if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain):
+        return
+    step = float(np.diff(np.sort(np.array(inputs.values, float))).min()) if inputs.kind == "int" else 1.0
+    if margin < step:
+        raise ParameterError(
+            f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, and "
+            "where as many people are below one as above it is the next one in half of the cases"
+        )
 
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:

@@ -123,6 +123,7 @@ class SampledColumn(Sampled, FrequencyOracle):
     name: ClassVar[str] = "sampled_column"
 
     inner: FrequencyOracle = parameter(check_oracle)
+    collided = of_inner("collided")
     exhaustive = of_inner("exhaustive")
     most = of_inner("most")
     parts = of_inner("parts")

@@ -101,6 +101,8 @@ class FrequencyOracle(Mechanism):
 
     tails: ClassVar[Callable[[Any, F64, Any], F64] | None] = None
     """Of added noise that is far from normal: the `error_score` of so many of its standard errors, of n reports."""
+    collided: Callable[[], tuple[F64, F64]] | None = None
+    """Of candidates of a sketch, see `Sketch.collided`."""
     has_two_levels: ClassVar[bool] = False
     """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
     none_is_a_value: ClassVar[bool] = False

@@ -3,10 +3,13 @@
 U. Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014, section 4: (1) estimate how often each bit of each cohort was
 set in the filters; (2) select candidates by LASSO; (3) regress on the selected ones, which gives counts, standard
 errors and p-values; (4) compare the p-values with a Bonferroni-corrected level or control the false discovery rate.
-Three things are done otherwise here, for honest intervals:
+Four things are done otherwise here, for honest intervals:
 
 - Step 2 is left out where it is not needed, as in Google's R code: with fewer candidates than 0.8 times the bits, all
   are in the regression. It is then unbiased, and its p-values are not those of a search on the same data.
+- With more, one half of the cohorts selects for the regression on the other half, and the other way round: where the
+  same reports do both, what their noise has selected takes up noise, and 83 to 89 % of 95 % intervals held. What is not
+  selected is as if nobody had listed it (data splitting: D. R. Cox, Biometrika 62(2), 1975).
 - From each bit its density is taken, the probability that a value's filter has it. What nobody listed, having random
   filters, then adds noise but no bias. (The R code has an intercept in its LASSO, and none in the regression.)
 - Bits of a filter are set together, so that their counts are correlated beyond the noise. The standard errors are those
@@ -119,16 +122,55 @@ class Design:
         # The share of each cohort in which each bit is set, estimated, less its density: the paper's t_ij / N_i - d_j.
         rates = np.divide(ones, sizes[:, None], out=np.zeros(ones.shape), where=sizes[:, None] > 0)
         y = (rates - self.p_star) / (self.q_star - self.p_star) - self.density
+        gram, target = self._equations(sizes, y)
+        if c <= _FULL * self._rows(sizes):
+            selected = self._select(gram, target, sizes) if _nearly_singular(gram) else np.arange(c)
+            return self._regression(sizes, y, gram, target, selected)
+        there = np.flatnonzero(sizes)
+        halves = [np.where(np.isin(np.arange(len(sizes)), there[i::2]), sizes, 0) for i in (0, 1)]
+        if len(there) < 2:
+            halves[1] = sizes
+        equations = [self._equations(half, y) for half in halves]
+        fits = []
+        for i in (0, 1):
+            chosen = self._select(*equations[1 - i], halves[1 - i])
+            chosen = chosen[_independent(equations[i][0][np.ix_(chosen, chosen)])]
+            fits.append(self._regression(halves[i], y, *equations[i], chosen))
+        return self._together(fits, np.array([half.sum() for half in halves]), gram, target, len(there) < 2)
+
+    def _rows(self, sizes: I64) -> int:
+        """How many bits of cohorts with reports there are."""
+        return len(self.density) * int(np.count_nonzero(sizes))
+
+    def _equations(self, sizes: I64, y: F64) -> tuple[F64, F64]:
+        """Of least squares: X' X / n and X' y / n, of n reports."""
+        c, n = self.positions.shape[1], int(sizes.sum())
         gram, target = np.zeros((c, c)), np.zeros(c)
         for some in self._blocks(sizes):
             centered = (self._filters(some) - self.density).reshape(c, -1)
             weighted = centered * np.repeat(sizes[some] / n, len(self.density))
             gram += weighted @ centered.T
             target += weighted @ y[some].reshape(-1)
-        rows = len(self.density) * int(np.count_nonzero(sizes))
-        selected = np.arange(c)
-        if c > _FULL * rows or _nearly_singular(gram):
-            selected = self._select(gram, target, n, rows)
+        return gram, target
+
+    def _together(self, fits: list[Fit], sizes: I64, gram: F64, target: F64, alone: bool) -> Fit:
+        """The mean of the shares in both halves; of a candidate that one half does not tell, that of the other."""
+        weights = sizes[:, None] * np.array([np.isfinite(fit.errors) for fit in fits])
+        weights = np.divide(weights, weights.sum(axis=0), out=np.zeros(weights.shape), where=weights.sum(axis=0) > 0)
+        shares = sum(w * fit.shares for w, fit in zip(weights, fits, strict=True))
+        squares = sum((w * np.where(w > 0, fit.errors, 0)) ** 2 for w, fit in zip(weights, fits, strict=True))
+        errors = np.where((weights.sum(axis=0) > 0) & (not alone), np.sqrt(squares), np.inf)
+        selected = fits[0].selected | fits[1].selected
+        positive, some = np.zeros(len(target)), np.flatnonzero(selected)
+        positive[some] = nonnegative(gram[np.ix_(some, some)], target[some])
+        misfit = float(np.average([fit.misfit for fit in fits], weights=sizes))
+        added = max(fit.added for fit in fits)
+        degrees = sum(fit.degrees for fit in fits if fit.added) if added else math.inf
+        return Fit(shares, errors, positive, selected, misfit, added, degrees)
+
+    def _regression(self, sizes: I64, y: F64, gram: F64, target: F64, selected: I64) -> Fit:
+        """Least squares on selected candidates, of which the reports of these cohorts do not decide."""
+        c, rows = len(target), self._rows(sizes)
         functionals = _functionals(gram, selected)
         shares = functionals @ target
         positive = np.zeros(c)
@@ -155,12 +197,12 @@ class Design:
         out[np.arange(where.shape[1])[None, :, None], np.arange(len(cohorts))[:, None, None], where] = 1
         return out
 
-    def _select(self, gram: F64, target: F64, n: int, rows: int) -> I64:
+    def _select(self, gram: F64, target: F64, sizes: I64) -> I64:
         """Candidates with a coefficient > 0 in a LASSO; by chance about a tenth of ``rows`` of those that nobody holds.
 
         (The paper leaves the penalty open; Google's R code takes the end of the path.)
         """
-        c = len(target)
+        c, n, rows = len(target), int(sizes.sum()), self._rows(sizes)
         level = max(NormalDist().inv_cdf(1 - min(rows / (10 * c), 0.5)), 1.0)
         middle = (self.p_star + self.q_star) / 2
         noise = middle * (1 - middle) / (self.q_star - self.p_star) ** 2 / n

@@ -66,6 +66,10 @@ class Sketch(Mechanism):
         """An upper bound of the skewness of what collisions add to an estimate; here, 0."""
         return 0.0
 
+    @abstractmethod
+    def collided(self) -> tuple[F64, F64]:
+        """By what collisions move the share of a value that nobody holds if all hold one other, and how probably."""
+
     def collision_error(self, beta: float) -> float:
         """The alpha with Pr[collisions move an estimated frequency by alpha or more] <= beta; here, 0."""
         return 0.0
@@ -115,6 +119,7 @@ class Candidates(Wrapping, FrequencyOracle):
     title = of_inner("title")
     digest = of_inner("digest")
     inputs = of_inner("inputs")
+    collided = of_inner("collided")
     unlikely = of_inner("unlikely")
     unlikely_together = of_inner("unlikely_together")
     block_size = of_inner("block_size")

@@ -42,6 +42,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import pmf, spread
 from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.plausibility import Sums, Term
@@ -157,6 +158,14 @@ class CountMean(Sketch):
         (Of all distributions with this F2 that with one heavy value is the most skewed.)
         """
         return (self.width - 2) / math.sqrt(self.hashes * (self.width - 1))
+
+    @override
+    def collided(self) -> tuple[F64, F64]:
+        """All k functions send two values to one bucket with probability c = 1 / m each: (A - c) / (1 - c)."""
+        k, c = self.hashes, 1 / self.width
+        first, last = spread(k, c, 1 - c, 1e-12)
+        under = np.arange(first, last + 1.0)
+        return (under / k - c) / (1 - c), pmf(under, np.array(float(k)), c, 1 - c)
 
     @override
     def collision_error(self, beta: float) -> float:

@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from typing_extensions import override
 
+from ldp_core.accounting.binomials import pmf, spread
 from ldp_core.arrays.arrow import as_arrow
 from ldp_core.arrays.types import F64, I64, U8, U64, Bools, Codes
 from ldp_core.errors import ParameterError, warn_large
@@ -368,6 +369,14 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         return Term(min(self.p_star, self.q_star), max(self.p_star, self.q_star), 0.0, 1.0)
 
     @override
+    def collided(self) -> tuple[F64, F64]:
+        """Two filters share each of m k bits with a probability of nearly d^2, d the density; see `Design`."""
+        cells, d = self.cohorts * self.bits, float(1 - (1 - 1 / self.bits) ** self.hashes)
+        first, last = spread(cells, d**2, 1 - d**2, 1e-12)
+        shared = np.arange(first, last + 1.0)
+        return (shared / cells - d**2) / (d * (1 - d)), pmf(shared, np.array(float(cells)), d**2, 1 - d**2)
+
+    @override
     def support_of(self, counters: I64, codes: Codes) -> I64:
         """See `support_probabilities`; by codes, so not for MD5. `over` has the better estimate."""
         if self.hashing == "md5":
@@ -500,8 +509,7 @@ class RapporCandidates(_NoInfluence, Candidates):
         Args:
             tally: of reports of this mechanism.
             level: of the test, in (0, 1): with Bonferroni's correction the chance that any candidate is found that
-                nobody holds; with ``"fdr"`` the share of such among the found ones, on average. More where not all
-                candidates are in the regression: 8 to 15 % of 5.
+                nobody holds; with ``"fdr"`` the share of such among the found ones, on average.
             correction: ``"bonferroni"`` or ``"fdr"``.
             confidence: of the histogram's intervals.
         """

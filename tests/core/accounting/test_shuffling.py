@@ -286,9 +286,9 @@ def test_very_many_reports_are_put_together_and_their_bound_is_no_less():
     for epsilon, values in ((0.5, 2), (1.0, 16), (5.0, 16)):
         levels = k_ary(epsilon, values)
         whole = [amplified(epsilon, 10**6, DELTA, given) for given in ((), levels)]
-        for blocks, most in ((20, 1.01), (1000, 1.004)):
+        for name, blocks, most in (("_CELLS", 20, 1.01), ("_CELLS", 1000, 1.004), ("_PRODUCTS", 1000, 1.004)):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(shuffling, "_CELLS", 1000)
+                patch.setattr(shuffling, name, 1000)
                 patch.setattr(shuffling, "_BLOCKS", blocks)
                 found = [amplified(epsilon, 10**6, DELTA, given) for given in ((), levels)]
             assert all(one <= other <= one * most for one, other in zip(whole, found, strict=True)), (epsilon, blocks)
@@ -308,6 +308,7 @@ def test_counts_of_work_stay_small():
     levels = k_ary(1.0, 16)
     for n, reduction in itertools.product((10**6, 10**10), (clones(1.0), *two_levels(1.0, levels[0]))):
         assert Curve(reduction, n, DELTA)._weights.size < 200_000
+        assert Curve(reduction, n, 1e-200)._weights.size < 1_100_000  # (4 million, and 40 s, of 10^6 reports)
     asked = Counter()
     original = Curve.__call__
 

@@ -173,3 +173,21 @@ def test_numbers_far_from_0_have_the_line_of_those_near_it():
     m, far = Piecewise((-1, 1), epsilon=4.0), Piecewise((1e9 - 1, 1e9 + 1), epsilon=4.0)
     reports = m.perturb(np.clip(x / 4, -1, 1))
     np.testing.assert_allclose(linear_fit((far, reports), y)["slope"], linear_fit((m, reports), y)["slope"], rtol=1e-5)
+
+
+def test_units_do_not_matter():
+    """By powers of two, which floats multiply by exactly: x of 1e-60 had an interval of its slope of no width."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(3, 1, 200)
+    y, m = 2 * x + rng.normal(0, 1, 200), Hybrid((0, 8), epsilon=2.0)
+    reports = m.perturb(np.clip(x, 0, 8))
+    for given in (x, (m, reports)):
+        plain = linear_fit(given, y)
+        for i, j in ((-200, 0), (-320, 320), (200, -200), (0, 200)) if given is x else ((0, 200), (0, -320)):
+            a, b = 2.0**i, 2.0**j
+            scaled = linear_fit(x * a if given is x else given, y * b)
+            units = {"variance x": a * a, "covariance": a * b, "slope": b / a, "intercept": b, "variance y": b * b}
+            for name in plain.names:
+                np.testing.assert_array_equal(
+                    scaled[name], units.get(name, 1.0) * np.array(plain[name]), f"{name} {i} {j}"
+                )

@@ -152,7 +152,7 @@ WRONG = {
     "no plan, change": lambda: required_n(PrivacyPlan({"a": RandomizedResponse(epsilon=1.0)}), 0.1, ask="cdf"),
     "mechanism must be one of": lambda: required_n("nothing", 1.0, domain=16, epsilon=1.0, ask="median"),
     "no plan, change or": lambda: required_epsilon(domain=16, n=9, ask="median", change=0.1, base=0.1),
-    "no epsilon is enough": lambda: required_epsilon("hadamard_response", 0.1, 9, domain=16, ask="median"),
+    "no epsilon is enough": lambda: required_epsilon("hadamard_response", 1, 9, domain=16, ask="median"),
     "no number of people is enough": lambda: required_n(
         "stochastic_rounding", 0.5, domain=Interval(0, 60), epsilon=1.0, ask="median"
     ),
@@ -166,3 +166,19 @@ def test_what_cannot_be_planned_is_refused():
         assert re.search(says, str(refused.value)), (says, str(refused.value))
     assert required_n("unary_encoding", 11.9, domain=12, epsilon=1.0, ask="median").n == 1
     assert Domain(range(3)).even.tolist() == [0, 1, 2]
+
+
+def test_a_median_of_labels_is_told_to_a_label_and_no_nearer():
+    """Half of the people are at 49 or below: the answer is 49 or 50, of whomever; 3,477,845 were to tell it to 0.5."""
+    m = HierarchicalHistogram(range(100), epsilon=1.0)
+    answers = {MedianEstimate().result(m, m.simulate([40_000] * 100, seed=seed)).median for seed in range(12)}
+    assert {49, 50} <= answers
+    tens = HierarchicalHistogram(range(0, 1000, 10), epsilon=1.0)
+    for ask in ("median", QuantilesEstimate([0.25])):
+        for of, step in ((m, 1.0), (tens, 10.0)):
+            with pytest.raises(ParameterError, match=f"at least {step:g}, from one label to the next"):
+                required_n(of, step / 2, ask=ask)
+            assert required_n(of, step, ask=ask).n > 1
+    with pytest.raises(ParameterError, match="from one label"):
+        required_epsilon("hierarchical_histogram", 0.5, 10**6, ask="median", domain=100)
+    assert required_n("hierarchical_histogram", 0.5, ask="median", domain=Interval(0, 100), epsilon=1.0).n > 1

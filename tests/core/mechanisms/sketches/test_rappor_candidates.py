@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from scipy import optimize, stats
 
-from ldp_core import HadamardCountMeanSketch, HistogramEstimate, Keyed, Mechanism, ParameterError, Rappor, Secret
+from ldp_core import HadamardCountMeanSketch, HistogramEstimate, Keyed, Mechanism, ParameterError, Rappor, Secret, Tally
 from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, significant
 
 from ....cases import each
 from ...checks import check_binomial, check_uniform, slow
-from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed
+from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed, simulated
 
 
 def test_least_squares_are_numpys():
@@ -111,6 +111,27 @@ def test_more_candidates_than_bits_are_selected():
         assert passed[:8].all()
         false += int(passed[8:].any())
     check_binomial(max(false, 1), 25, 0.05)
+
+
+def test_intervals_hold_where_candidates_are_selected():
+    """Of sixty that people hold, of more than bits: 88 % held, chosen and estimated by the same reports."""
+    m, inside = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.05, p=0.02, q=0.98), []
+    rng, people = np.random.default_rng(3), np.round(4000 / np.arange(1, 61)).astype(int)
+    for first in range(0, 20_000, 1000):
+        o, where = m.over(range(first, first + 192)), m.over(range(first, first + 60)).design.positions
+        decoded = o.decode(Tally(int(people.sum()), simulated(m, where, people, rng), m.fingerprint))
+        found = decoded.histogram
+        inside.append((found.low[:60] <= people) & (people <= found.high[:60]))
+        assert not decoded.significant[60:].any()  # (at a level of 5 %, with this noise)
+    assert np.mean(inside) > 0.93
+
+
+def test_one_cohort_is_not_enough_for_a_selection():
+    """It takes reports that have not chosen the candidates: errors were 40 % too small."""
+    m = Rappor("int", bits=16, hashes=2, cohorts=1, f=0.05, p=0.02, q=0.98)
+    histogram = m.over(range(20)).estimate(m.simulate({0: 500, 1: 500}, seed=1))
+    assert np.isinf(histogram.standard_errors).all()
+    assert np.isinf(histogram.low).all()
 
 
 def test_nothing_is_selected_of_nothing():
