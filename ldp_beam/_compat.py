@@ -85,6 +85,11 @@ def maps(step: Any) -> bool:
     return named and not isinstance(whole, _MultiParDo)
 
 
+def filters(transform: Any) -> bool:
+    """Whether a transform is ``beam.Filter``."""
+    return isinstance(transform, beam.ParDo) and transform.label.startswith("Filter(")
+
+
 class _MarkedSink(_ParquetSink):
     """Beam's, whose files say of their columns what the last table with other metadata than the file's said."""
 
