@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
+from graphlib import TopologicalSorter
 from typing import Any
 
 import apache_beam as beam
@@ -342,7 +343,7 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
     was made of reports has the people of other reports of the same records once more, if all of one of both come here;
     keys may tell them apart.)
     """
-    steps = [*reversed(_Steps(pcoll).found)]  # (each before those that its inputs come from)
+    steps = _steps_to(pcoll)
     if spends:
         _refuse_joined_limits(pcoll, steps)
     same = Counter([pcoll])  # how often a record comes from there as it is
@@ -379,6 +380,19 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
             f"each record comes here {most} times, as beam.Flatten joins a collection with itself, or several reports "
             "of each: people would count, and spend, so often. Give beam.Flatten each collection once"
         )
+
+
+def _steps_to(pcoll: PCollection[Any]) -> list[Any]:
+    """The applied transforms that a collection comes from: each before those of its inputs, and behind its parts."""
+    found: dict[Any, list[Any]] = {pcoll.producer: []}  # and the steps that are before each
+    ahead: list[Any] = [pcoll.producer]
+    while ahead:
+        step = ahead.pop()
+        for later in (step.parent, *(one.producer for one in step.inputs if isinstance(one, PCollection))):
+            if later is not None:
+                ahead += [] if later in found else [later]
+                found.setdefault(later, []).append(step)
+    return [*TopologicalSorter(found).static_order()]
 
 
 def _joins(step: Any) -> bool:

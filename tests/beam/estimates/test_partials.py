@@ -243,6 +243,10 @@ def test_times_before_the_epoch():
     batch = pa.table({"v": [True] * 2, "t": pa.array([-1, -999], pa.timestamp("ns"))})
     found = tallies(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t"), [batch])
     assert {place: tally.n for place, tally in found.items()} == {(-10.0, 0.0): 2}
+    tenths = [-1e-7, -3.0, 0.0]  # of a microsecond, which was cut off towards 1970, into the window after it
+    for elements in ([pa.table({"v": [True] * 3, "t": tenths})], [{"v": True, "t": t} for t in tenths]):
+        found = tallies(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t"), elements)
+        assert {place: tally.n for place, tally in found.items()} == {(-10.0, 0.0): 2, (0.0, 10.0): 1}
 
 
 @each("batched", [True, False])

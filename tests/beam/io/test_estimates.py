@@ -28,6 +28,7 @@ from ldp_beam.io import (
 )
 from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
 
+from ...cases import full_disk
 from ..helpers import SURE, Collector, on_my_word, run, stamped
 
 NAMES = (
@@ -203,6 +204,16 @@ def test_other_elements_are_refused(tmp_path):
         run(WriteEstimates(str(tmp_path)), [{"v": 1}])
     with pytest.raises(ParameterError):
         WriteEstimates(str(tmp_path), "csv")
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path):
+    """Each try left one more, of a hidden name."""
+    write = ldp_beam.PrivateHistogram("v", SURE) | WriteEstimates(f"{tmp_path}/out")
+    for _ in range(2):
+        with full_disk(100), pytest.raises(InputError, match=f"cannot write into .*'{tmp_path}/out': File too large"):
+            run(write, [{"v": "a"}])
+    assert [*(tmp_path / "out").iterdir()] == []
+    assert run(write, [{"v": "a"}]) == [str(path) for path in (tmp_path / "out").iterdir()]
 
 
 def test_a_folder_that_cannot_be_is_said(tmp_path):
