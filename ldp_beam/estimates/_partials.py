@@ -173,7 +173,7 @@ class TallyReports(PartialTallies):
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        made_with, self._unproved = PlanTold.of(schema), []
+        made_with, unproved = PlanTold.of(schema), list[str]()
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
@@ -181,10 +181,10 @@ class TallyReports(PartialTallies):
                 if self._unsaid is not None and made is not None and made.keyed:
                     raise self._unsaid(name)
                 if made is None:
-                    self._unproved.append(name)
+                    unproved.append(name)
             check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
-        self._checked = schema
+        self._checked, self._unproved = schema, unproved
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:

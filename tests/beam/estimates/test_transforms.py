@@ -19,7 +19,7 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 
 import ldp_beam
 import ldp_polars
-from ldp_beam.elements.faults import NOT_PROVED
+from ldp_beam.elements.faults import NOT_PROVED, OTHER_PLAN
 from ldp_beam.estimates import transforms
 from ldp_beam.estimates.combine import _LOG
 from ldp_beam.estimates.transforms import RowsOf
@@ -432,6 +432,10 @@ def test_batches_that_do_not_say_that_they_are_reports_are_refused(tmp_path):
             run(ask, [batch])
         (rows, letters) = run(ask.with_exception_handling(), [batch, batch])
         assert (rows, letters) == ([], [(name, NOT_PROVED, 100)] * 2)
+    other = PrivacyPlan({"x": RandomizedResponse(epsilon=2.0)}, keep=["g", "t"]).metadata
+    three = [made, raw.replace_schema_metadata(other), made]  # (what is known of one batch is not said of the next)
+    rows, letters = run(ldp_beam.Histogram("x", FLAG).with_exception_handling(), three)
+    assert ({row.n for row in rows}, letters) == ({200}, [("", OTHER_PLAN, 100)])
     once = ldp_beam.Histogram("x", FLAG, repeats=1)
     write = beam.Map(plan.assume_reports) | WriteReports(f"{tmp_path}/r", plan, raw.schema)
     with pytest.warns(LdpWarning, match="assume_reports"):
