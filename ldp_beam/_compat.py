@@ -7,11 +7,14 @@ They are what `StableInputParDo` calls, the classes of runners that the function
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
+from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched, _ParquetSink
 from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.portability import common_urns
@@ -23,6 +26,8 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 from apache_beam.transforms.core import _MultiParDo
 from typing_extensions import override
+
+from ldp_core import InputError
 
 
 class StableInputParDo(beam.ParDo):
@@ -85,14 +90,48 @@ def maps(step: Any) -> bool:
     return named and not isinstance(whole, _MultiParDo)
 
 
+def filters(transform: Any) -> bool:
+    """Whether a transform is ``beam.Filter``."""
+    return isinstance(transform, beam.ParDo) and transform.label.startswith("Filter(")
+
+
 class _MarkedSink(_ParquetSink):
-    """Beam's, whose files say of their columns what the last table with other metadata than the file's said."""
+    """Beam's, whose files say of their columns what the last table with other metadata than the file's said.
+
+    Where a disk is full, no half file stays: when Python forgets its writer it would get an end, and pass for whole.
+    """
+
+    @override
+    def open(self, temp_path: str) -> pq.ParquetWriter:
+        self._path = temp_path
+        return super().open(temp_path)  # type: ignore[no-untyped-call]
 
     @override
     def write_record(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
-        super().write_record(writer, table)
-        if not table.schema.equals(writer.schema, check_metadata=True):  # (where Arrow has its schema in Parquet)
-            writer.add_key_value_metadata({"ARROW:schema": b64encode(table.schema.serialize()).decode()})
+        with self._whole_or_nothing(writer):
+            super().write_record(writer, table)
+            if not table.schema.equals(writer.schema, check_metadata=True):  # (where Arrow has its schema in Parquet)
+                writer.add_key_value_metadata({"ARROW:schema": b64encode(table.schema.serialize()).decode()})
+
+    @override
+    def close(self, writer: pq.ParquetWriter) -> None:
+        with self._whole_or_nothing(writer):
+            super().close(writer)  # type: ignore[no-untyped-call]
+
+    @contextmanager
+    def _whole_or_nothing(self, writer: pq.ParquetWriter) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            writer.is_open = False
+            with suppress(Exception):  # (any file system's)
+                FileSystems.delete([self._path])
+            raise unwritable(FileSystems.split(FileSystems.split(self._path)[0])[0], error) from error
+
+
+def unwritable(folder: str, error: Exception) -> InputError:
+    """To raise where nothing can be written."""
+    return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
 
 
 def write_parquet(schema: pa.Schema, options: dict[str, Any]) -> WriteToParquetBatched:

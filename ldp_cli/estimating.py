@@ -345,23 +345,22 @@ class _Answers:
                 f"{str(folder)!r} has estimates of other reports, {names}: delete these files, or take another folder"
             )
         written = []
-        with files.polars_work("estimate"):
-            folder.mkdir(parents=True, exist_ok=True)
-            for name, frame in self.frames.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, frame in self.frames.items():
+            with files.replacing(paths[name]) as whole, files.polars_work(f"cannot write {str(paths[name])!r}"):
                 table = self._with_partial(frame)
-                with files.replacing(paths[name]) as whole:
-                    if csv:
-                        _flat(table).write_csv(whole)
-                    else:
-                        asked = {name: (self.questions[name], self.mechanisms[name])}
-                        table.write_parquet(whole, metadata=core.estimates_metadata(asked))
-                row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
-                if self.covered is not None:
-                    cut = len(self._about(name)["partial_windows"])
-                    row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
-                written.append(row)
-            with files.replacing(beside) as whole:
-                whole.write_text(said, encoding="utf-8")
+                if csv:
+                    _flat(table).write_csv(whole)
+                else:
+                    asked = {name: (self.questions[name], self.mechanisms[name])}
+                    table.write_parquet(whole, metadata=core.estimates_metadata(asked))
+            row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
+            if self.covered is not None:
+                cut = len(self._about(name)["partial_windows"])
+                row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
+            written.append(row)
+        with files.replacing(beside) as whole:
+            whole.write_text(said, encoding="utf-8")
         return written
 
     def chosen(self, values: list[str], at: str | None) -> _Answers:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from ldp_cli.printing import note
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
-from ldp_core.engine import DrawnColumn, enough_to_differ, import_extra, open_parquet, refuse_reports
+from ldp_core.engine import DrawnColumn, disk_error, enough_to_differ, import_extra, open_parquet, refuse_reports
 
 if TYPE_CHECKING:
     import polars as pl
@@ -278,9 +278,11 @@ def polars_work(what: str) -> Iterator[None]:
     try:
         yield
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
+        if (full := disk_error(error)) is not None:
+            raise full from None  # (`replacing` knows which file it was)
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             "may quote them"
         ) from None
     except OSError as error:
-        raise InputError(f"{what}: {error.strerror or type(error).__name__}") from None
+        raise disk_error(error) or InputError(f"{what}: {error.strerror or type(error).__name__}") from None

@@ -17,7 +17,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, themed
 from ldp_core.compute import kernels
-from ldp_core.errors import warn_user
+from ldp_core.errors import disk_error, warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import Persons, unsaid_repeats
@@ -159,6 +159,7 @@ __all__ = [
     "count_numbers",
     "describe",
     "described_once",
+    "disk_error",
     "draw",
     "draw_means",
     "draw_windows",

@@ -7,6 +7,9 @@ how many rows and what was expected; they never contain a value from the data.
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -81,6 +84,14 @@ def warn_user(message: str) -> None:
     warnings.warn(message, LdpWarning, level)
 
 
+def disk_error(error: Exception) -> OSError | None:
+    """That a disk takes no more, if this error says so: Polars' and Beam's do in their text alone."""
+    found = re.search(r"(?:\(os error |\[Errno )(\d+)", str(error))
+    code = error.errno if isinstance(error, OSError) and error.errno else int(found[1]) if found else 0
+    return OSError(code, os.strerror(code)) if code in _DISK_ERRORS else None
+
+
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _warned_of_epsilon: ContextVar[bool] = ContextVar("warned_of_epsilon", default=False)
 
 

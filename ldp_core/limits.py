@@ -199,11 +199,13 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 def files_of(path: str | os.PathLike[str]) -> list[str]:
     """The files of a path, a folder of Parquet files or a pattern; an `InputError` if one of these has none.
 
-    As of a pattern, those of hidden names are left out: a command that was ended leaves half a file there.
+    As of a pattern, those of hidden names are left out: a command that was ended leaves half a file there. A job of
+    Beam that was ended leaves whole ones, too, whose records are written again when it runs again.
     """
     if os.path.isdir(path):
         there = ((file, f"/{file.relative_to(path).as_posix()}") for file in Path(path).rglob("*.parquet"))
-        found = sorted(str(file) for file, name in there if "/." not in name and not file.is_dir())
+        hidden = re.compile(r"/(\.|beam-temp-)")
+        found = sorted(str(file) for file, name in there if not hidden.search(name) and not file.is_dir())
         if not found:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif os.path.exists(path) or not has_magic(str(path)):

@@ -551,6 +551,7 @@ def sink_parquet(
             the plan; or reports are seeded, and the plan is not; or a kept column is of integers of 128 bits.
         ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
+        OSError: the disk is full: make room, and write again.
 
     >>> import polars as pl, ldp_polars, tempfile
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -567,7 +568,12 @@ def sink_parquet(
     plan.check_readable()
     if wide := [name for name, dtype in checked.collect_schema().items() if _is_wide(dtype)]:
         raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
-    later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
+    try:
+        later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
+    except pl.exceptions.ComputeError as error:
+        if (full := engine.disk_error(error)) is None:
+            raise
+        raise OSError(full.errno, f"{full.strerror}: what is there is no whole file", str(path)) from None
     return later
 
 

@@ -18,7 +18,7 @@ import threading
 import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -118,13 +118,16 @@ class Store(Sink):
     def __init__(self, folder: Path, plan: PrivacyPlan, schema: pa.Schema) -> None:
         super().__init__(plan)
         self._folder, self._journal, self._schema = folder, folder / "journal", schema
-        self._journal.mkdir(parents=True, exist_ok=True)
-        self._own = os.open(self._journal / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
-            self._start()
-        except BaseException:
-            os.close(self._own)
-            raise
+            self._journal.mkdir(parents=True, exist_ok=True)
+            self._own = os.open(self._journal / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                self._start()
+            except BaseException:
+                os.close(self._own)
+                raise
+        except OSError as error:
+            raise InputError(f"cannot use the folder {str(folder)!r}: {error.strerror}") from None
 
     def _start(self) -> None:
         try:
@@ -172,7 +175,7 @@ class Store(Sink):
 
     @override
     def append(self, batches: Sequence[Batch]) -> None:
-        with self._lock:
+        with self._lock, self._told():
             super().append(batches)
             if self._file.tell() > JOURNAL_BYTES:
                 self.finish()
@@ -189,18 +192,31 @@ class Store(Sink):
     @override
     def finish(self) -> None:
         """Make a Parquet file of the journal. If the disk fails, nothing is lost: the next start does it."""
-        with self._lock:
+        with self._lock, self._told():
             if self._file.tell():
                 self._file.close()
                 self._to_parquet(Path(self._file.name))
                 self._file = self._begin()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            _LOG.error(
+                "%s: %s: no more reports are taken, and what was answered is kept. Make room, and start again",
+                self._folder,
+                error.strerror,
+            )
+            raise
 
     @override
     def close(self) -> None:
         """Let go of the folder; what is in the journal becomes a file at the next start."""
         with self._lock:
             os.close(self._own)
-            self._file.close()
+            with suppress(OSError):  # (of what was not answered)
+                self._file.close()
 
     def _begin(self) -> BinaryIO:
         file = (self._journal / f"{token_hex(12)}.journal").open("wb")

@@ -19,6 +19,18 @@ def case(*name: Any) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def full_disk(most: int = 0) -> Iterator[None]:
+    """No file of this process may become longer than so many bytes: what writes more has the error of a full disk."""
+    resource = pytest.importorskip("resource", reason="only on Unix")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
 def each(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """As ``pytest.mark.parametrize``, but all cases run in one test: for those that share one code path.
 

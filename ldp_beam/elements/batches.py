@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -355,7 +356,7 @@ def event_times(column: pa.Array, name: str, unit: TimeUnit = "s") -> tuple[I64,
         if odd.any():
             missing = odd if missing is None else missing | odd
             raw = np.where(odd, 0.0, raw)
-        micros = raw * (10**6 / per_second)
+        micros = np.floor(raw * (10**6 / per_second))  # (as of other times: no window begins after its records)
         return _in_range(micros, micros.clip(_FIRST, _LAST).astype(np.int64), _FIRST, _LAST, missing)
     if pa.types.is_uint64(kind):
         raw = np.minimum(raw, np.uint64(2**63 - 1))
@@ -391,7 +392,7 @@ def _micros(value: Any, per_second: int) -> int | None:
         if isinstance(number, int):
             micros = number * 10**6 // per_second
         else:
-            micros = int(number * (10**6 / per_second)) if abs(number) < 1e27 else None
+            micros = math.floor(number * (10**6 / per_second)) if abs(number) < 1e27 else None
     return micros if micros is not None and _FIRST <= micros <= _LAST else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -26,7 +25,7 @@ from ldp_beam.elements.batches import (
     times_of,
     windows_of,
 )
-from ldp_beam.elements.faults import NOT_A_REPORT, Faults, check_reports, check_values
+from ldp_beam.elements.faults import NOT_A_REPORT, NOT_PROVED, Faults, check_reports, check_values
 from ldp_beam.elements.ids import IdHash, NoiseKey
 from ldp_beam.elements.records import NAMESPACE, RecordsDoFn
 from ldp_beam.graph.upstream import check_reports_of
@@ -38,7 +37,6 @@ from ldp_core.engine import I64, Native, PlanTold, ReportFormat, check_made_by, 
 Key: TypeAlias = tuple[str, ...]  # the text of each column that is tallied by; empty without such columns
 KeyedTally: TypeAlias = tuple[Key, Tally]
 
-_LOG = logging.getLogger(__name__)
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 
 
@@ -154,7 +152,7 @@ class PartialTallies(RecordsDoFn):
 
 class TallyReports(PartialTallies):
     _checked: pa.Schema | None = None
-    _said = False
+    _unproved: list[str]  # columns of the checked schema that say of themselves nothing
 
     def __init__(self, *args: Any, unsaid: Callable[[str], ParameterError] | None = None, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -163,6 +161,8 @@ class TallyReports(PartialTallies):
     @override
     def natives(self, part: AnyBatch) -> Native:
         self.check_schema(part.schema)
+        if self._unproved:
+            raise ReportError(f"{engine.not_proved(self._unproved)}, as beam.Map(plan.assume_reports)")
         forms = {name: one.reports for name, one in self._tallier.by_column(self._column).items()}
         read = [form.from_arrow(part.reports(name, form), column=name) for name, form in forms.items()]
         joined: Native = self._tallier.joined(read)
@@ -173,24 +173,23 @@ class TallyReports(PartialTallies):
         """Refuse reports that another mechanism made, if the metadata or the column's type tell."""
         if self._checked is not None and schema.equals(self._checked, check_metadata=True):
             return
-        made_with = PlanTold.of(schema)
+        made_with, unproved = PlanTold.of(schema), list[str]()
         for name, mechanism in self._mechanism.by_column(self._column).items():
             at = schema.get_field_index(name)
             if at >= 0:
                 made = check_made_by(schema.field(at), mechanism)
                 if self._unsaid is not None and made is not None and made.keyed:
                     raise self._unsaid(name)
-                if made is None and made_with is not None and name in made_with:
-                    raise ReportError(engine.not_proved([name]))
-                if made is None and not self._said:
-                    _LOG.warning(engine.not_proved([name]))
-                    self._said = True
+                if made is None:
+                    unproved.append(name)
             check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
         refuse_keys(schema, self._by)
-        self._checked = schema
+        self._checked, self._unproved = schema, unproved
 
     @override
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
+        for name in self._unproved:
+            faults.add(name, NOT_PROVED)
         for name, one in self._tallier.by_column(self._column).items():
             reports, form = part.column(name), one.reports
             if isinstance(reports, list):

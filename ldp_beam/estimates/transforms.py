@@ -95,7 +95,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     Args:
         column: of the reports, or of the values.
         mechanism: that made the reports, or is to. Another one is refused if a `Perturb` before this step made them, or
-            if a batch's metadata say so; single records that were stored in between do not tell.
+            if a batch's metadata say so; single records that were stored in between do not tell. A batch that does not
+            say that it holds reports is refused, unless ``beam.Map(plan.assume_reports)`` gives your word.
         question: a `ldp_core.Question`, or what stands for one (`ldp_core.question_of`). Default: what tells the most
             (`ldp_core.usual_question`).
         confidence: of the intervals, where the question does not say it.

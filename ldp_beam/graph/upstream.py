@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
+from graphlib import TopologicalSorter
 from typing import Any
 
 import apache_beam as beam
@@ -15,7 +16,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
-from ldp_beam._compat import maps
+from ldp_beam._compat import filters, maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
@@ -82,7 +83,7 @@ def _wholes(step: Any) -> Iterator[Any]:
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
     """Raise if the pipeline perturbs this column with another mechanism than this one, or not in all ways to here."""
-    here = _as_they_are([pcoll])
+    here = _as_they_are([pcoll], chosen=True)
     for source in (whole.transform for one in here for whole in _wholes(one.producer)):
         if isinstance(source, ReadsValues) and column in source.raw:
             raise MechanismMismatchError(
@@ -92,7 +93,7 @@ def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechan
             )
     for step in _plans_before(pcoll):
         check_reports_of(step.transform.made, column, mechanism, "the Perturb before this step")
-        if column in step.transform.made.columns and here & _as_they_are(step.inputs):
+        if column in step.transform.made.columns and here & _as_they_are(step.inputs, chosen=True):
             raise MechanismMismatchError(
                 f"column {column!r}: beam.Flatten joins reports with the records that they were made of, whose values "
                 "would count as reports: leave these out"
@@ -133,8 +134,8 @@ def _plans_before(pcoll: PCollection[Any]) -> list[Any]:
     return [step for step in steps if isinstance(step.transform, EndsValues) and step.transform.made is not None]
 
 
-def _as_they_are(pcolls: Iterable[Any]) -> set[Any]:
-    """The collections whose records, or some of them, come here and nothing was done to them."""
+def _as_they_are(pcolls: Iterable[Any], *, chosen: bool = False) -> set[Any]:
+    """The collections whose records come here and nothing was done to them; or those ``chosen`` from them, too."""
     found: set[Any] = set()
     ahead = [one for one in pcolls if isinstance(one, PCollection)]
     while ahead:
@@ -142,7 +143,8 @@ def _as_they_are(pcolls: Iterable[Any]) -> set[Any]:
         step: Any = one.producer
         wholes = [] if one in found else [whole.transform for whole in _wholes(step)]
         found.add(one)
-        kept = any(isinstance(whole, (*_KEEP, BoundsPersons, BudgetsNoise)) for whole in wholes)
+        kept = any(isinstance(whole, (*_KEEP, LetsThrough)) for whole in wholes)
+        kept = kept or (chosen and any(isinstance(whole, beam.Partition) or filters(whole) for whole in wholes))
         if kept and not any(isinstance(whole, EndsValues) for whole in wholes):
             ahead += [before for before in step.inputs if isinstance(before, PCollection)]
     return found
@@ -167,7 +169,11 @@ class DrawsNoise:
         return self.whose is not None
 
 
-class BoundsPersons:
+class LetsThrough:
+    """A transform that lets some records through, and changes none but for a column that it drops."""
+
+
+class BoundsPersons(LetsThrough):
     """A transform that lets through so many records of each person and window."""
 
     @property
@@ -208,7 +214,7 @@ def _keyed_by(transforms: Iterable[Any]) -> set[str]:
     return {one.whose for one in transforms if isinstance(one, DrawsNoise) and one.whose is not None and one.spends}
 
 
-class BudgetsNoise:
+class BudgetsNoise(LetsThrough):
     """A transform that lets through what a budget pays for.
 
     Attributes:
@@ -337,7 +343,7 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
     was made of reports has the people of other reports of the same records once more, if all of one of both come here;
     keys may tell them apart.)
     """
-    steps = [*reversed(_Steps(pcoll).found)]  # (each before those that its inputs come from)
+    steps = _steps_to(pcoll)
     if spends:
         _refuse_joined_limits(pcoll, steps)
     same = Counter([pcoll])  # how often a record comes from there as it is
@@ -374,6 +380,19 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
             f"each record comes here {most} times, as beam.Flatten joins a collection with itself, or several reports "
             "of each: people would count, and spend, so often. Give beam.Flatten each collection once"
         )
+
+
+def _steps_to(pcoll: PCollection[Any]) -> list[Any]:
+    """The applied transforms that a collection comes from: each before those of its inputs, and behind its parts."""
+    found: dict[Any, list[Any]] = {pcoll.producer: []}  # and the steps that are before each
+    ahead: list[Any] = [pcoll.producer]
+    while ahead:
+        step = ahead.pop()
+        for later in (step.parent, *(one.producer for one in step.inputs if isinstance(one, PCollection))):
+            if later is not None:
+                ahead += [] if later in found else [later]
+                found.setdefault(later, []).append(step)
+    return [*TopologicalSorter(found).static_order()]
 
 
 def _joins(step: Any) -> bool:

@@ -17,6 +17,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
+from ldp_beam._compat import unwritable
 from ldp_beam.elements.faults import NOT_A_LINE, NULL, UNREADABLE, Faults, not_of
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
@@ -31,6 +32,8 @@ from ldp_core.engine import I64, METADATA_KEY, open_parquet
 _T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
+UNFINISHED = "/beam-temp-"
+"""In the paths of files that a job of Beam has not given their names, or never will."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 
@@ -51,11 +54,6 @@ def check_folder(path: str) -> None:
         pass  # it will be made, or the workers may
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from error
-
-
-def unwritable(folder: str, error: Exception) -> InputError:
-    """To raise where nothing can be written."""
-    return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
 
 
 def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:

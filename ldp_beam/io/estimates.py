@@ -23,9 +23,10 @@ from apache_beam.utils.timestamp import Timestamp
 from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
+from ldp_beam._compat import unwritable
 from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.io._files import check_folder, unwritable
+from ldp_beam.io._files import check_folder
 from ldp_core import DtypeError, ParameterError
 from ldp_core.engine import text_of
 
@@ -265,6 +266,8 @@ def _write(file: tuple[str, bytes], folder: str) -> str:
             stream.write(content)
         FileSystems.rename([unfinished], [path])
     except OSError as error:
+        with suppress(Exception):  # (any file system's)
+            FileSystems.delete([unfinished])
         raise unwritable(folder, error) from error
     return str(path)
 

@@ -29,7 +29,15 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import ReadsValues, check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
+from ldp_beam.io._files import (
+    FORMATS,
+    UNFINISHED,
+    ReadFileDoFn,
+    file_format,
+    head_of,
+    parquet_schema,
+    schema_of_names,
+)
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -214,9 +222,10 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
     except (BeamIOError, OSError, ValueError) as error:
         raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
     for pattern, result in zip(patterns, results, strict=True):
-        if not result.metadata_list:
+        there = [file for file in result.metadata_list if UNFINISHED not in file.path]
+        if not there:
             raise InputError(f"no file matches {pattern!r}")
-        for file in result.metadata_list:
+        for file in there:
             if file.size_in_bytes == 0:
                 raise InputError(f"{file.path!r} is empty")
             if file_format(file.path) is None:

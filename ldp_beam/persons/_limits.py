@@ -48,7 +48,7 @@ from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
-from ldp_beam.graph.upstream import refuse_overlapping
+from ldp_beam.graph.upstream import LetsThrough, refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -329,7 +329,7 @@ class LimitOptions(TypedDict, total=False):
     allowed_lateness: float | str
 
 
-class LimitTransform(RecordsTransform):
+class LimitTransform(RecordsTransform, LetsThrough):
     """Base of the transforms that let so many records of a person through; see them for the arguments.
 
     Attributes:

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ldp_beam.telemetry.options import FileOptions, LiveOptions, declarations, made
 from ldp_core import LdpError
-from ldp_core.engine import import_extra
+from ldp_core.engine import disk_error, import_extra
 
 CALLED = "python -m ldp_beam.telemetry"
 EXAMPLE_PLAN = """\
@@ -128,6 +128,11 @@ def run(options: FileOptions) -> int:
         running.start(options)
     except running.LostRecordsError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except RuntimeError as error:  # (Beam's, of what its own sinks say)
+        if (full := disk_error(error)) is None:
+            raise
+        print(f"error: cannot write into the folder {options.output!r}: {full.strerror}", file=sys.stderr)
         return 1
     return 0
 

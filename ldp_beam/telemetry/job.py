@@ -13,11 +13,11 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.parquetio import WriteToParquetBatched
 from apache_beam.transforms.window import FixedWindows
 
 import ldp_beam
 from ldp_beam import DeadLetter
+from ldp_beam._compat import write_parquet
 from ldp_beam.elements.batches import event_times
 from ldp_beam.elements.rows import row_type
 from ldp_beam.io import EstimateBatches, ReadEvents, WriteReports, estimate_line, estimate_schema
@@ -221,7 +221,7 @@ class TelemetryJob:
         about = estimates_metadata({name: (self.questions[name], self.asked[name]) for name in names})
         schema = estimate_schema(rows.element_type).with_metadata(about)
         tables = rows | f"Batches of {file}" >> EstimateBatches() | f"Tables of {file}" >> beam.Map(_table)
-        as_parquet: Any = WriteToParquetBatched(path, schema, file_name_suffix=".parquet", **one_file)
+        as_parquet: Any = write_parquet(schema, {"file_path_prefix": path, "file_name_suffix": ".parquet", **one_file})
         _ = tables | f"Write {file} as Parquet" >> as_parquet
         lines = rows | f"{file} to JSON" >> beam.Map(estimate_line)
         as_text: Any = beam.io.WriteToText(path, file_name_suffix=".ndjson", **one_file)

@@ -23,7 +23,7 @@ import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_core import LdpWarning, Mechanism, Tally
 
-from ..beam.helpers import run
+from ..beam.helpers import on_my_word, run
 from ..beam.streams import All
 from ..cases import case
 
@@ -141,7 +141,7 @@ def check_combined(m: Mechanism, reports: Any, inputs: list[Any]) -> None:
 
 def check_dead_letter(transform: Any, reports: pa.Array) -> None:
     """Of the reports "x" one is none: it is counted, and the others are tallied."""
-    good, bad = run(transform.with_exception_handling(), [pa.record_batch({"x": reports})])
+    good, bad = run(on_my_word(transform.with_exception_handling()), [pa.record_batch({"x": reports})])
     assert {row.n for row in good} == {len(reports) - 1}
     [letter] = bad
     assert (letter.column_name, letter.count) == ("x", 1)

@@ -13,7 +13,7 @@ from ldp_beam.yaml import LdpHistogram
 from ldp_core import Domain, Keyed, ParameterError, PrivacyPlan, RandomizedResponse, Secret, UnaryEncoding
 from ldp_core.estimates.consistency import METHODS
 
-from ..beam.helpers import run
+from ..beam.helpers import assumed, run
 from ..beam.streams import All
 from ..cases import case
 
@@ -62,7 +62,7 @@ def test_beam():
     assert (made.counts.tolist(), made.biased) == (expected, True)
     python = ldp_beam.Histogram("x", M, consistency="norm-sub")
     yaml = LdpHistogram(column="x", mechanism=M.to_dict(), consistency="norm-sub")
-    for rows in run(All([python, yaml]), [pa.record_batch({"x": column})]):
+    for rows in run(All([python, yaml]), [assumed(pa.record_batch({"x": column}), {"x": M})]):
         assert [row.count for row in rows] == expected
         assert [row.low for row in rows] == M.estimate(M.tally(column)).low.tolist()
     private = run(ldp_beam.PrivateHistogram("x", M, consistency="norm-sub"), [pa.record_batch({"x": LABELS * 40})])

@@ -31,7 +31,7 @@ from ldp_core import (
 )
 from pipelines.telemetry import main
 
-from ..beam.helpers import run
+from ..beam.helpers import assumed, run
 from ..beam.streams import All
 from ..cases import case
 from .sql_words import RESERVED
@@ -75,7 +75,8 @@ def reports():
 def test_one_vocabulary_in_core_arrow_polars_and_beam(reports):
     questions = {name: usual_question(m, 0.95) for name, m in PLAN.columns.items()}
     columns = {name: reports[name].ext.storage().to_arrow() for name in FIELDS}
-    found = run(All([Estimate(name, PLAN[name], how) for name, how in questions.items()]), [pa.record_batch(columns)])
+    told = assumed(pa.record_batch(columns), PLAN.columns)
+    found = run(All([Estimate(name, PLAN[name], how) for name, how in questions.items()]), [told])
     tables = reports.ldp.estimates(PLAN)
     for (name, how), rows in zip(questions.items(), found, strict=True):
         result = how.result(PLAN[name], PLAN[name].tally(columns[name]))

@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 import numpy as np
+import pyarrow as pa
 from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import GlobalWindows, TimestampedValue, WindowFn
@@ -16,6 +17,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from ldp_beam.perturb import Perturb, _PerturbDoFn
 from ldp_core import RandomizedResponse, UnaryEncoding
+from ldp_core.plans.provenance import maker, typed
 
 from . import cheap_pipelines  # noqa: F401 (changes Beam when it is imported)
 
@@ -74,6 +76,30 @@ def given(elements: Any) -> Any:
     _given[number] = list(elements)
     kind = beam.Create(_given[number]).infer_output_type(None)
     return beam.Create([0], reshuffle=False) | "Take" >> beam.FlatMap(partial(_take, number)).with_output_types(kind)
+
+
+def assumed(data: Any, mechanisms: Any) -> Any:
+    """Arrow columns of these names as reports of these mechanisms, on the test's word; all else as it is."""
+    if isinstance(data, TimestampedValue):
+        return TimestampedValue(assumed(data.value, mechanisms), data.timestamp)
+    if not isinstance(data, (pa.RecordBatch, pa.Table)):
+        return data
+    fields = [
+        typed(one, mechanisms[one.name]) if one.name in mechanisms and maker(one) is None else one
+        for one in data.schema
+    ]
+    return type(data).from_arrays(data.columns, schema=pa.schema(fields, data.schema.metadata))
+
+
+def word_for(estimate: Any) -> Any:
+    """The mechanisms of the reports that a transform takes; none, if it takes values."""
+    return {} if estimate.spends is not None else dict(estimate._mechanism.by_column(estimate._column))
+
+
+def on_my_word(estimate: Any) -> Any:
+    """The transform, of reports that were made elsewhere: nothing but the test says so."""
+    word = word_for(estimate)
+    return beam.Map(partial(assumed, mechanisms=word)) | estimate if word else estimate
 
 
 def run(transform: Any, source: Any = None, *, runner: str = "FnApiRunner", flags: tuple[str, ...] = ()) -> Any:

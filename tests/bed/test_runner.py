@@ -11,7 +11,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions
 from ldp_beam import Histogram
 from tests.bed.runner import LocalRunner
 
-from ..beam.helpers import SURE_BOOL, Collector, run
+from ..beam.helpers import SURE_BOOL, Collector, on_my_word, run
 from ..beam.streams import late_of, stream
 
 STREAMING = ("--streaming",)
@@ -41,7 +41,7 @@ def kept(monkeypatch):
 
 
 def histogram(window):
-    return Histogram("v", SURE_BOOL, window=window, event_time="t").with_exception_handling()
+    return on_my_word(Histogram("v", SURE_BOOL, window=window, event_time="t").with_exception_handling())
 
 
 def most(kept, runner):

@@ -29,6 +29,8 @@ from ldp_core import (
 )
 from ldp_report import RESULTS, read_results
 
+from ..cases import full_disk
+
 N = 4000
 
 
@@ -66,6 +68,22 @@ def test_on_a_full_disk_a_file_is_whole_or_as_it_was(ldp, reports, monkeypatch):
         assert "No space left on device" in ldp(line, code=1).err, line
     assert {path: path.read_bytes() for path in there} == there
     assert {path.suffix for path in Path().rglob("*") if path.is_file() and path not in there} == {".csv"}  # (complete)
+
+
+def test_a_full_disk_is_said_with_the_file(ldp, people, reports):
+    """Polars' message was left out, and with it the reason; and nothing said which file it was."""
+    there = Path("reports.parquet").read_bytes()
+    for line, target in (
+        ("perturb people.parquet reports.parquet --plan plan.toml --overwrite", "reports.parquet"),
+        ("estimate reports.parquet --output out", "os.parquet"),
+    ):
+        with full_disk(100):
+            said = ldp(line, code=1).err
+        assert f"{target}': " in said, said
+        assert "cannot write" in said
+        assert target != "reports.parquet" or "File too large" in said  # (of footers Polars does not tell)
+    assert Path("reports.parquet").read_bytes() == there
+    assert not any(path.is_file() for path in Path("out").rglob("*"))
 
 
 def test_a_table_of_two_columns(ldp, reports):

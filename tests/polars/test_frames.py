@@ -37,7 +37,7 @@ from ldp_core.estimates.histogram import ENTRY
 from ldp_core.limits import DEFAULT
 from ldp_polars.columns import Report, report_dtype
 
-from ..cases import case
+from ..cases import case, full_disk
 from ..parquet_bombs import BOMBS
 
 LABELS = ["ios", "android", "web"]
@@ -270,6 +270,19 @@ def test_values_of_one_type_keep_it_and_those_of_several_are_text(run):
     both = PrivacyPlan({"a": level, "c": crashed})
     tidy = run(df.ldp.perturb(both), lambda f: f.ldp.histograms(both))
     assert tidy["value"].to_list() == ["1", "2", "10", "false", "true"]
+
+
+def test_a_full_disk_is_called_so(tmp_path):
+    """It was a ComputeError of Polars, of a file out of specification, and nothing said which."""
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
+    reports = pl.DataFrame({"x": [True, False] * 40_000}).ldp.perturb(plan)
+    with full_disk(1 << 12), pytest.raises(OSError, match="File too large: what is there is no whole file") as caught:
+        reports.ldp.sink_parquet(tmp_path / "x.parquet", plan)
+    assert caught.value.filename == str(tmp_path / "x.parquet")
+    with pytest.raises(InputError, match=r"x\.parquet"):
+        ldp_polars.read_plan(tmp_path)
+    reports.ldp.sink_parquet(tmp_path / "x.parquet", plan)
+    assert len(pl.read_parquet(tmp_path / "x.parquet")) == 80_000
 
 
 def test_what_is_not_the_plans_reports_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 from ldp_core import InputError, Limits, PrivacyPlan, RandomizedResponse, UnaryEncoding
 
-from ..cases import case
+from ..cases import case, full_disk
 from .helpers import (
     KEPT,
     LIMITS,
@@ -45,6 +45,25 @@ def n(store):
 
 def in_files(folder):
     return sum(pq.read_metadata(path).num_rows for path in folder.glob("*.parquet"))
+
+
+def test_a_full_disk_says_where_and_takes_the_same_again(tmp_path, caplog):
+    """Nothing said which folder it was, nor what to do; the reports that were answered are there once."""
+    folder = tmp_path / "reports"
+    store = opened(folder)
+    store.append([batch("a", 3)])
+    with full_disk(store._file.tell() + 50), pytest.raises(OSError, match="File too large"):
+        store.append([batch("b", 3)])
+    [said] = caplog.messages
+    assert said.startswith(f"{folder}: File too large: no more reports are taken")
+    with full_disk(50):
+        store.close()
+        with pytest.raises(InputError, match=f"cannot use the folder '{folder}': File too large"):
+            opened(folder)
+    store = opened(folder)
+    store.append([batch("a", 3), batch("b", 3)])
+    store.finish()
+    assert (n(store), in_files(folder)) == (6, 6)
 
 
 def test_a_journal_that_ends_anywhere(tmp_path):

@@ -9,7 +9,7 @@ from apache_beam.transforms.window import WindowFn
 
 from ldp_core import RandomizedResponse, UnaryEncoding
 
-from ..helpers import drive, values
+from ..helpers import assumed, drive, values, word_for
 
 VALUES = ["a", "b", "c"]
 RR = RandomizedResponse(VALUES, epsilon=1.0)
@@ -60,9 +60,11 @@ def places(size, n=N, **by):
 def tallied(transform, elements, windows=None):
     """(start, end, key texts) -> tally of all records there; and dead letters.
 
-    The partial tallies of one bundle, put into windows, which are merged, by Beam's own WindowFn, and added up.
+    The partial tallies of one bundle, put into windows, which are merged, by Beam's own WindowFn, and added up. Arrow
+    columns of reports that say nothing of themselves are taken for such.
     """
-    partials, dead = drive(transform._partial_tallies(), elements, windows)
+    told = [assumed(element, word_for(transform)) for element in elements]
+    partials, dead = drive(transform._partial_tallies(), told, windows)
     fn, found = transform._windows, defaultdict(list)
     for one in partials:
         key, tally = one.value

@@ -26,7 +26,7 @@ from ldp_core import (
     compare_quantiles,
 )
 
-from ..helpers import SURE_BOOL, run
+from ..helpers import SURE_BOOL, assumed, on_my_word, run
 from ..runners.stream_cases import BOTH
 from ..streams import LOCAL, All, late_of, stream
 
@@ -53,7 +53,7 @@ ANSWERS += ["statistic", "degrees_of_freedom", "p_value_of_all", "n_before", "n_
 
 def batches():
     columns = {name: m.reports.to_arrow(REPORTS[name]) for name, m in MADE_BY.items()}
-    whole = pa.table({**columns, "t": AT, "c": COUNTRIES})
+    whole = assumed(pa.table({**columns, "t": AT, "c": COUNTRIES}), MADE_BY)
     return [batch for part in (whole[:500], whole[500:]) for batch in part.to_batches()]
 
 
@@ -120,7 +120,7 @@ def test_live_panes_and_late_records():
     steps = [0, [1, 2], [11], 12, [3], 20, [5], [12], [21], 40, [6], [13]]
     how = {"window": 10, "event_time": "t", "trigger": BOTH, "allowed_lateness": 15, "anytime": True}
     live = ldp_beam.Compare("v", SURE_BOOL, **how).with_exception_handling()
-    rows, letters = run(live, stream(steps), **LOCAL)
+    rows, letters = run(on_my_word(live), stream(steps), **LOCAL)
     seen = [(r.window_start.micros // 10**6, r.pane_timing, r.n_before, r.n_after) for r in rows if r.value is True]
     ten = [(10, "EARLY", 2, 1), (10, "EARLY", 3, 1), (10, "ON_TIME", 3, 1), (10, "LATE", 4, 1), (10, "LATE", 4, 2)]
     assert seen == [*ten, (20, "EARLY", 2, 1), (20, "ON_TIME", 2, 1), (20, "LATE", 3, 1)]

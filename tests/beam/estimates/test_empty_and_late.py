@@ -13,7 +13,7 @@ from ldp_beam.graph.late import horizon
 from ldp_core import DistributionEstimate, HierarchicalHistogram, Hybrid, ParameterError, SquareWave
 
 from ...cases import each
-from ..helpers import SURE_BOOL, run
+from ..helpers import SURE_BOOL, on_my_word, run
 from ..runners.stream_cases import histogram
 from ..streams import All, batch, counted, ns
 
@@ -21,7 +21,7 @@ from ..streams import All, batch, counted, ns
 
 
 def filled(window=10, kind=ldp_beam.Histogram, **options):
-    return kind("v", SURE_BOOL, window=window, event_time="t", **options)
+    return on_my_word(kind("v", SURE_BOOL, window=window, event_time="t", **options))
 
 
 FILLS = [

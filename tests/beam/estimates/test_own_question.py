@@ -32,7 +32,7 @@ from ldp_core.arrays.types import I64
 from ldp_core.parameters import check_open, parameter
 from ldp_core.tables import View
 
-from ..helpers import run
+from ..helpers import on_my_word, run
 from ..streams import All
 
 LABELS = ["a", "b", "c"]
@@ -244,7 +244,7 @@ def test_a_tally_of_its_own_counts_and_adds_up():
     answered = ldp_beam.EstimateCombineFn(BITS, SetTogether())
     table = answered.extract_output(answered.add_input(answered.create_accumulator(), bits))
     assert table["both"].to_pylist() == [2, 1, 1]
-    (first, *_) = run(ldp_beam.Estimate("v", BITS, SetTogether()), [pa.record_batch({"v": bits})])
+    (first, *_) = run(on_my_word(ldp_beam.Estimate("v", BITS, SetTogether())), [pa.record_batch({"v": bits})])
     assert (first.first, first.second, first.both, first.n) == ("b", "a", 2, 3)
 
 

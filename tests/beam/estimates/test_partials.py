@@ -35,7 +35,7 @@ from ldp_core import (
 )
 
 from ...cases import each
-from ..helpers import SURE, SURE_BITS, SURE_BOOL, drive
+from ..helpers import SURE, SURE_BITS, SURE_BOOL, assumed, drive
 from .driven import (
     EVERYTHING,
     FLAG,
@@ -243,6 +243,10 @@ def test_times_before_the_epoch():
     batch = pa.table({"v": [True] * 2, "t": pa.array([-1, -999], pa.timestamp("ns"))})
     found = tallies(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t"), [batch])
     assert {place: tally.n for place, tally in found.items()} == {(-10.0, 0.0): 2}
+    tenths = [-1e-7, -3.0, 0.0]  # of a microsecond, which was cut off towards 1970, into the window after it
+    for elements in ([pa.table({"v": [True] * 3, "t": tenths})], [{"v": True, "t": t} for t in tenths]):
+        found = tallies(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t"), elements)
+        assert {place: tally.n for place, tally in found.items()} == {(-10.0, 0.0): 2, (0.0, 10.0): 1}
 
 
 @each("batched", [True, False])
@@ -259,7 +263,8 @@ def test_partials_in_own_windows_are_timestamped_inside_them(batched):
     records = [{"v": True}] * 5
     elements = [pa.RecordBatch.from_pylist([r]) for r in records] if batched else records
     stamped = [At(element, t) for element, t in zip(elements, (3, 4, 15, 1, 12), strict=True)]
-    partials, _ = drive(ldp_beam.Histogram("v", SURE_BOOL)._partial_tallies(), stamped, FixedWindows(10))
+    told = [assumed(element, {"v": SURE_BOOL}) for element in stamped]
+    partials, _ = drive(ldp_beam.Histogram("v", SURE_BOOL)._partial_tallies(), told, FixedWindows(10))
     found = [(p.timestamp, *p.windows, p.value[1].n) for p in partials]
     first, second = IntervalWindow(0, 10), IntervalWindow(10, 20)
     if batched:

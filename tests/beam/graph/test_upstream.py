@@ -222,6 +222,15 @@ def parts_of(pcoll):
     return pcoll | beam.Partition(lambda _, n: 0, 2)
 
 
+def test_an_estimate_looks_at_what_is_before_it_and_not_at_the_whole_pipeline(monkeypatch):
+    """Each walked through all estimates before it: of 200 that took 4.4 s."""
+    reports = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD]) | ldp_beam.Perturb(PLAN)
+    monkeypatch.setattr(beam.Pipeline, "visit", None)
+    _ = reports | ldp_beam.Histogram("os", THREE)
+    with pytest.raises(ParameterError, match="comes here 2 times"):
+        _ = (reports, reports) | beam.Flatten() | ldp_beam.Histogram("os", THREE)
+
+
 def test_a_collection_that_is_joined_with_itself_is_not_perturbed_and_not_counted():
     perturb, count, private = ldp_beam.Perturb(PLAN), ldp_beam.Histogram("os", THREE), ldp_beam.PrivateHistogram
     values = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD])

@@ -28,7 +28,8 @@ from ldp_beam.io import (
 )
 from ldp_core import DtypeError, InputError, ParameterError, PrivacyPlan
 
-from ..helpers import SURE, Collector, run, stamped
+from ...cases import full_disk
+from ..helpers import SURE, Collector, on_my_word, run, stamped
 
 NAMES = (
     *("window_start", "window_end", "pane_index", "pane_timing", "column_name", "key"),
@@ -130,7 +131,7 @@ def test_files_of_a_bounded_pipeline(tmp_path, kind, flags):
     out = tmp_path / "new" / "folder"
     reports = pa.record_batch({"v": ["a", "a", "b"] * 4, "t": [1, 2, 61] * 4})
     histogram = ldp_beam.Histogram("v", SURE, window=60, event_time="t")
-    paths = run(histogram | WriteEstimates(str(out), kind), [reports], flags=flags)
+    paths = run(on_my_word(histogram) | WriteEstimates(str(out), kind), [reports], flags=flags)
     assert content(out, kind) == sorted(
         (start, 0, value, count)
         for start, counts in ((0, {"a": 8, "b": 0, "c": 0}), (60, {"a": 0, "b": 4, "c": 0}))
@@ -162,7 +163,7 @@ def test_no_pane_of_a_live_window_is_lost(tmp_path, mode):
         allowed_lateness=100,
     )
     p = beam.Pipeline("BundleBasedDirectRunner", options=PipelineOptions(["--streaming"]))
-    rows = p | stream | windows | ldp_beam.Histogram("v", SURE)
+    rows = p | stream | windows | on_my_word(ldp_beam.Histogram("v", SURE))
     _ = rows | WriteEstimates(str(tmp_path), "parquet")
     seen = Collector()
     _ = rows | "See" >> seen
@@ -174,7 +175,7 @@ def test_no_pane_of_a_live_window_is_lost(tmp_path, mode):
 
 def test_the_global_window(tmp_path):
     reports = pa.record_batch({"v": ["a", "b"]})
-    [path] = run(ldp_beam.Histogram("v", SURE) | WriteEstimates(str(tmp_path)), [reports])
+    [path] = run(on_my_word(ldp_beam.Histogram("v", SURE)) | WriteEstimates(str(tmp_path)), [reports])
     assert os.path.basename(path).startswith("all_all_")
     assert pq.read_table(path)["window_start"].null_count == 3
 
@@ -205,6 +206,16 @@ def test_other_elements_are_refused(tmp_path):
         WriteEstimates(str(tmp_path), "csv")
 
 
+def test_a_full_disk_leaves_no_half_file(tmp_path):
+    """Each try left one more, of a hidden name."""
+    write = ldp_beam.PrivateHistogram("v", SURE) | WriteEstimates(f"{tmp_path}/out")
+    for _ in range(2):
+        with full_disk(100), pytest.raises(InputError, match=f"cannot write into .*'{tmp_path}/out': File too large"):
+            run(write, [{"v": "a"}])
+    assert [*(tmp_path / "out").iterdir()] == []
+    assert run(write, [{"v": "a"}]) == [str(path) for path in (tmp_path / "out").iterdir()]
+
+
 def test_a_folder_that_cannot_be_is_said(tmp_path):
     """Where a file is, half a character, a file system that Beam lacks: these were errors of Python, and late."""
     (tmp_path / "file").touch()
@@ -213,7 +224,7 @@ def test_a_folder_that_cannot_be_is_said(tmp_path):
             WriteEstimates(path)
         with pytest.raises(InputError, match="cannot write into the folder"):
             WriteReports(f"{path}/part", PrivacyPlan({"v": SURE}), pa.schema({"v": pa.string()}))
-    reports, histogram = [pa.record_batch({"v": ["a"]})], ldp_beam.Histogram("v", SURE)
+    reports, histogram = [pa.record_batch({"v": ["a"]})], on_my_word(ldp_beam.Histogram("v", SURE))
     write = histogram | WriteEstimates(f"{tmp_path}/later")
     (tmp_path / "later").touch()
     with pytest.raises(InputError, match=r"later.*: File exists|later.*: Not a directory"):

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam import BoundContributions, DeadLetter, Histogram, Perturb, PrivateHistogram
+from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivateHistogram
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder
 from ldp_beam.io._files import ReadFileDoFn
@@ -117,10 +117,21 @@ def test_values_that_were_read_are_no_reports(tmp_path):
     (tmp_path / "a.csv").write_text("user,x\n" + "1,true\n" * 3 + "2,false\n" * 7)
     plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
     events = beam.Pipeline("FnApiRunner") | ReadEvents(str(tmp_path / "a.csv"), plan, also="user")
-    for number, steps in enumerate(([], [beam.WindowInto(GlobalWindows())], [BoundContributions("user", 9)])):
-        values = reduce(lambda made, step: made | f"{number}" >> step, steps, events)
+    passed = [
+        [],
+        [beam.WindowInto(GlobalWindows())],
+        [BoundContributions("user", 9)],
+        [Deduplicate("user", within="1d")],
+    ]
+    passed += [["Named" >> beam.Filter(len)], [beam.Filter(len), beam.Reshuffle()]]
+    for number, steps in enumerate(passed):
+        values = reduce(lambda made, step: made | f"{number} {steps.index(step)}" >> step, steps, events)
         with pytest.raises(MechanismMismatchError, match="'x': ReadEvents reads values"):
             _ = values | f"Refused {number}" >> Histogram("x", plan["x"])
+    some, others = events | beam.Partition(lambda batch, n: len(batch) % n, 2)
+    for number, values in enumerate((some, (some, others) | beam.Flatten())):
+        with pytest.raises(MechanismMismatchError, match="'x': ReadEvents reads values"):
+            _ = values | f"Partition {number}" >> Histogram("x", plan["x"])
     _ = events | PrivateHistogram("x", plan["x"])
     _ = events | Perturb(plan) | Histogram("x", plan["x"])
     _ = events | beam.Map(plan.assume_reports) | "Elsewhere" >> Histogram("x", plan["x"])

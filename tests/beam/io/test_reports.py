@@ -1,5 +1,6 @@
 """Nothing but a plan's reports is written under it: into files, or into messages."""
 
+import gc
 from contextlib import nullcontext
 
 import apache_beam as beam
@@ -11,7 +12,7 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_beam.elements.faults import UNREADABLE
-from ldp_beam.io import ReadReports, WriteReports, decode, encode
+from ldp_beam.io import ReadReports, WatchFolder, WriteReports, decode, encode
 from ldp_beam.io.messages import message_of
 from ldp_core import (
     DtypeError,
@@ -25,8 +26,9 @@ from ldp_core import (
     Secret,
     UnaryEncoding,
 )
+from ldp_core.limits import files_of
 
-from ...cases import case
+from ...cases import case, full_disk
 from ...parquet_bombs import levels_of_a_schema
 from ..helpers import SURE, SURE_BOOL, run
 
@@ -109,6 +111,32 @@ def test_reports_of_rows_are_written_on_the_users_word(tmp_path):
     with pytest.warns(LdpWarning, match="nothing proves that columns \\['crashed', 'os'\\] are reports"):
         assumed = PLAN.assume_reports(rows)
     assert pq.read_table(write(tmp_path, assumed)).to_pylist() == REPORTS.to_pylist()
+
+
+def test_a_full_disk_leaves_no_half_file_and_what_runs_again_counts_once(tmp_path):
+    """Half a file stayed, to which Python gave an end when it forgot it; and no word said in which folder."""
+    events = pa.record_batch({"crashed": [True] * 40_000, "os": ["a", "b"] * 20_000, "day": range(40_000)})
+    job = ldp_beam.Perturb(PLAN) | WriteReports(f"{tmp_path}/out/part", PLAN, events.schema)
+    for most in (0, 1 << 13):
+        with full_disk(most), pytest.raises(InputError, match=f"cannot write into .*'{tmp_path}/out': File too large"):
+            run(job, [events])
+        gc.collect()
+        assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    run(job, [events])
+    assert len(pl.read_parquet(f"{tmp_path}/out/*")) == 40_000
+
+
+def test_files_that_a_job_has_not_named_are_not_read(tmp_path):
+    """A job that is ended leaves whole ones in a folder of Beam's, and what runs again writes their records again."""
+    [path] = (write(tmp_path, REPORTS),)
+    unfinished = tmp_path / "beam-temp-part-5f0" / "x.part.parquet"
+    unfinished.parent.mkdir()
+    unfinished.write_bytes(path.read_bytes())
+    pattern, watch = f"{tmp_path}/**", WatchFolder(f"{tmp_path}/**", stop_after=0, poll_interval=1)
+    assert [batch.num_rows for batch in run(ReadReports(pattern))] == [2]
+    assert [batch.num_rows for batch in run(watch)] == [2]
+    assert ldp_polars.read_plan(tmp_path) == PLAN
+    assert files_of(tmp_path) == [str(path)]
 
 
 # ---- and back

@@ -25,7 +25,7 @@ from ldp_beam.elements.faults import NULL
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate
 from ldp_core import PrivacyPlan
 
-from ..helpers import SURE_BOOL
+from ..helpers import SURE_BOOL, on_my_word
 from ..streams import LATE_AND_LATER, batch, counted, late_of, ns, true_panes
 
 
@@ -126,7 +126,7 @@ def _names(trigger, lateness, mode):
 
 def pane_cases():
     for trigger, lateness, mode, expected, deviations in PANES:
-        histogram = ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, lateness, mode))
+        histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, **window_options(trigger, lateness, mode)))
         name = f"panes-{_names(trigger, lateness, mode)}"
         yield Case(name, LATE_AND_LATER, histogram, panes, expected, deviations=deviations)
     for kind in (ldp_beam.Histogram, ldp_beam.PrivateHistogram):
@@ -135,7 +135,7 @@ def pane_cases():
             name = f"panes-of-single-records-{kind.__name__}-{_names(None, 20, mode)}"
             deviations = {"flink": (closed, CLOSING)}
             yield Case(name, LATE_AND_LATER, histogram, panes, expected, "single records", deviations)
-    default = ldp_beam.Histogram("v", SURE_BOOL, **window_options(None, 20, None))
+    default = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, **window_options(None, 20, None)))
     yield Case(
         "a-pane-for-each-late-batch",
         [0, [1], 12, [2], 13, [3], 14],
@@ -166,12 +166,12 @@ def window_cases():
         (SlidingWindows(20, 10), {(-10, 10): 2, (0, 20): 4, (10, 30): 2}),
         (Sessions(5), {(1, 9): 2, (13, 20): 2}),
     ]:
-        histogram = ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t")
+        histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t"))
         yield Case(f"windows-{type(window).__name__}", [0, [1, 4, 15], 12, [13]], histogram, ns, expected)
     yield Case(
         "sessions-that-touch",
         [0, [1, 6]],
-        ldp_beam.Histogram("v", SURE_BOOL, window=Sessions(5), event_time="t"),
+        on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=Sessions(5), event_time="t")),
         ns,
         {(1, 6): 1, (6, 11): 1},
         deviations={"prism": ({(1, 11): 2}, "sessions of events exactly a gap apart become one")},
@@ -182,7 +182,7 @@ def window_cases():
         (0, [(10, 1, "ON_TIME")], {}),
         (30, late, {"flink": ([late[0], *late], CLOSING), "prism": ([late[0], *late, (10, 1, "LATE")], CLOSING)}),
     ]:
-        histogram = ldp_beam.Histogram("v", SURE_BOOL, **window_options(None, lateness, None))
+        histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, **window_options(None, lateness, None)))
         name = f"late-record-in-an-early-batch-{lateness}"
         yield Case(name, [15, [16, 3]], histogram, timed, expected, deviations=deviations)
     windows = beam.WindowInto(FixedWindows(10), trigger=LATE, accumulation_mode=ACC, allowed_lateness=60)
@@ -212,7 +212,7 @@ def fill_cases():
         yield Case(
             f"fill-{kind.__name__}",
             [0, [1], 35, [36]],
-            kind("v", SURE_BOOL, window=10, event_time="t", fill=(0, 50)),
+            on_my_word(kind("v", SURE_BOOL, window=10, event_time="t", fill=(0, 50))),
             ns,
             {(0, 10): 1, (10, 20): 0, (20, 30): 0, (30, 40): 1, (40, 50): 0},
         )
@@ -221,7 +221,7 @@ def fill_cases():
         yield Case(
             f"endless-fill-{size}",
             [NOW - 100, times[:1], NOW - 50, times[1:], NOW - 5],
-            ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t", fill=(NOW - 100, None)),
+            on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t", fill=(NOW - 100, None))),
             until_now,
             {
                 start: sum(start <= t - NOW < start + size for t in times)
@@ -234,7 +234,7 @@ def fill_cases():
 
 
 def histogram(kind=ldp_beam.Histogram, window=10, **options):
-    return kind("v", SURE_BOOL, window=window, event_time="t", **options).with_exception_handling()
+    return on_my_word(kind("v", SURE_BOOL, window=window, event_time="t", **options).with_exception_handling())
 
 
 def balance(good, dead):

@@ -13,7 +13,7 @@ from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 import ldp_beam
 
 from ...across import keyed
-from ..helpers import SURE, Collector, name, run, table
+from ..helpers import SURE, Collector, name, on_my_word, run, table
 from .engines import NO_PRISM, PRISM, PRISM_BINARY
 
 pytestmark = [pytest.mark.prism, pytest.mark.skipif(PRISM_BINARY is None, reason=NO_PRISM)]
@@ -60,7 +60,7 @@ def test_windows_of_batches_are_those_of_the_local_runner(window, by, kind):
             pa.record_batch({"v": ["a", "b"], "t": [t, t + 0.5], "c": ["fr", "it"]})
             for t in (100.0, 101.25, 110.5, 111)
         ]
-    transform = kind("v", SURE, window=window, event_time="t", by=by)
+    transform = on_my_word(kind("v", SURE, window=window, event_time="t", by=by))
     expected = histograms(run(transform, elements))
     assert len(expected) > 1
     assert histograms(run(transform, elements, **PRISM)) == expected

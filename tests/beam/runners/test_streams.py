@@ -11,7 +11,7 @@ import pytest
 
 import ldp_beam
 
-from ..helpers import SURE_BOOL, run
+from ..helpers import SURE_BOOL, on_my_word, run
 from ..streams import batch, true_panes
 from .engines import ENGINES, NO_PRISM, PRISM, PRISM_BINARY
 from .stream_cases import CASES
@@ -57,6 +57,6 @@ def test_the_only_pane_of_bounded_input_is_on_time(engine, request):
     if engine == "flink":
         flags = request.getfixturevalue("flink_cluster").pipeline_flags("LOOPBACK", parallelism=1)
         options["flink"] = {"runner": None, "flags": tuple(flags)}
-    histogram = ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 30))
+    histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 30)))
     rows = true_panes(run(histogram, [batch([1, 11, 12])], **options[engine]))
     assert [(row.n, row.pane_timing, row.pane_index) for row in rows] == [(n, "ON_TIME", 0) for n in (1, 2, 0)]

@@ -54,6 +54,8 @@ from ldp_core import (
 from ldp_report import RESULTS
 from pipelines.telemetry import main
 
+from ...cases import full_disk
+
 SECRET = "s3cr3t-value"
 ROOT = Path(__file__).parents[3]
 OS = ["ios", "android", "web"]
@@ -189,6 +191,19 @@ def test_estimates_are_right_and_reports_hold_nothing_else(tmp_path, plan_file, 
         found = [row for row in rows if row["column_name"] == name]
         theirs = {(row["window_start"], row["key"][0][1], row["value"]): row["count"] for row in found}
         assert ours == pytest.approx(theirs)
+
+
+def test_a_full_disk_is_said_in_a_line(tmp_path, plan_file, capsys):
+    """It was a traceback, and the folder was not in it."""
+    write(events(300), tmp_path / "events.parquet")
+    out = tmp_path / "out"
+    arguments = ["--plan", plan_file, "--input", str(tmp_path / "events.parquet"), "--output", str(out)]
+    with full_disk(10):
+        assert telemetry(*arguments) > 0
+    assert f"error: cannot write into the folder '{out}': File too large" in capsys.readouterr().err
+    assert not any(path.suffix == ".parquet" for path in out.rglob("*"))
+    assert telemetry(*arguments) == 0
+    assert {path.name for path in out.glob("*.parquet")} == {"histograms.parquet"}
 
 
 def test_malformed_records_are_counted_redacted_and_do_not_stop_the_job(tmp_path, plan_file, capsys, caplog):

@@ -42,7 +42,7 @@ from ldp_beam.time.windows import group, slots, window_fn
 from ldp_core import ParameterError, RandomizedResponse, Secret
 from ldp_core.windows import seconds
 
-from ..helpers import SURE, SURE_BOOL, counters, run, run_with_result
+from ..helpers import SURE, SURE_BOOL, counters, on_my_word, run, run_with_result
 from ..streams import LATE_AND_LATER, LOCAL, counted, late_of, ns, stream
 
 SECOND = 10**6
@@ -189,7 +189,7 @@ def test_a_trigger_that_drops_late_records_is_refused_and_the_form_that_is_told_
         ldp_beam.Histogram("v", SURE_BOOL, **options, trigger=AfterCount(1000))
     [form] = re.findall(r"take (AfterWatermark\(.*\));", str(told.value))
     histogram = ldp_beam.Histogram("v", SURE_BOOL, **options, trigger=eval(form))
-    rows, letters = run(histogram.with_exception_handling(), stream(LATE_AND_LATER), **LOCAL)
+    rows, letters = run(on_my_word(histogram.with_exception_handling()), stream(LATE_AND_LATER), **LOCAL)
     assert counted(rows) == {0: 4}
     assert late_of(letters) == 1
 
@@ -335,7 +335,7 @@ def test_times_at_both_ends_of_beams_are_dead_letters():
         records = [{"v": True, "t": time} for time in times]
         histogram = ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t", time_unit="us")
         elements = [pa.RecordBatch.from_pylist(records)] if batched else records
-        rows, dead = run(histogram.with_exception_handling(), elements)
+        rows, dead = run(on_my_word(histogram.with_exception_handling()), elements)
         assert ({row.n for row in rows}, dead) == ({1}, [("t", "no event time", 2)])
 
 
