@@ -121,7 +121,8 @@ def check(
             name: {"refused": refused[name], "not declared": outside[name], "error": wrong.get(name)}
             for name in made.columns
         }
-        printing.say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
+        found = {"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns}
+        printing.say_json(found, printing.seed_words(made))
     else:
         rows = []
         for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True):
@@ -228,7 +229,8 @@ def explain(
             "advice": outlook.advice,
         }
     many = {str(k): made.epsilon_of(k, changes=None, keyed=keyed) for k in reports}
-    printing.say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
+    found = {"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns}
+    printing.say_json(found, printing.seed_words(made))
 
 
 Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]

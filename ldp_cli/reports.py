@@ -224,13 +224,15 @@ def compare(
         what = "quantiles of numbers" if quantile else "shares or a mean"
         printing.note(f"{', '.join(left)}: left out, without {what} to compare", style="yellow")
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
+    both = [before] if other is None else [before, other]
+    seeded = list(dict.fromkeys(said for side in both for said in printing.seed_words(made, side)))
     if as_json:
-        printing.say_json(printing.told_apart(found, keys))
+        printing.say_json(printing.told_apart(found, keys), seeded)
         return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
     words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
-    printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), [made], titles)
+    printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), seeded, titles)
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -282,11 +284,13 @@ def pool(
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
+    each = zip(plans, map(files.scan, sources), strict=True)
+    seeded = list(dict.fromkeys(said for one in each for said in printing.seed_words(*one)))
     if as_json:
-        printing.say_json(printing.told_apart(found, by or ()))
+        printing.say_json(printing.told_apart(found, by or ()), seeded)
         return
     words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
-    printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)
+    printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, seeded)
 
 
 def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:

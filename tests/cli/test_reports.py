@@ -774,6 +774,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     seeds = {name: ldp(f"estimate {name}.parquet --json").data.get("seeded") for name in ("one", "reports")}
     assert seeds == {"one": True, "reports": None}
+    assert all(row["seeded"] for row in ldp("compare one.parquet two.parquet --same-people --json").data)
+    assert not any("seeded" in row for row in ldp("compare reports.parquet again.parquet --json").data)
+    Path("seeded.toml").write_text(seeded.to_toml())
+    assert ldp("plan explain seeded.toml -n 9 --json").data["seeded"]
+    assert ldp("plan check seeded.toml people.parquet --json").data["seeded"]
     shutil.copy("one.parquet", "copy.parquet")
     for line in ("compare one.parquet copy.parquet --same-people", "pool one.parquet copy.parquet --repeats 1"):
         assert "is a copy of" in ldp(line, code=2).err
@@ -805,6 +810,7 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out
+    assert all(row["seeded"] for row in ldp("pool reports.parquet seeded.parquet --json").data)
     Path("unseeded.toml").write_text(seeded.seeded(None).to_toml())
     people.ldp.perturb(seeded).write_parquet("plain.parquet")  # what the reports' dtype says
     said = " ".join(ldp("estimate plain.parquet --plan unseeded.toml").out.split())
