@@ -58,7 +58,7 @@ class _Group(TyperGroup):
             return f"{how} {value or ''}".rstrip()
 
         argument = r"(?<![\w'\"(=-])(?P<name>[a-z_]+)=(?P<value>[\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)"
-        checked = r"(?:(?<![^:;] )(?<![\w'\"-])(?P<checked>[a-z_]+)(?= must be ))|\bNone\b"
+        checked = r"^(?P<checked>[a-z_]+)(?= must be )|\bNone\b"
         return re.sub(rf"(?<!\w)(?P<quote>['\"]).*?(?P=quote)(?!\w)|{argument}|{checked}", said, text)
 
     @override

@@ -189,7 +189,13 @@ def _questions(
     columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, core.Question[Any]]:
     how = {"k": top, "population": population, "repeats": repeats}
-    questions = questions_and_margins(columns, asked_of(ask), confidence, **how)
+    asked = asked_of(ask)
+    for name, text in asked.items():
+        try:
+            core.question_of(text)
+        except core.ParameterError as error:  # (a confidence that is none is not that of --confidence)
+            raise core.ParameterError(f"--ask {name}: {error}") from None
+    questions = questions_and_margins(columns, asked, confidence, **how)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions

@@ -220,9 +220,6 @@ def compare(
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
-    if found and (left := sorted(wanted.keys() - {row["column_name"] for row in found})):
-        what = "quantiles of numbers" if quantile else "shares or a mean"
-        printing.note(f"{', '.join(left)}: left out, without {what} to compare", style="yellow")
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
     both = [before] if other is None else [before, other]
     seeded = list(dict.fromkeys(said for side in both for said in printing.seed_words(made, side)))

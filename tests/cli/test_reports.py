@@ -129,6 +129,8 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
     assert "more values" in ldp("estimate reports.parquet --top 2").out
+    wrong = ldp("estimate reports.parquet --ask minutes=mean:confidence=2", code=2).err
+    assert wrong == "error: --ask minutes: confidence must be in (0, 1), got 2.0\n"
     together = "--ask os=histogram:simultaneous=true"  # what is said of the largest helps
     assert together in " ".join(ldp("estimate reports.parquet --column os --top 1").out.split())
     assert "too high" not in ldp(f"estimate reports.parquet --column os --top 1 {together}").out
