@@ -177,7 +177,7 @@ def _check_people(
     if len(sides) > 1 and seeded and asked.same_people is None:
         apart = "row_id=, a seed of its own for each frame, or one frame for both sides"
         shared = (
-            "the differences of anytime= allow for no shared noise; say"
+            "intervals of anytime= allow for no shared noise; say"
             if asked.anytime
             else "say same_people=True, or"
         )
