@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -85,7 +86,9 @@ def new(
     files.refuse_existing(file, overwrite=overwrite)
     with files.replacing(file) as beside:
         beside.write_text(made.to_toml(), encoding="utf-8")
-    printing.show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+    printing.show(
+        _plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {quote(str(file))} --people 10000"]
+    )
 
 
 def _for_clients(m: core.Mechanism) -> core.Mechanism:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_core.engine import Window, check_open, seed_warning
+from ldp_core.engine import Window, check_open, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -89,19 +90,19 @@ def perturb(
         ldp_polars.sink_parquet(reports, beside, made)
     n = int(pq.read_metadata(target).num_rows)
     dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
-    printing.out().print(f"{n:,} reports in {target}{dropped}", markup=False)
+    printing.out().print(visible(f"{n:,} reports in {target}{dropped}"), markup=False)
     if made.seed is not None:
         printing.note("; ".join(seed_warning(made)))
     elif id is None:
         printing.note(
             f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
-            f"{plan} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
+            f"{quote(str(plan))} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
         )
     else:
         printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
     most = records if records is not None and not periods else "K, the most reports of one person in a window"
     again = f" --repeats {most}" if noise else ""
-    printing.out().print(f"next: ldp estimate {target}{again}", markup=False)
+    printing.out().print(visible(f"next: ldp estimate {quote(str(target))}{again}"), markup=False)
 
 
 def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002

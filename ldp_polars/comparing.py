@@ -176,11 +176,7 @@ def _check_people(
     seeded = seed is not None or any(all(is_seeded(of.get(name)) for of in schemas) for name in columns)
     if len(sides) > 1 and seeded and asked.same_people is None:
         apart = "row_id=, a seed of its own for each frame, or one frame for both sides"
-        shared = (
-            "intervals of anytime= allow for no shared noise; say"
-            if asked.anytime
-            else "say same_people=True, or"
-        )
+        shared = "intervals of anytime= allow for no shared noise; say" if asked.anytime else "say same_people=True, or"
         raise of_one_seed(f"{shared} same_people=False if {apart}, told all rows apart")
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]

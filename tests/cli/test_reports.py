@@ -834,6 +834,12 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
     runs = [ldp(f"plan {line}") for line in lines]
     runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
     runs.append(ldp("simulate plan.toml people.parquet"))
+    runs.append(ldp(shlex.join(["perturb", "people.parquet", f"a b{EVIL}.parquet", "--plan", "plan.toml"])))
+    assert "next: ldp estimate 'a b" in runs[-1].out
+    line = shlex.join(["estimate", "reports.parquet", "--output", "\udcff"])  # (a TypeError of Polars)
+    assert "its name is not text in UTF-8" in ldp(line, code=1).err
+    Path("taken").touch()
+    assert "'taken': File exists" in ldp("estimate reports.parquet --output taken", code=1).err
     runs.append(ldp("plan check plan.toml others.parquet", code=1))
     for run in runs:
         text = run.out + run.err
