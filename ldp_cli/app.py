@@ -58,7 +58,7 @@ class _Group(TyperGroup):
             return f"{how} {value or ''}".rstrip()
 
         argument = r"(?<![\w'\"(=-])(?P<name>[a-z_]+)=(?P<value>[\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)"
-        checked = r"^(?P<checked>[a-z_]+)(?= must be )|\bNone\b"
+        checked = r"(?:^|(?<=^each of ))(?P<checked>[a-z_]+)(?= must be )|\bNone\b"
         return re.sub(rf"(?<!\w)(?P<quote>['\"]).*?(?P=quote)(?!\w)|{argument}|{checked}", said, text)
 
     @override
@@ -81,7 +81,8 @@ class _Group(TyperGroup):
                 raise typer.Exit(1) from None
 
 
-_CALLED = {"other": "after", "quantiles": "quantile", "n": "people", "bytes_per_report": "most_bytes"}
+_CALLED = dict.fromkeys(("quantiles", "probabilities"), "quantile")
+_CALLED |= {"other": "after", "n": "people", "bytes_per_report": "most_bytes"}
 """What arguments of Python are called where they are options."""
 
 

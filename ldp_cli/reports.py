@@ -217,7 +217,8 @@ def compare(
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
-        other, before = None if after is None else files.scan(after), files.scan(source)
+        before, *others = (files.having(files.scan(side), [person], side) for side in sources)
+        other = others[0] if others else None
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]

@@ -767,6 +767,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
         "--by day --quantile 0.5 --person day": "with --quantile say --repeats and --same-people in place of --person",
     }.items():
         assert words in ldp(f"compare reports.parquet {line}", code=2).err
+    line = "compare reports.parquet again.parquet --column minutes --quantile"
+    assert "error: each of --quantile must be in (0, 1)" in ldp(f"{line} 2", code=2).err
+    assert (
+        "does not have the columns ['who']; it has" in ldp("compare reports.parquet --by day --person who", code=1).err
+    )
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
     assert "there twice" in ldp("compare reports.parquet ./reports.parquet", code=2).err
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
