@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from io import TextIOWrapper
+from pathlib import Path
 
 from ldp_cli._compat import end_at_once
 
@@ -19,6 +21,9 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
+    for name in ("stdout", "stderr"):  # closed by a shell's >&-
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (until the end)
     if isinstance(sys.stdout, TextIOWrapper):  # (not every encoding has every value)
         sys.stdout.reconfigure(errors="backslashreplace")
     try:

@@ -17,6 +17,5 @@ def end_at_once(code: int | str | None) -> None:
     """
     if sys.version_info < FIXED and "polars" in sys.modules and "apache_beam" not in sys.modules:
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:  # closed by a shell's >&-
-                stream.flush()
+            stream.flush()
         os._exit(code if isinstance(code, int) else int(code is not None))

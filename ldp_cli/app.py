@@ -43,21 +43,23 @@ class _Group(TyperGroup):
 
     def _words(self, ctx: Any, text: str) -> str:
         """Arguments of Python that a text says, as options of the command that was called; what is quoted stays."""
+        text = re.sub(r"\bInterval\(([-\d.e+]+), ([-\d.e+]+)\)", r"\1:\2", text)
         command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
         there = {} if command is None else {option.name: option for option in command.params}
 
         def said(found: re.Match[str]) -> str:
-            name, value = found["name"], found["value"]
-            option = there.get({"other": "after", "quantiles": "quantile", "n": "people"}.get(name, name))
+            name, value = found["name"] or found["checked"], found["value"]
+            option = there.get(_CALLED.get(name, name))
             if option is None:
-                return found[0]
+                return "none" if found[0] == "None" else found[0]
             if value in ("True", "False"):
                 return str([*option.opts, *option.secondary_opts][-(value == "False")])
             how = option.opts[0] if option.param_type_name == "option" else option.metavar or option.name.upper()
             return f"{how} {value or ''}".rstrip()
 
         argument = r"(?<![\w'\"(=-])(?P<name>[a-z_]+)=(?P<value>[\w'\"]\S*\b['\"]?)?(?=[\s,;:.]|$)"
-        return re.sub(rf"(?<!\w)(?P<quote>['\"]).*?(?P=quote)(?!\w)|{argument}", said, text)
+        checked = r"(?:^|(?<=^each of ))(?P<checked>[a-z_]+)(?= must be )|\bNone\b"
+        return re.sub(rf"(?<!\w)(?P<quote>['\"]).*?(?P=quote)(?!\w)|{argument}|{checked}", said, text)
 
     @override
     def invoke(self, ctx: Any) -> Any:
@@ -77,6 +79,11 @@ class _Group(TyperGroup):
                 about = f" {error.filename!r}" if error.filename else ""
                 note(f"error: cannot use the file{about}: {error.strerror or type(error).__name__}", style="red")
                 raise typer.Exit(1) from None
+
+
+_CALLED = dict.fromkeys(("quantiles", "probabilities"), "quantile")
+_CALLED |= {"other": "after", "n": "people", "bytes_per_report": "most_bytes"}
+"""What arguments of Python are called where they are options."""
 
 
 def _examples(*lines: str) -> str:

@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, seed_warning, text_of
+from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -132,15 +132,14 @@ def estimate(
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         covered = None if event_time is None else _ends(reports, event_time)
-    dtypes = reports.collect_schema().dtypes()
-    seeded = made.seed is not None or any(getattr(dtype, "seeded", False) for dtype in dtypes)
+    seeded = printing.seed_words(made, reports)
     answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, seeded, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
         answers.chosen(value or [], at).draw(plot, theme)
     if as_json:
-        printing.say_json(answers.json())
+        printing.say_json(answers.json(), seeded)
     elif output is not None:
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
@@ -190,7 +189,13 @@ def _questions(
     columns: Mapping[str, Any], ask: Sequence[str], confidence: float, top: int, population: Any, repeats: int | None
 ) -> dict[str, core.Question[Any]]:
     how = {"k": top, "population": population, "repeats": repeats}
-    questions = questions_and_margins(columns, asked_of(ask), confidence, **how)
+    asked = asked_of(ask)
+    for name, text in asked.items():
+        try:
+            core.question_of(text)
+        except core.ParameterError as error:  # (a confidence that is none is not that of --confidence)
+            raise core.ParameterError(f"--ask {name}: {error}") from None
+    questions = questions_and_margins(columns, asked, confidence, **how)
     if any(question.confidence != confidence for question in questions.values()):
         raise typer.BadParameter("--confidence says of which confidence all intervals are: leave it out of --ask")
     return questions
@@ -236,7 +241,7 @@ class _Answers:
     covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
     confidence: float
     top: int  # so many values are shown
-    seeded: bool  # say the reports, or their plan
+    seeded: list[str]  # say the reports, or their plan
     repeats: int | None = None
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
@@ -259,9 +264,7 @@ class _Answers:
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
         of = of if any(of_noise) else both
-        spent = f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
-        spent = "The reports are seeded: repeatable, and therefore NOT private." if self.seeded else spent
-        spent = " ".join(f"The plan is {said}." for said in seed_warning(self.plan)) or spent
+        spent = " ".join(self.seeded) or f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
         return f"{100 * self.confidence:g} % intervals {of}. {spent}"
 
     def _whom(self, name: str) -> str | int | None:
@@ -278,8 +281,7 @@ class _Answers:
             name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
             for name, f in self.frames.items()
         }
-        seeded = {"seeded": True} if self.seeded else {}
-        return {"epsilon": self.plan.epsilon, **seeded, "columns": columns}
+        return {"epsilon": self.plan.epsilon, "columns": columns}
 
     def _about(self, name: str) -> dict[str, Any]:
         m = self.mechanisms[name]

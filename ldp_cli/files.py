@@ -91,6 +91,8 @@ _PICTURES = ("html", "json", "svg", "png", "pdf")
 def replacing(target: Path) -> Iterator[Path]:
     """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
     target = target.resolve()
+    if any("\udc80" <= letter <= "\udcff" for letter in str(target)):  # (bytes, which Polars does not write)
+        raise InputError(f"cannot write {str(target)!r}: its name is not text in UTF-8")
     if target.exists() and not target.is_file():  # a pipe, a terminal
         yield target
         return
@@ -285,4 +287,5 @@ def polars_work(what: str) -> Iterator[None]:
             "may quote them"
         ) from None
     except OSError as error:
-        raise disk_error(error) or InputError(f"{what}: {error.strerror or type(error).__name__}") from None
+        about = f"{what}: {error.filename!r}" if error.filename else what
+        raise disk_error(error) or InputError(f"{about}: {error.strerror or type(error).__name__}") from None

@@ -62,11 +62,12 @@ class ByPrivate:
             places["window_start"] = files.in_periods(event_time, window)
         with printing.working("weighing the reports"), files.polars_work("estimate"):
             found = self._rows(reports, places, assume_reports=assume_reports)
+        seeded = printing.seed_words(self.plan, reports)
         if as_json:
-            printing.say_json(printing.told_apart(found, list(places)))
+            printing.say_json(printing.told_apart(found, list(places)), seeded)
             return
         words = f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"
-        printing.show_by_column(found, list(places), self._cells, words, [self.plan])
+        printing.show_by_column(found, list(places), self._cells, words, seeded)
 
     def _rows(
         self, reports: pl.LazyFrame, places: Mapping[str, pl.Expr], *, assume_reports: bool

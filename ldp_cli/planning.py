@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import pyarrow as pa
@@ -85,7 +86,9 @@ def new(
     files.refuse_existing(file, overwrite=overwrite)
     with files.replacing(file) as beside:
         beside.write_text(made.to_toml(), encoding="utf-8")
-    printing.show(_plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {file} --people 10000"])
+    printing.show(
+        _plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {quote(str(file))} --people 10000"]
+    )
 
 
 def _for_clients(m: core.Mechanism) -> core.Mechanism:
@@ -121,7 +124,8 @@ def check(
             name: {"refused": refused[name], "not declared": outside[name], "error": wrong.get(name)}
             for name in made.columns
         }
-        printing.say_json({"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns})
+        found = {"epsilon": made.epsilon, "records": records, "fits": not bad, "columns": columns}
+        printing.say_json(found, printing.seed_words(made))
     else:
         rows = []
         for name, cells in zip([*made.columns, *made.keep, ""], _plan_cells(made), strict=True):
@@ -228,7 +232,8 @@ def explain(
             "advice": outlook.advice,
         }
     many = {str(k): made.epsilon_of(k, changes=None, keyed=keyed) for k in reports}
-    printing.say_json({"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns})
+    found = {"records": n, "epsilon": made.epsilon, "epsilon_of_records": many, "columns": columns}
+    printing.say_json(found, printing.seed_words(made))
 
 
 Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]

@@ -83,7 +83,7 @@ def show_by_column(
     keys: list[str],
     cells: Callable[[dict[str, Any], Callable[[Any], str]], dict[str, str]],
     words: str,
-    plans: Sequence[PrivacyPlan],
+    seeded: Sequence[str],
     titles: Mapping[str, str] | None = None,
 ) -> None:
     """A table for each column, of rows with ``cells`` after the keys and the value; below what they mean."""
@@ -96,8 +96,7 @@ def show_by_column(
             head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
             cells_of_rows.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
         show(cells_of_rows, title=(titles or {}).get(name, name))
-    seeded = ["; ".join(seed_warning(plan)) for plan in plans if plan.seed is not None]
-    show([], notes=[words, *dict.fromkeys(seeded)])
+    show([], notes=[words, *seeded])
 
 
 def _is_number(cell: str) -> bool:
@@ -113,8 +112,18 @@ def say(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
-def say_json(data: Any) -> None:
-    """JSON; null for what JSON has no number for."""
+def seed_words(plan: PrivacyPlan, reports: Any = None) -> list[str]:
+    """That a plan or a frame of its reports is seeded, for all outputs; nothing if neither is."""
+    dtypes = () if reports is None else reports.collect_schema().dtypes()
+    of_reports = ["The reports are seeded: repeatable, and therefore NOT private."]
+    seeded = any(getattr(dtype, "seeded", False) for dtype in dtypes)
+    return [f"The plan is {said}." for said in seed_warning(plan)] or of_reports * seeded
+
+
+def say_json(data: Any, seeded: Sequence[str] = ()) -> None:
+    """JSON; null for what JSON has no number for. Where something is seeded, the answer or each of its rows says so."""
+    if seeded:
+        data = [{"seeded": True, **row} for row in data] if isinstance(data, list) else {"seeded": True, **data}
     say(json.dumps(_plain(data), indent=2, default=str, allow_nan=False))
 
 

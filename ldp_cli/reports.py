@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow.parquet as pq
@@ -14,7 +15,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_core.engine import Window, check_open, seed_warning
+from ldp_core.engine import Window, check_open, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -89,19 +90,19 @@ def perturb(
         ldp_polars.sink_parquet(reports, beside, made)
     n = int(pq.read_metadata(target).num_rows)
     dropped = f"; {sum(read) - n:,} of {sum(read):,} records were dropped" if records is not None else ""
-    printing.out().print(f"{n:,} reports in {target}{dropped}", markup=False)
+    printing.out().print(visible(f"{n:,} reports in {target}{dropped}"), markup=False)
     if made.seed is not None:
         printing.note("; ".join(seed_warning(made)))
     elif id is None:
         printing.note(
             f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
-            f"{plan} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
+            f"{quote(str(plan))} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
         )
     else:
         printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
     most = records if records is not None and not periods else "K, the most reports of one person in a window"
     again = f" --repeats {most}" if noise else ""
-    printing.out().print(f"next: ldp estimate {target}{again}", markup=False)
+    printing.out().print(visible(f"next: ldp estimate {quote(str(target))}{again}"), markup=False)
 
 
 def _noise(secret_file: Path | None, secret_env: str | None, id: str | None) -> dict[str, Any]:  # noqa: A002
@@ -216,21 +217,21 @@ def compare(
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
-        other, before = None if after is None else files.scan(after), files.scan(source)
+        before, *others = (files.having(files.scan(side), [person], side) for side in sources)
+        other = others[0] if others else None
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
-    if found and (left := sorted(wanted.keys() - {row["column_name"] for row in found})):
-        what = "quantiles of numbers" if quantile else "shares or a mean"
-        printing.note(f"{', '.join(left)}: left out, without {what} to compare", style="yellow")
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
+    both = [before] if other is None else [before, other]
+    seeded = list(dict.fromkeys(said for side in both for said in printing.seed_words(made, side)))
     if as_json:
-        printing.say_json(printing.told_apart(found, keys))
+        printing.say_json(printing.told_apart(found, keys), seeded)
         return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
     words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
-    printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), [made], titles)
+    printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), seeded, titles)
 
 
 def _baseline(text: str | None, dtype: Any) -> Any:
@@ -282,11 +283,13 @@ def pool(
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
+    each = zip(plans, map(files.scan, sources), strict=True)
+    seeded = list(dict.fromkeys(said for one in each for said in printing.seed_words(*one)))
     if as_json:
-        printing.say_json(printing.told_apart(found, by or ()))
+        printing.say_json(printing.told_apart(found, by or ()), seeded)
         return
     words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
-    printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, plans)
+    printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, seeded)
 
 
 def _pooled(row: dict[str, Any], text: Callable[[Any], str]) -> dict[str, str]:

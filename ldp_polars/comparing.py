@@ -21,6 +21,7 @@ from ldp_core.engine import (
     quantiles_of_persons,
     refuse_keys_in,
     type_words,
+    warn_user,
 )
 from ldp_polars.columns import (
     Report,
@@ -111,9 +112,11 @@ def compare(
     how |= {"same_people": same_people, "population": population, "repeats": repeats}
     asked = _asked(how, quantiles, person)
     columns = {n: m for n, m in checked_plan(plan).columns.items() if asked.compares(m)}
+    what = "shares or a mean" if quantiles is None else "quantiles of numbers"
     if not columns:
-        what = "shares or a mean" if quantiles is None else "quantiles of numbers"
         raise PlanError(f"none of the columns {list(plan.columns)} has {what} to compare")
+    if left := [name for name in plan.columns if name not in columns]:
+        warn_user(f"{', '.join(left)}: left out, without {what} to compare")
     for mechanism in columns.values():
         asked.check(mechanism)
     key, *others = asked.schema(mechanism).names
@@ -173,7 +176,8 @@ def _check_people(
     seeded = seed is not None or any(all(is_seeded(of.get(name)) for of in schemas) for name in columns)
     if len(sides) > 1 and seeded and asked.same_people is None:
         apart = "row_id=, a seed of its own for each frame, or one frame for both sides"
-        raise of_one_seed(f"say same_people=True, or same_people=False if {apart}, told all rows apart")
+        shared = "intervals of anytime= allow for no shared noise; say" if asked.anytime else "say same_people=True, or"
+        raise of_one_seed(f"{shared} same_people=False if {apart}, told all rows apart")
     if person is not None:
         ids = [dtypes.get(person) if isinstance(person, str) else None for dtypes in schemas]
         if None in ids or len({*ids}) > 1:

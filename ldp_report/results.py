@@ -377,9 +377,9 @@ def _letters(letters: Iterable[Row]) -> list[dict[str, Any]]:
 
 def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
     """What a plan does with n reports, what a record and a person spend."""
-    columns = []
+    columns, n = [], max(n, 1)
     for name, m in plan.columns.items():
-        outlook = m.explain(max(n, 1))
+        outlook = m.explain(n)
         columns.append(
             {
                 "name": name,
@@ -405,7 +405,7 @@ def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
             [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
             for what, keyed, changes in cases
         ],
-        "text": plan.explain(max(n, 1), records=_MANY),
+        "text": plan.explain(n, records=_MANY),
     }
 
 

@@ -114,7 +114,7 @@ class Reader:
         ``terms`` of `Ordered.range_terms`. Those who answer one of several columns are a sample.
         """
         _, answers, _ = self.mechanism.answers(n, counters)
-        some, m = (np.maximum(number, 1)[:, None] for number in (n, answers))
+        some, m = (np.maximum(number, 1.0)[:, None] for number in (n, answers))  # (squares of 3e9 are no int64)
         shares, times = counts / some, self.times**2
         inside, (slopes, bends, steps) = np.clip(shares, 0, 1), terms
         bends = bends + (variances > 0) * (n - answers)[:, None] / np.maximum(n - 1, 1)[:, None]  # (of all: none)

@@ -217,7 +217,8 @@ def recommend(
     """
     check_population("population", population)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
-    people, repeats = check_integer("n", n, 1), check_integer("repeats", repeats, 1)
+    most = [] if ask is None else [EVERYBODY]  # (of which tallies are made)
+    people, repeats = check_integer("n", n, 1, *most), check_integer("repeats", repeats, 1)
     sampled_part(population, people)
     reports = people * check_group(group)
     whom = of_group(population, group)
@@ -335,13 +336,13 @@ def error_of_answer(
         error, half = np.sqrt(kept * alone + np.maximum(both - alone, 0)).tolist()
         return error, half
     codes, reports = m.inputs.even, max(round(n), 1)
-    people = np.full(len(codes), _EVERYBODY // len(codes))
+    people = np.full(len(codes), EVERYBODY // len(codes))
     drawn = m.simulate_counters(codes, people, np.random.default_rng(0))  # (what chance adds is a millionth)
     counters = np.diff(np.rint(np.cumsum(drawn) * (reports / people.sum())), prepend=0)  # (symbols add up to n)
     return question.expected_error(m, reports, counters.astype(np.int64), frequency)
 
 
-_EVERYBODY = 10**12
+EVERYBODY = 10**12
 
 
 def answering(
@@ -356,6 +357,9 @@ def answering(
     """Those that can answer the question, by name, with their errors."""
     if repeats > 1 and isinstance(question, MeanEstimate):
         raise ParameterError("of a mean leave out ask: what repeats changes is known of the mechanism, and not of it")
+    if isinstance(inputs, Domain) and isinstance(question, MeanEstimate):
+        ends = f"{min(inputs.values)}, {max(inputs.values)}" if inputs.kind == "int" else "0, 60"
+        raise ParameterError(f"a mean is of numbers between two ends, as Interval({ends}), got declared values")
     found, refused = 0, ParameterError(f"no question is asked of {type(inputs).__name__} in advance")
     for key in kinds:
         try:

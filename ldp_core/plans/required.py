@@ -25,6 +25,7 @@ from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
+    EVERYBODY,
     KINDS,
     Error,
     Values,
@@ -538,7 +539,7 @@ def required_epsilon(
     3.04
     """
     check_population("population", population)
-    people = check_integer("n", n, 1)
+    people = check_integer("n", n, 1, *([] if ask is None else [EVERYBODY]))
     sampled_part(population, people)
     changed = _change(change, base, power, margin)
     asked = _Asked(beta, simultaneous, frequency, check_group(group), population, changed, repeats)

@@ -272,14 +272,15 @@
     const { plan } = data;
     if (!plan) return at("plan-body").replaceChildren(el("p", {}, "These results do not say which plan made them."));
     const rows = plan.columns.map((c) => [c.name, c.mechanism, c.values, digits(c.epsilon), c.margin]);
+    const many = (k) => `${whole(k)} ${k === 1 ? "report" : "reports"}`;
     const parts = [];
     if (plan.seeded) parts.push(el("p", { class: "warning" }, "The plan has a seed: its noise can be repeated, and protects nobody."));
     if (plan.record) parts.push(el("p", {}, `${plan.record[0].toUpperCase()}${plan.record.slice(1).replace(/\s+/g, " ")}.`));
-    parts.push(table("Each column of one record", ["column", "mechanism", "values", "epsilon", `margin, 95 %, of ${whole(plan.n)} reports`], [...rows, ["one record", "", "", digits(plan.epsilon), ""]], 3));
+    parts.push(table("Each column of one record", ["column", "mechanism", "values", "epsilon", `margin, 95 %, of ${many(plan.n)}`], [...rows, ["one record", "", "", digits(plan.epsilon), ""]], 3));
     if (data.windows.length > 1) parts.push(el("p", { class: "quiet" }, `${whole(plan.n)} reports are a window of middle size here. Each estimate above has its own interval.`));
     if (plan.keep.length) parts.push(el("p", { class: "warning" }, `Kept as they are, without protection: ${plan.keep.join(", ")}.`));
     for (const c of plan.columns) if (c.advice) parts.push(el("p", { class: "quiet" }, `${c.name}: ${c.advice}`));
-    parts.push(el("h3", {}, "What a person spends"), table("Epsilon of all reports of one person, by how many they send", ["", ...plan.reports.map((k) => `${whole(k)} ${k === 1 ? "report" : "reports"}`)],
+    parts.push(el("h3", {}, "What a person spends"), table("Epsilon of all reports of one person, by how many they send", ["", ...plan.reports.map(many)],
       plan.people.map(([what, ...spent]) => [what, ...spent.map((s) => (s === null ? "no bound" : digits(s)))])));
     parts.push(el("details", { class: "screen" }, el("summary", {}, "The same as ldp plan explain prints it"), el("pre", { tabindex: "0" }, plan.text)));
     at("plan-body").replaceChildren(...parts);

@@ -286,6 +286,9 @@ def test_a_process_that_cannot_write_its_help_says_so():
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(run, stdout=full, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     assert (done.returncode, done.stderr) == (1, "error: cannot write: No space left on device\n")
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *run[:3], "recommend", "16", "-e", "1", "-n", "9", "--json"]
+    done = subprocess.run(closed, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
     run[2] = "import sys, ldp_cli; sys.modules['ldp_cli.app'] = type('', (), {'__getattr__': stop})()"
     run[2] = run[2].replace("import sys", "def stop(*_): raise KeyboardInterrupt\nimport sys") + "; ldp_cli.main()"
     done = subprocess.run(run, capture_output=True, text=True, check=False, cwd=ROOT)

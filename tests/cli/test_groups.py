@@ -96,6 +96,7 @@ def test_what_people_read(ldp, reports):
     seeded = PLAN.seeded(1)
     PEOPLE.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("estimate seeded.parquet --by-private os --of minutes").out
+    assert all(row["seeded"] for row in ldp("estimate seeded.parquet --by-private os --of minutes --json").data)
 
 
 def test_known_shares_of_groups(ldp, reports):

@@ -147,6 +147,8 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert written["count"].to_list() == pytest.approx(same["os"]["count"].to_list())
     assert written["window_start"].to_list() == same["os"]["window_start"].to_list()
     assert "more values" in ldp("estimate reports.parquet --top 2").out
+    wrong = ldp("estimate reports.parquet --ask minutes=mean:confidence=2", code=2).err
+    assert wrong == "error: --ask minutes: confidence must be in (0, 1), got 2.0\n"
     together = "--ask os=histogram:simultaneous=true"  # what is said of the largest helps
     assert together in " ".join(ldp("estimate reports.parquet --column os --top 1").out.split())
     assert "too high" not in ldp(f"estimate reports.parquet --column os --top 1 {together}").out
@@ -783,6 +785,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
         "--by day --quantile 0.5 --person day": "with --quantile say --repeats and --same-people in place of --person",
     }.items():
         assert words in ldp(f"compare reports.parquet {line}", code=2).err
+    line = "compare reports.parquet again.parquet --column minutes --quantile"
+    assert "error: each of --quantile must be in (0, 1)" in ldp(f"{line} 2", code=2).err
+    assert (
+        "does not have the columns ['who']; it has" in ldp("compare reports.parquet --by day --person who", code=1).err
+    )
     assert "no columns ['nothing']" in ldp("compare reports.parquet again.parquet --column nothing", code=1).err
     assert "there twice" in ldp("compare reports.parquet ./reports.parquet", code=2).err
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
@@ -792,6 +799,11 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     seeds = {name: ldp(f"estimate {name}.parquet --json").data.get("seeded") for name in ("one", "reports")}
     assert seeds == {"one": True, "reports": None}
+    assert all(row["seeded"] for row in ldp("compare one.parquet two.parquet --same-people --json").data)
+    assert not any("seeded" in row for row in ldp("compare reports.parquet again.parquet --json").data)
+    Path("seeded.toml").write_text(seeded.to_toml())
+    assert ldp("plan explain seeded.toml -n 9 --json").data["seeded"]
+    assert ldp("plan check seeded.toml people.parquet --json").data["seeded"]
     shutil.copy("one.parquet", "copy.parquet")
     for line in ("compare one.parquet copy.parquet --same-people", "pool one.parquet copy.parquet --repeats 1"):
         assert "is a copy of" in ldp(line, code=2).err
@@ -823,6 +835,7 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     seeded = ldp_polars.read_plan("reports.parquet").seeded(1)
     people.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("pool reports.parquet seeded.parquet").out
+    assert all(row["seeded"] for row in ldp("pool reports.parquet seeded.parquet --json").data)
     Path("unseeded.toml").write_text(seeded.seeded(None).to_toml())
     people.ldp.perturb(seeded).write_parquet("plain.parquet")  # what the reports' dtype says
     said = " ".join(ldp("estimate plain.parquet --plan unseeded.toml").out.split())
@@ -844,6 +857,12 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
     runs = [ldp(f"plan {line}") for line in lines]
     runs += [ldp("estimate reports.parquet"), ldp(shlex.join(["estimate", "reports.parquet", "--by", f"day{EVIL}"]))]
     runs.append(ldp("simulate plan.toml people.parquet"))
+    runs.append(ldp(shlex.join(["perturb", "people.parquet", f"a b{EVIL}.parquet", "--plan", "plan.toml"])))
+    assert "next: ldp estimate 'a b" in runs[-1].out
+    line = shlex.join(["estimate", "reports.parquet", "--output", "\udcff"])  # (a TypeError of Polars)
+    assert "its name is not text in UTF-8" in ldp(line, code=1).err
+    Path("taken").touch()
+    assert "'taken': File exists" in ldp("estimate reports.parquet --output taken", code=1).err
     runs.append(ldp("plan check plan.toml others.parquet", code=1))
     for run in runs:
         text = run.out + run.err

@@ -13,6 +13,7 @@ import ldp_polars
 from ldp_core import (
     HadamardCountMeanSketch,
     Hybrid,
+    LdpWarning,
     LongitudinalUnaryEncoding,
     MechanismMismatchError,
     ParameterError,
@@ -151,6 +152,7 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
         assert_frame_equal(found.filter(pl.col("window_start").is_not_null()), timed)
 
 
+@pytest.mark.filterwarnings("ignore:os. left out")
 def test_quantiles_are_those_of_the_core():
     """Of columns of ordered numbers alone, between frames, groups and windows."""
     age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0, buckets=16)
@@ -172,7 +174,8 @@ def test_quantiles_are_those_of_the_core():
     for asked in ({}, {"simultaneous": True, "population": None}, {"same_people": True, "confidence": 0.8}):
         found = one.lazy().ldp.compare(plan, other=two, quantiles=[0.5, 0.9], **asked).collect()
         assert_frame_equal(found, core(one, two, **asked), check_exact=False)
-    found = reports.ldp.compare(plan, by="country", quantiles=[0.5, 0.9])
+    with pytest.warns(LdpWarning, match="^os: left out, without quantiles of numbers to compare$"):
+        found = reports.ldp.compare(plan, by="country", quantiles=[0.5, 0.9])
     sides = [reports.filter(country=country) for country in ("de", "fr")]
     assert_frame_equal(found.filter(country="fr").drop("country", "compared_with"), core(*sides), check_exact=False)
     weeks = reports.ldp.compare(plan, window="1w", event_time="day", quantiles=[0.5])
@@ -204,6 +207,8 @@ def test_a_frame_is_not_compared_with_its_copy():
     one = PLAN.seeded(1)
     seeded = pl.select(crashed=pl.repeat(True, 900), minutes=1.0, os=pl.lit("ios"), country=0, day=0).ldp.perturb(one)
     moved = pl.concat([seeded.tail(1), seeded.head(-1)]).lazy()
+    with pytest.raises(ParameterError, match="anytime= allow for no shared noise; say same_people=False if row_id="):
+        seeded.lazy().ldp.compare(one, other=moved, anytime=True)
     found = seeded.lazy().ldp.compare(one, other=moved, same_people=False).collect()
     assert found["p_value"].min() == 1  # the order differs, and other noise may be the same in other reports
     few = ONE.head(20)  # may be equal by chance

@@ -312,6 +312,8 @@ def test_too_much_for_a_page(tmp_path):
 
 
 def test_numbers_that_json_does_not_have():
+    none = Results({}, plan=PrivacyPlan({"os": UnaryEncoding(["a", "b"], epsilon=1.0)})).to_json()["plan"]
+    assert none["n"] == 1  # of which the margins are
     row = {**ROW, "count": float("nan"), "low": float("-inf"), "n": 0}
     [group] = Results({"os": [row]}).to_json()["columns"][0]["groups"]
     assert group["rows"] == [["true", None, None, 21.0]]

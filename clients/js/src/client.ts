@@ -33,7 +33,8 @@ export class Client {
 
   /** The report of a record: a line for the server. All is checked before anything is drawn. Throws `ValueError`, `StorageError`. */
   async report(record: Row): Promise<Row> {
-    record ?? refused("record");
+    // (of all else a column is undefined, which "other" and "none" take)
+    if (Object(record) !== record || Array.isArray(record)) refused("record");
     const codes = this.columns.map((ready) => (DRAWS[ready.column.draw].encode ?? encode)(ready, record[ready.name] as Value));
     const kept = this.plan.keep.map((name) => {
       const given = record[name] as any, value = given?.toJSON?.() ?? given; // of dates their text

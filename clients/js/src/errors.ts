@@ -10,7 +10,3 @@ export class ValueError extends LdpError {}
 export class NoiseError extends LdpError {}
 /** A report could not be stored, and so is not given out: drawing it again would reveal more. */
 export class StorageError extends LdpError {}
-/** The server refuses the reports: sending them again does not help. */
-export class RefusedError extends LdpError {
-  constructor(message: string, readonly status: number) { super(message); }
-}

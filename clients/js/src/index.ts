@@ -3,4 +3,4 @@ import "./more.js";
 
 export * from "./core.js";
 export { Secret } from "./noise.js";
-export { Sender, type SendOptions } from "./send.js";
+export { RefusedError, Sender, type SendOptions } from "./send.js";

@@ -1,5 +1,5 @@
 import type { Row } from "./client.js";
-import { RefusedError } from "./errors.js";
+import { LdpError } from "./errors.js";
 import { type Storage, stored, turns } from "./storage.js";
 
 export interface SendOptions {
@@ -17,6 +17,11 @@ export interface SendOptions {
   /** Reports in one request. */
   most?: number;
   headers?: Record<string, string>; fetch?: typeof fetch;
+}
+
+/** The server refuses the reports: sending them again does not help. */
+export class RefusedError extends LdpError {
+  constructor(message: string, readonly status: number) { super(message); }
 }
 
 type Batch = { id: string; rows: Row[] };

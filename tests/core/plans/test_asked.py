@@ -134,7 +134,7 @@ def test_cells_can_be_asked_for_ranges_and_quantiles():
 
 
 WRONG = {
-    "a mean needs a mechanism for numbers": lambda: recommend(["a", "b"], 1.0, N, ask="mean"),
+    "a mean is of numbers between two ends": lambda: recommend(["a", "b"], 1.0, N, ask="mean"),
     "say one of low= and high=": lambda: recommend(12, 1.0, N, ask="range"),
     "no label|not one of|must be": lambda: recommend(12, 1.0, N, ask="range:low=500"),
     "question must be one of": lambda: recommend(12, 1.0, N, ask="average"),
