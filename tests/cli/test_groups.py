@@ -128,7 +128,7 @@ def test_what_is_refused(ldp, reports):
         ("--of minutes", "--by-private COLUMN"),
         ("--share country=de:1", "--by-private COLUMN"),
         ("--by-private os --of minutes --share country=de:1", "--of NUMBER"),
-        ("--by-private os --of minutes --quantile 2", "probabilities"),
+        ("--by-private os --of minutes --quantile 2", "--quantile must be in (0, 1), got 2.0"),
         ("--by-private os --of minutes --confidence 2", "confidence"),
     ):
         assert text in " ".join(ldp(f"estimate reports.parquet {options}", code=2).err.replace("│", "").split()), (
