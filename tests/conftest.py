@@ -24,7 +24,6 @@ if os.environ.setdefault("LDP_KERNELS", "numpy") == "auto":  # to compile takes 
 
 import gc
 import hashlib
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,8 +46,6 @@ settings.register_profile(
 settings.register_profile("search", deadline=None, max_examples=2000, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
-sys.dont_write_bytecode = False  # or each worker rewrites all asserts, and each process of a test compiles the packages
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 gc.set_threshold(400_000)  # thousands of tests are in memory: to look through them all takes a tenth of the time
 
 _SALT = os.environ.get("LDP_TEST_NOISE", "")
