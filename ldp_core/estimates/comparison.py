@@ -58,7 +58,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import OfAll, Population, Tabular, check_population, refuse_mechanism, sampled_part
 from ldp_core.estimates.clusters import normal
 from ldp_core.estimates.consistency import consistent
-from ldp_core.estimates.histogram import Counting, Side, counted_side
+from ldp_core.estimates.histogram import Counting, Side, answering_part, counted_side
 from ldp_core.estimates.mean import NEAR, Averaging, coin_of, finite_times, off_of
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import FEW, few_at, scores_of_few
@@ -300,10 +300,9 @@ class Compare(OfAll):
         p_values = np.where(empty, 1.0, self.p_values(one, two, at_pooled, step, tails))
         test = self._test(oracle, one, two, pooled, step) if oracle is not None else None
         statistic, degrees = (squares[:, 0], np.ones(len(n), np.int64)) if test is None else test
-        each = np.ones(len(n))
-        p_value = self._p(
-            statistic, degrees, self._information(1 - self.confidence, one.n[:, 0], two.n[:, 0], each, each)
-        )
+        sizes = [np.maximum(side.n[:, 0], 1) for side in (one, two)]
+        information = self._information(1 - self.confidence, *sizes, *(1 / size for size in sizes))
+        p_value = self._p(statistic, degrees, information)
         none = empty[:, 0] | (degrees == 0)
 
         def known(array: F64, missing: Any, otherwise: float) -> F64:
@@ -479,9 +478,9 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
         step = np.asarray(coin_of(mechanism, population, people, repeats))
         return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism), safer=NEAR)
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
-    oracle, answers, counters = mechanism.answers(n, counters)
+    reported, (oracle, answers, counters) = n, mechanism.answers(n, counters)
     side = counted_side(oracle, answers, counters)
-    side = side._replace(sampled=sampled_part(population, side.n, repeats))
+    side = side._replace(sampled=answering_part(population, reported[:, None], side.n, repeats))
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people)
     return side

@@ -313,11 +313,9 @@ class HistogramEstimate(Question[Histogram]):
         alone = counted_side(mechanism, n[..., 0], counters)
         answers = alone.n
         sampled_part(self.population, n, self.repeats)  # (who does not answer has reported, too)
-        # Those who answer one of several columns are a sample of those who reported.
-        before = alone._replace(sampled=np.maximum(n - answers, 0) / np.maximum(n - 1, 1))
-        after = before
-        if self.population is not None:
-            after = alone._replace(sampled=sampled_part(self.population, answers, self.repeats))
+        before, after = (
+            alone._replace(sampled=answering_part(whom, n, answers, self.repeats)) for whom in (None, self.population)
+        )
         oracle, *_ = mechanism.answers(n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         unknown = np.isinf(times[0])
@@ -418,6 +416,13 @@ class Side(NamedTuple):
 
         width = z * np.sqrt(self.variance(self.inside))
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)
+
+
+def answering_part(population: Population, n: Any, answers: Any, repeats: int | None = None) -> Any:
+    """`sampled_part` of those who answer; who answer one of several columns are a sample of those who reported."""
+    if population is None:
+        return np.maximum(n - answers, 0) / np.maximum(n - 1, 1)
+    return sampled_part(population, answers, repeats)
 
 
 def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) -> Side:

@@ -248,7 +248,7 @@ class _Change(NamedTuple):
 
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
         normal = takes(1.0)
-        few = normal * error.variance(shares[1], 1.0) < 2 * FEW * coin**2
+        few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
         if not (few or error.collided or isinstance(population, int)):
             return normal
         return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf

@@ -561,6 +561,33 @@ def test_the_width_of_anytime_is_the_one_of_the_paper():
     np.testing.assert_allclose(ratio, 1.55, atol=0.01)
 
 
+def test_the_test_of_all_values_at_all_looks_knows_the_smaller_side():
+    """The mixture martingale at x = 2 / (1 / n1 + 1 / n2) as a multiple of what is tightest, of Pearson's statistic."""
+    m = RandomizedResponse(FOUR, epsilon=1.0)
+    one, two = (Tally(sum(c), np.array(c), m.fingerprint) for c in ([30_000, 26_000, 24_000, 20_000], [84, 60, 76, 80]))
+    found, expected = compare(m, one, two, anytime=100_000), stats.chi2_contingency([one.counters, two.counters])
+    tightest = -2 * math.log(0.05) + math.log(1 - 2 * math.log(0.05))
+    x = tightest * 2 / (1 / one.n + 1 / two.n) / 100_000
+    p = (x + 1) ** 1.5 * math.exp(-expected.statistic * x / (2 * (x + 1)))
+    assert found.p_value == pytest.approx(min(p, 1), rel=1e-9)
+    binary = RandomizedResponse(epsilon=1.0)  # here all values are one
+    sides = (Tally(sum(c), np.array(c), binary.fingerprint) for c in ([60_000, 40_000], [900, 1100]))
+    found = compare(binary, *sides, anytime=True)
+    assert found.p_value == pytest.approx(found.p_values[0], rel=1e-9)
+
+
+def test_who_answers_a_sampled_column_is_a_sample_of_these_people():
+    """Without noise m of n people answer: f (1 - f) / m (n - m) / (n - 1), of a sample without replacement."""
+    m = SampledColumn(RandomizedResponse([0, 1], epsilon=50.0), columns=4)
+    sides = [m.simulate(people, seed=k) for k, people in enumerate(([500, 500], [1000, 600]))]
+    variance = 0.0
+    for side in sides:
+        _, [answers], [(no, yes)] = m.answers(np.array([side.n]), side.counters[None])
+        variance += no * yes / answers**3 * (side.n - answers) / (side.n - 1)
+    found = compare(m, *sides, population=None)
+    np.testing.assert_allclose(found.standard_errors, math.sqrt(variance), rtol=1e-6)
+
+
 def test_run_lengths_of_the_cusum():
     """Tables of D. C. Montgomery, Statistical Quality Control: two-sided 168 and 465 for h = 4 and 5, k = 1/2.
 

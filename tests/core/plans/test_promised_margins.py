@@ -266,6 +266,25 @@ def test_a_change_is_found_where_few_reports_decide():
         assert power - 0.04 < chance[some][found].sum() < power + 0.12, (base, after)
 
 
+def test_a_change_among_these_people_is_found_whatever_the_share():
+    """Its noise is the same. By enumeration: 98 people were to find 2 % more in 80 % of cases, and 100 did in 17 %."""
+    m = RandomizedResponse(epsilon=6.0)
+    n, *others = (required_n(m, change=0.02, base=base, population=None).n for base in (0.0, 0.3, 0.5))
+    assert others == [n, n]
+    people = 50 * math.ceil(n / 50)  # (whole people are 2 %)
+    one, two = (
+        np.convolve(stats.binom.pmf(range(k + 1), k, m.p), stats.binom.pmf(range(people - k + 1), people - k, m.q))
+        for k in (round(0.3 * people), round(0.32 * people))
+    )
+    chance = np.outer(one, two)
+    some = np.argwhere(chance > 1e-9)
+    table, _ = Compare(population=None).rows(
+        m, np.full((len(some), 2), people), np.stack([people - some, some], axis=2)
+    )
+    found = np.array(table["p_value"]).reshape(-1, 2)[:, 1] < 0.05
+    assert chance[tuple(some.T)][found].sum() > 0.78
+
+
 def test_buckets_are_a_part_of_the_margin():
     """Of eight buckets means are up to 1/16 off: 11,242 people were to tell them within 0.01."""
     m = SquareWave((0, 1), epsilon=4.0, buckets=8)
