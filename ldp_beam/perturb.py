@@ -299,3 +299,5 @@ class _PerturbDoFn(RecordsDoFn):
         for name in self._plan.keep:
             if part.column(name) is None:
                 faults.add(name, NO_COLUMN)
+        if self._key is not None:
+            self._key.find_shared(part, faults)

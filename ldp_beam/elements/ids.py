@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
-from ldp_beam.elements.faults import NULL, Faults, not_of
+from ldp_beam.elements.faults import NOT_DISTINCT, NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
 from ldp_core.engine import U64, Bools, aes, check_id_type, encrypt, id_words, type_words
 
@@ -130,6 +130,14 @@ class NoiseKey:
         for name in (self.id, self.record):
             if name is not None:
                 _find_faults(part, name, faults)
+
+    def find_shared(self, part: AnyBatch, faults: Faults) -> None:
+        """Note the records without any other fault, if `columns` would refuse them together."""
+        if self.record is not None and faults.good.any():
+            with suppress(InputError):
+                _check_distinct(part.take(faults.good).required(self.record), self.record)
+                return
+            faults.add(self.record, NOT_DISTINCT)
 
 
 def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:

@@ -252,3 +252,5 @@ class PerturbAndTally(PartialTallies):
                 find_lacking(part, name, faults)
             check_values(part.column(name), mechanism.inputs, name, faults)
         super().find_faults(part, faults)
+        if self._key is not None:
+            self._key.find_shared(part, faults)

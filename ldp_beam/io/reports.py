@@ -109,8 +109,9 @@ def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.S
 
 
 def _of_type(reports: Any, to: pa.DataType) -> Any:
-    """Text of the one type: it is a dictionary in the reports of the core, and large in those of Polars."""
-    text = pa.types.is_dictionary(reports.type) or pa.types.is_large_string(reports.type)
+    """Text of the one type: it is a dictionary in the reports of the core, and large or a view in those of others."""
+    kinds = pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view
+    text = any(is_of(reports.type) for is_of in kinds)
     return reports.cast(to) if text and pa.types.is_string(to) else reports
 
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from ldp_core.arrays.arrow import is_text
 from ldp_core.arrays.types import type_words
 from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
@@ -299,7 +300,7 @@ class PlanForms(PlanContents):
         single records, in CSV. If they are raw values, they travel as reports from here on.
 
         Args:
-            data: the plan's columns and no others, each of the type of the plan's reports; text may be plain text.
+            data: the plan's columns and no others, each of the type of the plan's reports; text as any text of Arrow.
 
         Raises:
             PlanError: a column is missing, is not the plan's, or of another type.
@@ -308,8 +309,9 @@ class PlanForms(PlanContents):
         self._check_no_others(data.schema.names)
         for name, m in self.columns.items():
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
-            fits += [pa.string(), pa.large_string()] if pa.types.is_dictionary(fits[0]) else []
-            if (got := data.schema.field(name).type) not in fits:
+            got = data.schema.field(name).type
+            text = pa.types.is_dictionary(fits[0]) and is_text(got.value_type if pa.types.is_dictionary(got) else got)
+            if not (text or got in fits):  # (other programs have other dictionaries)
                 raise PlanError(
                     f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
                 )

@@ -12,8 +12,9 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 import ldp_beam
 import ldp_polars  # noqa: F401 (registers the namespaces)
-from ldp_beam import Perturb, PrivacyLedger
+from ldp_beam import DeadLetter, Perturb, PrivacyLedger
 from ldp_beam._compat import StableInputParDo
+from ldp_beam.elements.faults import NOT_DISTINCT, NULL
 from ldp_beam.io import DecodeMessages, encode
 from ldp_core import (
     InputError,
@@ -79,7 +80,6 @@ def test_a_column_that_does_not_tell_the_records_apart_is_refused():
         tally = ldp_beam.PrivateHistogram("v", OS, record="c")._partial_tallies()
         for attempt in (
             partial(perturbed, perturb),
-            partial(perturbed, perturb.with_exception_handling()),
             partial(drive, tally),
         ):
             with pytest.raises(InputError, match="'c' does not tell the records apart: 4 of 240"):
@@ -87,6 +87,24 @@ def test_a_column_that_does_not_tell_the_records_apart_is_refused():
     again = pa.concat_batches(batches([40]) * 2)  # a source may deliver all of them twice
     assert len(reports(Perturb(PLAN, record="position"), [again])) == 2 * N
     assert len(perturbed(Perturb(PLAN, record="position"), again.to_pylist())[0]) == 2 * N
+
+
+def test_a_message_whose_records_share_their_id_is_a_dead_letter_and_not_the_jobs_end():
+    """One of 32 records did, whoever sent it; and again after each restart."""
+    shared = RECORDS.take(pa.array([0] * 64))
+    nulls = pa.array([None] * 38 + [1] * 32, pa.int64())  # of all 39 have ids of their own, of the others none
+    hidden = RECORDS.take(pa.array([*range(38), *[0] * 32])).set_column(0, "v", nulls)
+    for message, letters in (
+        (shared, [("i", NOT_DISTINCT, 64)]),
+        (hidden, [("v", NULL, 38), ("i", NOT_DISTINCT, 32)]),
+    ):
+        for elements in ([RECORDS, message], [message, RECORDS]):
+            good, dead = perturbed(Perturb(PLAN, record="i").with_exception_handling(), elements)
+            assert ([batch.num_rows for batch in good], dead) == ([N], [DeadLetter(*one) for one in letters])
+            tally = ldp_beam.PrivateHistogram("v", OS, record="i").with_exception_handling()._partial_tallies()
+            good, dead = drive(tally, elements)
+            assert [one.value[1].n for one in good] == [N]
+            assert [one.value for one in dead] == [DeadLetter(*one) for one in letters]
 
 
 def test_single_records_and_batches_are_the_same():

@@ -303,8 +303,10 @@ def test_seeded_noise_is_in_the_proof():
     PROVED.check_reports(PROVED.perturb(EVENTS, key=Secret.generate(), id=EVENTS["user"]).schema)
 
 
-def test_assumed_reports_may_be_plain_text():
-    for kind in (pa.string(), pa.large_string(), PROVED["os"].reports.arrow_type()):
+def test_assumed_reports_may_be_text_of_any_type():
+    """Dictionaries of other programs, as Polars and pandas export them, were no reports."""
+    others = pa.dictionary(pa.uint32(), pa.large_string()), pa.dictionary(pa.int8(), pa.string())
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), *others, PROVED["os"].reports.arrow_type()):
         rows = PROVED.perturb(EVENTS).replace_schema_metadata(None)
         rows = rows.set_column(0, "os", rows["os"].cast(pa.string()).cast(kind)).set_column(1, "app", rows["app"])
         with pytest.warns(LdpWarning, match="nothing proves") as caught:
