@@ -250,7 +250,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
         one = charge(1)
         if one > total:
             raise ParameterError(
-                f"the budget {float(total):g} does not pay for one record, which spends {float(one):g}"
+                f"the budget {float(total)!r} does not pay for one record, which spends {float(one)!r}"
             )
         if charge(2) == math.inf:
             helps = _charge(plan_or_epsilon, changes, "public", keyed)(2) < math.inf

@@ -116,8 +116,8 @@ class HeavyHitters(NumberedCounters, Mechanism):
         levels: lengths of the prefixes, increasing, the last one that of the values. Default: as few as
             allow a search of about a million candidates a level, since the records are divided among them.
         rows: R, hash functions of a level, 1 to 256.
-        width: the most buckets of a row, 64 to 16384. A tally has about ``len(levels) * rows * width`` counters; the
-            search costs some transforms of ``rows * width`` numbers, and ``rows`` steps a candidate.
+        width: the most buckets of a row, 64 to 16384. A tally has a quarter of to twice ``len(levels) * rows * width``
+            counters; the search costs some transforms of ``rows * width`` numbers, and ``rows`` steps a candidate.
 
     Reports are one ``uint64`` each, the number of the counter that it is counted by. Under keyed noise a person is
     always at the same level.

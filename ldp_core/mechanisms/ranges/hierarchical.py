@@ -92,7 +92,7 @@ class HierarchicalHistogram(Mechanism):
         shares: of 1,024 reports, how many are of each level: of 2 nodes, 4, 8, ...; default the best ones for the
             workload.
 
-    Reports are one ``uint64`` each. A tally has about 4 times as many counters as there are values: of each node, how
+    Reports are one ``uint64`` each. A tally has up to 4 times as many counters as there are values: of each node, how
     many reports support it.
 
     >>> m = HierarchicalHistogram(range(120), epsilon=1.0)

@@ -388,6 +388,12 @@ def test_reports_that_share_a_permanent_answer_cost_more_than_their_sum():
     assert BoundContributions("user", 4, window="1d").epsilon(REMEMBERED, changes=0) == Fraction(L_GRR.epsilon_of(4))
 
 
+def test_a_budget_that_a_sum_of_floats_exceeds_is_told_by_how_much():
+    plan = PrivacyPlan({name: RandomizedResponse(epsilon=0.1) for name in "abc"})
+    with pytest.raises(ParameterError, match=r"budget 0\.3 does not pay .* spends 0\.30000000000000004"):
+        PrivacyLedger(plan, id="user", budget=0.3)
+
+
 def test_the_largest_number_of_records_that_the_budget_pays_for():
     for plan in (REMEMBERED, PrivacyPlan({"page": Rappor(bits=32, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75)})):
         for budget in (0.5, 1.9, 4.7, 12.0, 300.0):

@@ -102,6 +102,20 @@ def test_round_trips(tmp_path_factory, plan):
         assert "total a record" in plan.explain(n)
 
 
+@pytest.mark.parametrize(
+    ("epsilon", "once", "thrice"), [(1.23449, "1.235", "3.704"), (0.1, "0.1", "0.3"), (10.0, "10", "30")]
+)
+def test_no_epsilon_is_said_to_be_less_than_it_is_and_none_has_digits_of_a_float(epsilon, once, thrice):
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=epsilon)})
+    text = plan.explain(10**8, records=[1, 3], total=3 * epsilon)
+    _, column, total, _, _, together, _, *learnt = text.splitlines()
+    assert column.split()[2] == total.split()[-1] == once
+    assert together.split()[2:4] == [once, thrice]
+    assert f"one record (epsilon {once})" in " ".join(learnt)
+    assert f"all reports of a person (epsilon {thrice})" in " ".join(learnt)
+    assert repr(plan).split()[-1] == once
+
+
 @settings(max_examples=20)
 @given(plans())
 def test_perturb(plan):

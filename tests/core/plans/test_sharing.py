@@ -1,6 +1,7 @@
 """Ways to share one epsilon over several columns: what they spend, how plans travel, what is refused."""
 
 import math
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from unittest.mock import patch
@@ -12,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ldp_core import (
+    Dates,
     FakeDataColumn,
     Interval,
     Mechanism,
+    MedianEstimate,
     ParameterError,
     PlanError,
     PrivacyPlan,
@@ -55,6 +58,17 @@ def test_the_parts_of_a_split_add_up_to_no_more(epsilon, weights):
     assert epsilon * (1 - 1e-12) <= plan.epsilon <= epsilon
     product = math.prod((m.worst_ratio() for m in plan.columns.values()), start=Fraction(1))
     assert product <= exact_exp(epsilon)
+
+
+def test_columns_of_dates_are_collected_so_that_they_have_a_median():
+    months = Dates(date(1900, 1, 1), date(2000, 1, 1), every="1mo")
+    for plan in (
+        PrivacyPlan.split({"born": months}, epsilon=2.0),
+        PrivacyPlan.sampled({"born": months, "b": AB}, epsilon=2.0),
+    ):
+        tally = plan["born"].simulate(np.where(np.arange(1200) == 900, 20_000, 10), seed=1)
+        found = MedianEstimate().result(plan["born"], tally)
+        assert found.low <= date(1975, 1, 1) <= found.high
 
 
 def test_what_is_shared_may_be_any_number_and_nothing_else():
