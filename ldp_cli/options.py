@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from ldp_cli.values import share
+from ldp_cli.values import number_of_people, share
 from ldp_core.engine import Window
 
 Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
@@ -32,6 +32,11 @@ Plot = Annotated[
 Theme = Annotated[Literal["light", "dark"], typer.Option(help="The colors of the picture.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]
 Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, in place of a table.")]
+
+
+def people(words: str) -> Any:
+    """The option of a number of people, with these words as its help."""
+    return typer.Option("--people", "-n", parser=number_of_people, metavar="N", help=words)
 
 
 def check_window(window: str | None, event_time: str | None) -> None:

@@ -180,7 +180,7 @@ def compile_plan(plan: PlanFile) -> None:
 def explain(
     plan: PlanFile,
     *,
-    people: Annotated[int | None, typer.Option("--people", "-n", help="How many records there will be.")] = None,
+    people: Annotated[int | None, options.people("How many records there will be.")] = None,
     data: Annotated[str | None, typer.Option(help="In place of --people: the records, which are counted.")] = None,
     id: Annotated[  # noqa: A002 (its name everywhere)
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
@@ -246,7 +246,7 @@ def recommend(
     values: Annotated[str, typer.Argument(help=f"How many values, or which: 16; {SYNTAX}.")],
     *,
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="Epsilon of one report.")],
-    people: Annotated[int, typer.Option("--people", "-n", help="How many people there are.")],
+    people: Annotated[int, options.people("How many people there are.")],
     repeats: Repeats = 1,
     ask: Question = None,
     group: Group = 1.0,
@@ -294,9 +294,7 @@ def size(
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report. Asks how many people are needed.")
     ] = None,
-    people: Annotated[
-        int | None, typer.Option("--people", "-n", help="How many people there are. Asks which epsilon is needed.")
-    ] = None,
+    people: Annotated[int | None, options.people("How many people there are. Asks which epsilon is needed.")] = None,
     plan: Annotated[Path | None, typer.Option(help="A plan. Asks how many people its columns need.")] = None,
     simultaneous: Annotated[
         bool, typer.Option("--simultaneous", help="All shares together are this accurate, not only each by itself.")
@@ -392,7 +390,7 @@ def simulate(
             help="In place of DATA: the share of each value, for each column.",
         ),
     ] = None,
-    people: Annotated[int | None, typer.Option("--people", "-n", help="How many people have these shares.")] = None,
+    people: Annotated[int | None, options.people("How many people have these shares.")] = None,
     repeats: Repeats = 1,
     seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
     confidence: options.Confidence = 0.95,

@@ -76,6 +76,8 @@ def _declared(text: str, other: bool) -> core.Domain | core.Interval | core.Pref
             return core.Domain(range(low, high + 1), unmatched="other" if other else "error")
         if mark == ".." and len(ends) == 2 and "," not in text:
             raise core.ParameterError(f"{text!r}: a range of integers is written as 1..12")
+    if re.fullmatch(r"-?[\d.]+(,\d+)*(:|\.\.)-?[\d.]+(,\d+)*", text):
+        raise core.ParameterError(f"{text!r}: numbers have a point before the decimals, and no comma: 0.5:1000")
     words = _parts(text)
     if not all(map(str.strip, words)):
         raise core.ParameterError(f"{text!r} has a comma without a value; an empty text is declared in a plan's file")
@@ -86,15 +88,15 @@ _DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
 
 
 def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
-    """Words as labels: Booleans or integers where all of them are.
+    """Words as labels: Booleans or integers where all of them are (007 is none, as a postal code).
 
-    >>> labels(["1", "2"]), labels(["true", "false"]), labels(["1", "ios"])
-    ([1, 2], [True, False], ['1', 'ios'])
+    >>> labels(["1", "2"]), labels(["true", "false"]), labels(["1", "ios"]), labels(["007", "80331"])
+    ([1, 2], [True, False], ['1', 'ios'], ['007', '80331'])
     """
     found = [word.strip() for word in words]
     if found and all(word.lower() in ("true", "false") for word in found):
         return [word.lower() == "true" for word in found]
-    if found and all(word.removeprefix("-").isdecimal() for word in found):
+    if found and all(word.removeprefix("-").isdecimal() and str(_int(word)) == word for word in found):
         return [_int(word) for word in found]
     return found
 
@@ -177,9 +179,16 @@ def whole(text: Any) -> int:
     >>> whole("1e6"), whole("20")
     (1000000, 20)
     """
-    if not (_is_number(str(text)) and float(text).is_integer() and float(text) >= 1):
+    written = str(text).lower()
+    good = _is_number(written) and ("." not in written or "e" in written)  # (100.000 is another number elsewhere)
+    if not (good and float(written).is_integer() and float(written) >= 1):
         raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
-    return int(float(text))
+    return int(float(written))
+
+
+def number_of_people(text: Any) -> int:
+    """A number of people, of which the core says what it may be; see `whole`."""
+    return _int(str(text)) if str(text).removeprefix("-").isdecimal() else whole(text)
 
 
 def _parts(text: str) -> list[str]:

@@ -54,6 +54,14 @@ class Inputs(ABC):
         outside = self.outside(values, column=column)
         return outside if self.unmatched == "error" else np.zeros_like(outside)
 
+    def counted(self, values: pa.Array) -> list[Any]:
+        """What each of the values that `encode` takes is counted as: it, the label that stands for it, or None."""
+        if self.listed is None:
+            return values.to_pylist()  # type: ignore[no-any-return]
+        of: Any = self
+        labels = [*of.arrow_values.to_pylist(), None]
+        return [labels[code] for code in self.encode(values).tolist()]
+
     def compiled(self) -> dict[str, Any]:
         """How a client makes a code of a value, as in docs/wire.md."""
         return {"kind": "number", **self.to_dict()["domain"], "unmatched": self.unmatched}

@@ -147,6 +147,11 @@ class Interval(Declared, Bounded):
             codes[rows] = np.rint(shares, out=shares)
         return codes
 
+    @override
+    def counted(self, values: Any) -> list[float]:
+        numbers = as_floats(values, column="values")
+        return [number for _, part in self.parts(numbers, "values") for number in part.tolist()]
+
     def decode(self, shares: Any) -> npt.NDArray[np.float64]:
         """Shares of the way from ``low`` to ``high`` as numbers."""
         return self.low + (self.high - self.low) * np.asarray(shares, float)

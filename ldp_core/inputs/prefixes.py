@@ -112,6 +112,10 @@ class Prefixes(Inputs):
         return codes
 
     @override
+    def counted(self, values: Any) -> list[Any]:
+        return list(self.decode(self.encode(values)))
+
+    @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
         return self._codes(values, column)[1]
 

@@ -134,6 +134,11 @@ class Sets(Inputs):
         return in_order[rank < self.most]
 
     @override
+    def counted(self, values: Any) -> list[list[Any]]:
+        labels = self.domain.arrow_values.to_pylist()
+        return [[labels[k] for k in row if k < len(labels)] for row in self.items(self.encode(values)).tolist()]
+
+    @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
         return self._odd(values, column, unknown=True, more=True)
 

@@ -39,8 +39,8 @@ class Simulation(Mapping[str, Any]):
     Attributes:
         estimates: by column.
         tallies: from which they were made.
-        people: how many people had each value, as they were simulated: by column (value, number) pairs. If they send
-            several reports, so many times more.
+        people: how many people had each value, as it is counted (undeclared ones as "other" or the nearer end): by
+            column (value, number) pairs. If they send several reports, so many times more.
     """
 
     estimates: Mapping[str, Any]
@@ -137,7 +137,7 @@ def simulated(
         m.check_total(sum(numbers.tolist()) * repeats)
         tallies[name] = m.simulate_values(values, numbers * repeats, generator, name)  # (fresh noise is each report's)
         estimates[name] = questions[name].result(answering[name], tallies[name])
-        pairs[name] = tuple(zip(values.to_pylist(), (numbers * repeats).tolist(), strict=True))
+        pairs[name] = tuple(zip(m.inputs.counted(values), (numbers * repeats).tolist(), strict=True))
     return Simulation(estimates, tallies, pairs)
 
 

@@ -129,6 +129,7 @@ BY_NAME = {
     "--plot": ["a.gif", "a"],
     "--trials": ["many", "0"],
     "--most-bytes": ["many", "0"],
+    "--people": ["many", "-1", "100.000", "1,000"],
     "--every": ["7x"],
     "--candidates": ["os"],
     "--top": ["0"],

@@ -402,6 +402,31 @@ def test_simulate_counts_the_items_of_sets(ldp):
     assert "1.750" in shown
 
 
+def test_simulate_shows_the_truth_of_what_is_counted(ldp):
+    """Undeclared values are "other", numbers outside the nearer end; a null ended in a TypeError."""
+    inputs = Interval(0, 60, "clip", missing=20)
+    plan = {
+        "os": RandomizedResponse(Domain(["ios"], unmatched="other"), epsilon=1.0),
+        "m": NOutput(inputs, epsilon=1.0),
+    }
+    Path("plan.toml").write_text(PrivacyPlan(plan).to_toml(), encoding="utf-8")
+    pq.write_table(pa.table({"os": ["ios", "web", None, None], "m": [10.0, 300.0, None, 30.0]}), "other.parquet")
+    found = ldp("simulate plan.toml other.parquet --seed 1 --json").data
+    assert [row["people"] for row in found["os"]] == [1, 3]
+    assert "30.000" in ldp("simulate plan.toml other.parquet --seed 1").out  # (10 + 60 + 20 + 30) / 4
+
+
+def test_numbers_that_mean_another_one_elsewhere(ldp):
+    """100.000 people were taken for 100, 0:1,000 for the values 0:1 and 000, and the postal code 01067 for 1067."""
+    for line in ("recommend 16 -e 1", "size 16 -m 1%", "plan explain plan.toml", "simulate plan.toml --share os=ios:1"):
+        assert "got '100.000'" in ldp(f"{line} --people 100.000", code=2).err
+    assert ldp("recommend 16 -e 1 -n 1.5e3 --json").data == ldp("recommend 16 -e 1 -n 1500 --json").data
+    for values in ("0,5:99,5", "0:1,000", "1..1,000"):
+        assert "no comma" in ldp(f"plan new -e 1 -c x={values}", code=2).err
+    assert 'domain = ["01067", "80331"]' in ldp("plan new -e 1 -c plz=01067,80331").out
+    assert 'domain = ["8:30", "12:00"]' in ldp("plan new -e 1 -c at=8:30,12:00").out
+
+
 @pytest.mark.slow
 def test_all_that_shows_a_picture_is_in_its_page(ldp, people):
     ldp("simulate plan.toml people.parquet --seed 1 --plot seen.html")
