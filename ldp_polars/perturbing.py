@@ -65,7 +65,8 @@ def perturb(
 
     Raises:
         ParameterError: the expression selects, repeats or aggregates rows (``first()``, ``filter()``,
-            ``drop_nulls()``): one record, one report; do that to the frame before.
+            ``drop_nulls()``): one record, one report; do that to the frame before. What keeps the number of rows, as
+            ``forward_fill()`` or ``first().over(...)``, is not seen: it makes several reports of one person's value.
         MechanismMismatchError: it is perturbed already.
         DomainError: when run: values outside the domain, nulls included, under ``unmatched="error"``.
         DtypeError: when run: the column is of another kind than the domain.
