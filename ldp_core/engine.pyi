@@ -1,7 +1,7 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
 from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, structs, taken
-from ldp_core.arrays.ipc import read_batch, write_batch
+from ldp_core.arrays.ipc import bytes_of, read_batch, write_batch
 from ldp_core.arrays.types import F64, I64, U64, Bools, type_words
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
@@ -140,6 +140,7 @@ __all__ = [
     "asked_of",
     "attach",
     "axis_of_column",
+    "bytes_of",
     "canonical_once",
     "chart_row_of",
     "charts_side_by_side",

@@ -10,7 +10,7 @@ from apache_beam.coders.typecoders import registry
 from typing_extensions import override
 
 from ldp_core import Tally
-from ldp_core.engine import read_batch, write_batch
+from ldp_core.engine import bytes_of, read_batch, write_batch
 
 
 class RecordBatchCoder(beam.coders.Coder):
@@ -31,7 +31,7 @@ class RecordBatchCoder(beam.coders.Coder):
     @override
     def estimate_size(self, value: pa.RecordBatch) -> int:
         """About how many bytes `encode` makes; Beam asks often, and would encode the batch to find out."""
-        return int(value.nbytes)
+        return bytes_of(value)
 
     @override
     def to_type_hint(self) -> type:
@@ -99,7 +99,7 @@ class AnyReportsCoder(beam.coders.Coder):
 
     @override
     def estimate_size(self, value: Any) -> int:
-        return int(value.nbytes) if isinstance(value, pa.RecordBatch) else len(self.encode(value))
+        return bytes_of(value) if isinstance(value, pa.RecordBatch) else len(self.encode(value))
 
     @override
     def to_type_hint(self) -> type:

@@ -26,7 +26,7 @@ from ldp_beam.io.estimates import estimate_line
 from ldp_beam.io.ndjson import parse_lines
 from ldp_core import DtypeError, InputError, LimitError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import plan_of, read_batch, write_batch
+from ldp_core.engine import bytes_of, plan_of, read_batch, write_batch
 
 Format: TypeAlias = Literal["arrow", "ndjson"]
 
@@ -144,7 +144,7 @@ class Decoder:
             else:
                 portion.batches.append(batch)
                 portion.named.append((name, batch.num_rows))
-                portion.size += batch.nbytes
+                portion.size += bytes_of(batch)
                 portion.rows += batch.num_rows
             return
         if not isinstance(message, (bytes, bytearray, memoryview)):

@@ -110,6 +110,13 @@ def _inside(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
     return [(kind.field(i).name, kind.field(i).type) for i in range(kind.num_fields)]
 
 
+def bytes_of(data: Any) -> int:
+    """``nbytes`` of a batch or an array; pyarrow 20 has none of views, of which whole buffers count."""
+    with suppress(pa.ArrowTypeError):
+        return int(data.nbytes)
+    return int(data.get_total_buffer_size())
+
+
 def _of_dictionaries(array: pa.Array) -> int:
     """Bytes of all dictionaries in an array: one that several share is checked, and counts, for each."""
     if pa.types.is_dictionary(array.type):
@@ -125,7 +132,7 @@ def _spelled_out(array: pa.Array, few: int = 0) -> int:
     kind, types = array.type, pa.types
     if types.is_dictionary(kind):
         inside = _spelled_out(array.dictionary)
-        if len(array) * (array.dictionary.nbytes + inside) <= few:
+        if len(array) * (bytes_of(array.dictionary) + inside) <= few:
             return inside
         lengths = np.append(_lengths(array.dictionary, inside), 0)
         return int(lengths[array.indices.cast(pa.int64(), safe=False).fill_null(len(lengths) - 1).to_numpy()].sum())
@@ -163,7 +170,7 @@ def _lengths(array: pa.Array, inside: int | None = None) -> npt.NDArray[np.int64
         found: npt.NDArray[np.int64] = pc.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
         return found
     inside = _spelled_out(array) if inside is None else inside
-    return np.full(n, -(-(array.nbytes + inside) // max(n, 1)), np.int64)
+    return np.full(n, -(-(bytes_of(array) + inside) // max(n, 1)), np.int64)
 
 
 # ---- what a stream declares

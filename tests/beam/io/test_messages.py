@@ -12,6 +12,7 @@ import pytest
 from apache_beam.transforms.window import FixedWindows
 
 from ldp_beam import DeadLetter
+from ldp_beam.elements.coders import RecordBatchCoder
 from ldp_beam.elements.faults import NOT_A_BATCH, NOT_A_RECORD, TOO_LARGE
 from ldp_beam.io import ndjson
 from ldp_beam.io.messages import DecodeMessages, Decoder, decode, encode, message_of
@@ -109,6 +110,15 @@ def test_messages_of_a_poll_become_one_batch_a_schema():
     assert batches[0].equals(EVENTS, check_metadata=True)
     assert batches[1].schema.metadata == {b"k": b"v"}
     assert (letters, total) == ([("", NOT_A_BATCH, 1)], 13)
+
+
+def test_views_have_a_size_in_every_version_of_arrow():
+    """pyarrow 20 has no ``nbytes`` of them, and its TypeError ended the job."""
+    for values, kind in ((["x", "y" * 20], pa.string_view()), ([["x"], ["y"]], pa.list_(pa.string_view()))):
+        batch = one(pa.array(values, kind))
+        [([read], letters, total)] = Decoder().decode([encode(batch)])
+        assert (read.to_pydict(), letters, total) == (batch.to_pydict(), [], 1)
+        assert 10 < RecordBatchCoder().estimate_size(batch) < 10_000
 
 
 def test_dictionaries_are_joined():
