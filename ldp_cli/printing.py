@@ -112,9 +112,9 @@ def say(text: str) -> None:
     sys.stdout.write(text if text.endswith("\n") else f"{text}\n")
 
 
-def seed_words(plan: PrivacyPlan, reports: Any = None) -> list[str]:
-    """That a plan or a frame of its reports is seeded, for all outputs; nothing if neither is."""
-    dtypes = () if reports is None else reports.collect_schema().dtypes()
+def seed_words(plan: PrivacyPlan, *reports: Any) -> list[str]:
+    """That a plan or a frame of its reports is seeded, for all outputs; nothing if none is."""
+    dtypes = (dtype for frame in reports for dtype in frame.collect_schema().dtypes())
     of_reports = ["The reports are seeded: repeatable, and therefore NOT private."]
     seeded = any(getattr(dtype, "seeded", False) for dtype in dtypes)
     return [f"The plan is {said}." for said in seed_warning(plan)] or of_reports * seeded

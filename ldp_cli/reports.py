@@ -223,8 +223,7 @@ def compare(
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
         found = [row for row in made_of.collect().to_dicts() if row["column_name"] in wanted]
     keys = [*(by or ()), *(["window_start"] if window else []), *([] if after else ["compared_with"])]
-    both = [before] if other is None else [before, other]
-    seeded = list(dict.fromkeys(said for side in both for said in printing.seed_words(made, side)))
+    seeded = printing.seed_words(made, before, *others)
     if as_json:
         printing.say_json(printing.told_apart(found, keys), seeded)
         return

@@ -1,6 +1,17 @@
 """What a package beside the core may use, besides the public names: see `engine.py`."""
 
-from ldp_core.arrays.arrow import ARROW_TYPES, LISTS, PYTHON_TYPES, as_arrow, chosen, plain, stored, structs, taken
+from ldp_core.arrays.arrow import (
+    ARROW_TYPES,
+    LISTS,
+    PYTHON_TYPES,
+    as_arrow,
+    chosen,
+    is_text,
+    plain,
+    stored,
+    structs,
+    taken,
+)
 from ldp_core.arrays.ipc import bytes_of, read_batch, write_batch
 from ldp_core.arrays.types import F64, I64, U64, Bools, type_words
 from ldp_core.auditing.result import table
@@ -42,7 +53,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import DEPTH, check_row_groups, files_of, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, UNFINISHED, check_row_groups, files_of, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
@@ -98,6 +109,7 @@ __all__ = [
     "RESULTS",
     "SHARE",
     "U64",
+    "UNFINISHED",
     "Ask",
     "Bools",
     "ChangeTimes",
@@ -174,6 +186,7 @@ __all__ = [
     "id_words",
     "import_extra",
     "is_cut_chart",
+    "is_text",
     "joint_of",
     "kernels",
     "margins",

@@ -196,6 +196,10 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
     )
 
 
+UNFINISHED = "/beam-temp-"
+"""In the paths of files that a job of Beam has not given their names, or never will."""
+
+
 def files_of(path: str | os.PathLike[str]) -> list[str]:
     """The files of a path, a folder of Parquet files or a pattern; an `InputError` if one of these has none.
 
@@ -204,8 +208,9 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     """
     if os.path.isdir(path):
         there = ((file, f"/{file.relative_to(path).as_posix()}") for file in Path(path).rglob("*.parquet"))
-        hidden = re.compile(r"/(\.|beam-temp-)")
-        found = sorted(str(file) for file, name in there if not hidden.search(name) and not file.is_dir())
+        hidden = ("/.", UNFINISHED)
+        whole = (file for file, name in there if not any(mark in name for mark in hidden) and not file.is_dir())
+        found = sorted(map(str, whole))
         if not found:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif os.path.exists(path) or not has_magic(str(path)):

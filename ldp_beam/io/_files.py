@@ -32,8 +32,6 @@ from ldp_core.engine import I64, METADATA_KEY, open_parquet
 _T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
-UNFINISHED = "/beam-temp-"
-"""In the paths of files that a job of Beam has not given their names, or never will."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
 
 

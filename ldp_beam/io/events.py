@@ -29,20 +29,12 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import ReadsValues, check_plan
-from ldp_beam.io._files import (
-    FORMATS,
-    UNFINISHED,
-    ReadFileDoFn,
-    file_format,
-    head_of,
-    parquet_schema,
-    schema_of_names,
-)
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, Bools, refuse_reports, warn_user
+from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")

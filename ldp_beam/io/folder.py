@@ -15,11 +15,11 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.io._files import UNFINISHED, ReadFileDoFn, file_format
+from ldp_beam.io._files import ReadFileDoFn, file_format
 from ldp_beam.io._positions import check_position
 from ldp_core import Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import seconds
+from ldp_core.engine import UNFINISHED, seconds
 
 
 class WatchFolder(RecordsTransform):

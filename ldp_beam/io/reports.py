@@ -20,7 +20,7 @@ from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_sche
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import METADATA_KEY, check_made_by
+from ldp_core.engine import METADATA_KEY, check_made_by, is_text
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -110,8 +110,7 @@ def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.S
 
 def _of_type(reports: Any, to: pa.DataType) -> Any:
     """Text of the one type: it is a dictionary in the reports of the core, and large or a view in those of others."""
-    kinds = pa.types.is_dictionary, pa.types.is_large_string, pa.types.is_string_view
-    text = any(is_of(reports.type) for is_of in kinds)
+    text = pa.types.is_dictionary(reports.type) or is_text(reports.type)
     return reports.cast(to) if text and pa.types.is_string(to) else reports
 
 

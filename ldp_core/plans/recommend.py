@@ -217,8 +217,8 @@ def recommend(
     """
     check_population("population", population)
     domain, e = _values(values), check_epsilon("epsilon", epsilon)
-    most = [] if ask is None else [EVERYBODY]  # (of which tallies are made)
-    people, repeats = check_integer("n", n, 1, *most), check_integer("repeats", repeats, 1)
+    most = None if ask is None else EVERYBODY  # (of which tallies are made)
+    people, repeats = check_integer("n", n, 1, most), check_integer("repeats", repeats, 1)
     sampled_part(population, people)
     reports = people * check_group(group)
     whom = of_group(population, group)

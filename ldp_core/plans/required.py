@@ -539,7 +539,7 @@ def required_epsilon(
     3.04
     """
     check_population("population", population)
-    people = check_integer("n", n, 1, *([] if ask is None else [EVERYBODY]))
+    people = check_integer("n", n, 1, None if ask is None else EVERYBODY)
     sampled_part(population, people)
     changed = _change(change, base, power, margin)
     asked = _Asked(beta, simultaneous, frequency, check_group(group), population, changed, repeats)
