@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, joint_of, margins, questions_and_margins, text_of
+from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -72,7 +72,7 @@ def estimate(
         str | None,
         typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Print, draw and find at most this many values.")] = 20,
+    top: Annotated[int, options.count("Print, draw and find at most this many values.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="The plan that made the files, if they do not have it.")] = None,
     assume_reports: Annotated[
         bool, typer.Option("--assume-reports", help="With --plan: columns are reports, even if they do not say so.")
@@ -264,7 +264,7 @@ class _Answers:
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
         of = of if any(of_noise) else both
-        spent = " ".join(self.seeded) or f"A record spent epsilon {self.plan.epsilon:.4g}{more}."
+        spent = " ".join(self.seeded) or f"A record spent epsilon {epsilon_above(self.plan.epsilon)}{more}."
         return f"{100 * self.confidence:g} % intervals {of}. {spent}"
 
     def _whom(self, name: str) -> str | int | None:

@@ -14,9 +14,9 @@ from ldp_beam import telemetry
 from ldp_beam.telemetry import FileOptions, LiveOptions
 from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
-from ldp_cli.options import Json
+from ldp_cli.options import Json, count
 from ldp_cli.printing import note, say, say_json
-from ldp_cli.values import whole
+from ldp_cli.values import integer
 from ldp_core import PrivacyPlan
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -31,16 +31,12 @@ def audit(
         bool, typer.Option("--catalog", help="Audit an example of each mechanism, in place of a plan.")
     ] = False,
     column: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Audit only this column.")] = None,
-    trials: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="How many reports are drawn of each input.")
-    ] = 1_000_000,
+    trials: Annotated[int, count("How many reports are drawn of each input.")] = 1_000_000,
     false_alarm: Annotated[
         float, typer.Option(help="The chance that the audit calls a correct plan broken, over all its lines.")
     ] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Audit under keyed noise, with new secrets and ids.")] = False,
-    rounds: Annotated[
-        int, typer.Option(min=0, help="Of columns that memoize, also audit this many reports of one value.")
-    ] = 4,
+    rounds: Annotated[int, count("Of columns that memoize, also audit this many reports of one value.", integer)] = 4,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress on standard error.")] = False,
 ) -> None:
@@ -76,7 +72,8 @@ def _typed(options: type[_T], command: Callable[[_T], int], text: str) -> Callab
         kind: Any = GenericAlias(list, (declared.kind,)) if declared.many else declared.kind
         if declared.default is None:
             kind |= None
-        about = typer.Option(declared.flag, metavar=declared.metavar, help=declared.help)
+        number = integer if declared.kind is int else None
+        about = typer.Option(declared.flag, parser=number, metavar=declared.metavar, help=declared.help)
         default = list(declared.default) if declared.many else declared.default
         parameters.append(
             Parameter(declared.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, about])

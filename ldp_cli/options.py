@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from ldp_cli.values import number_of_people, share
+from ldp_cli.values import integer, share, whole
 from ldp_core.engine import Window
+
+
+def count(words: str, parser: Callable[[Any], int] = whole, metavar: str = "N") -> Any:
+    """The option of a whole number, with these words as its help. One of `integer` is checked where it is used."""
+    return typer.Option(parser=parser, metavar=metavar, help=words)
+
 
 Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
 By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Split the estimates by this kept column.")]
@@ -17,9 +24,7 @@ EventTime = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="With --window: the kept column that has the time.")
 ]
 Columns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take only this column.")]
-Repeats = Annotated[
-    int | None, typer.Option(min=1, help="The most reports of one person in a group or window. Keyed noise needs it.")
-]
+Repeats = Annotated[int | None, count("The most reports of one person in a group or window. Keyed noise needs it.")]
 Person = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="In place of --repeats: the kept column that says whose report it is."),
@@ -36,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print all numbers as JSON, i
 
 def people(words: str) -> Any:
     """The option of a number of people, with these words as its help."""
-    return typer.Option("--people", "-n", parser=number_of_people, metavar="N", help=words)
+    return typer.Option("--people", "-n", parser=integer, metavar="N", help=words)
 
 
 def check_window(window: str | None, event_time: str | None) -> None:

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from ldp_cli import files
-from ldp_cli.options import Confidence, Overwrite
+from ldp_cli.options import Confidence, Overwrite, count
 from ldp_cli.printing import note, say
-from ldp_cli.values import named, whole
+from ldp_cli.values import integer, named
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
-from ldp_core.engine import check_open, import_extra, seconds
+from ldp_core.engine import check_integer, check_open, import_extra, seconds
 from ldp_report import planner_page, read_results, report_page
 
 Show = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
@@ -75,7 +75,7 @@ def serve(
     host: Annotated[str, typer.Option(help="The address to listen on. The default is for this machine only.")] = (
         "127.0.0.1"
     ),
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port to listen on. 0 takes a free one.")] = 8000,
+    port: Annotated[int, count("The port to listen on. 0 takes a free one.", integer)] = 8000,
     host_name: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="Also answer requests for this name, as a proxy sends them."),
@@ -97,17 +97,14 @@ def serve(
     kept: Annotated[
         list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column has: day=date. Without it, text.")
     ] = None,
-    most_bytes: Annotated[int, typer.Option(parser=whole, metavar="N", help="The largest message, in bytes.")] = 1
-    << 20,
+    most_bytes: Annotated[int, count("The largest message, in bytes.")] = 1 << 20,
     rate: Annotated[float, typer.Option(min=0.001, help="How many messages a second one address may send.")] = 100.0,
     every: Annotated[str, typer.Option(metavar="LENGTH", help="How often a new Parquet file begins.")] = "10m",
     confidence: Confidence = 0.95,
-    repeats: Annotated[
-        int | None, typer.Option(min=1, help="The most reports of one person. Then the noise may be keyed, too.")
-    ] = None,
+    repeats: Annotated[int | None, count("The most reports of one person. Then the noise may be keyed, too.")] = None,
 ) -> None:
     """Take reports over HTTP, keep them as Parquet or hand them to a queue, and show estimates on a page."""
-    check_open("confidence", confidence)
+    check_open("confidence", confidence), check_integer("port", port, 0, 65535)
     period = seconds(every, name="--every")
     import_extra("starlette", "serve"), import_extra("uvicorn", "serve")
     import ldp_serve  # noqa: PLC0415 (only here)

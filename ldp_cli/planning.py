@@ -186,7 +186,8 @@ def explain(
         str | None, typer.Option(help="With --data: the column that says whose record it is.")
     ] = None,
     records: Annotated[
-        list[int] | None, typer.Option(metavar="K", help="Say what K records of one person spend together.")
+        list[int] | None,
+        options.count("Say what K records of one person spend together.", options.integer, metavar="K"),
     ] = None,
     total: Annotated[
         float | None, typer.Option(help="What all records of a person spend, if you know it. Says what that reveals.")
@@ -236,7 +237,7 @@ def explain(
     printing.say_json(found, printing.seed_words(made))
 
 
-Repeats = Annotated[int, typer.Option(min=1, help="How many reports each person sends, with fresh noise.")]
+Repeats = Annotated[int, options.count("How many reports each person sends, with fresh noise.")]
 Question = Annotated[
     str | None, typer.Option(metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45.")
 ]
@@ -392,9 +393,11 @@ def simulate(
     ] = None,
     people: Annotated[int | None, options.people("How many people have these shares.")] = None,
     repeats: Repeats = 1,
-    seed: Annotated[int | None, typer.Option(help="An integer, with which you get the same result again.")] = None,
+    seed: Annotated[
+        int | None, options.count("An integer, with which you get the same result again.", options.integer)
+    ] = None,
     confidence: options.Confidence = 0.95,
-    top: Annotated[int, typer.Option(min=1, help="Show at most this many values of a column.")] = 20,
+    top: Annotated[int, options.count("Show at most this many values of a column.")] = 20,
     plot: options.Plot = None,
     theme: options.Theme = "light",
     overwrite: options.Overwrite = False,

@@ -15,7 +15,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_core.engine import Window, check_open, seed_warning, visible
+from ldp_core.engine import Window, check_open, epsilon_above, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,8 +37,7 @@ def perturb(
         str | None, typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is not passed on.")
     ] = None,
     records: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="K", help="With --id: take K records of each person, and drop the others."),
+        int | None, options.count("With --id: take K records of each person, and drop the others.", metavar="K")
     ] = None,
     per: Annotated[
         list[str] | None,
@@ -95,8 +94,9 @@ def perturb(
         printing.note("; ".join(seed_warning(made)))
     elif id is None:
         printing.note(
-            f"epsilon {made.epsilon:.4g} is per record. If a person has several records, they add up: ldp plan explain "
-            f"{quote(str(plan))} -n {n} --records 10 says to what; --id COLUMN --records 1 takes one of each person"
+            f"epsilon {epsilon_above(made.epsilon)} is per record. If a person has several records, they add up: "
+            f"ldp plan explain {quote(str(plan))} -n {n} --records 10 says to what; "
+            "--id COLUMN --records 1 takes one of each person"
         )
     else:
         printing.note(_of_a_person(scanned, id, records, periods, made, keyed=bool(noise)))
@@ -145,7 +145,7 @@ def _of_a_person(
             )
         spent = _spent(plan, most, keyed=keyed)
         if most <= 1:
-            return f"each person has one record, which spends epsilon {plan.epsilon:.4g}"
+            return f"each person has one record, which spends epsilon {epsilon_above(plan.epsilon)}"
         return f"one person has {most:,} records, which spend {spent}: --records K takes K of each person"
     span = " and ".join(name if length is None else f"{length} of {name}" for name, length in periods.items())
     anew = "a person spends that in each of these anew"
@@ -153,14 +153,14 @@ def _of_a_person(
         anew = f"two of these spend {_spent(plan, 2 * most, keyed=True)}"
     among, anew = (f" in each {span}", f"; {anew}") if span else ("", "")
     if most == 1:
-        return f"one record of each person{among}, which spends epsilon {plan.epsilon:.4g}{anew}"
+        return f"one record of each person{among}, which spends epsilon {epsilon_above(plan.epsilon)}{anew}"
     return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
 
 
 def _spent(plan: core.PrivacyPlan, records: int, *, keyed: bool) -> str:
     """What so many records of one person spend, in words."""
     still, moving = (plan.epsilon_of(records, changes=changes, keyed=keyed) for changes in (0, None))
-    least, most = (f"epsilon {x:.4g}" if math.isfinite(x) else "without bound" for x in (still, moving))
+    least, most = (f"epsilon {epsilon_above(x)}" if math.isfinite(x) else "without bound" for x in (still, moving))
     return f"{least} together" if least == most else f"{least} together if the values never change, {most} if they do"
 
 

@@ -52,6 +52,9 @@ def values_of(text: str) -> int | core.Domain | core.Interval | core.Prefixes:
 
 def declared(text: str, *, other: bool = False) -> core.Domain | core.Interval | core.Prefixes:
     """Declared values, written as in `SYNTAX`; with ``other`` one more answer, for nulls and all other values."""
+    if _UNCLEAR.fullmatch(text):
+        large, small = text.replace(".", ""), re.sub(r"(\.\d+)", r"\g<1>0", text)
+        raise core.ParameterError(f"{text!r} may have thousands or decimals: write {large} or {small}")
     try:
         made = _declared(text, other)
         return core.Domain.of(made) if isinstance(made, core.Domain) else made
@@ -85,6 +88,8 @@ def _declared(text: str, other: bool) -> core.Domain | core.Interval | core.Pref
 
 
 _DATES = re.compile(r"(\d{4}-[^,/]*)\.\.(\d{4}-[^,/]*)(?:/([^,/]+))?")
+
+_UNCLEAR = re.compile(r"(?=.*\.)(-?([1-9]\d{0,2}\.\d{3}|\d+)(:|$)){2}")
 
 
 def labels(words: Iterable[str]) -> list[str] | list[int] | list[bool]:
@@ -179,16 +184,20 @@ def whole(text: Any) -> int:
     >>> whole("1e6"), whole("20")
     (1000000, 20)
     """
+    if (number := integer(text)) < 1:
+        raise typer.BadParameter(f"expected a whole number, at least 1, got {text!r}")
+    return number
+
+
+def integer(text: Any) -> int:
+    """The same, where what takes it says which it may be."""
     written = str(text).lower()
+    if written.removeprefix("-").isdecimal():
+        return _int(written)
     good = _is_number(written) and ("." not in written or "e" in written)  # (100.000 is another number elsewhere)
-    if not (good and float(written).is_integer() and float(written) >= 1):
+    if not (good and float(written).is_integer()):
         raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
     return int(float(written))
-
-
-def number_of_people(text: Any) -> int:
-    """A number of people, of which the core says what it may be; see `whole`."""
-    return _int(str(text)) if str(text).removeprefix("-").isdecimal() else whole(text)
 
 
 def _parts(text: str) -> list[str]:

@@ -24,6 +24,7 @@ from ldp_beam.telemetry.options import declarations
 from ldp_cli import _compat
 from ldp_cli.app import app, plans
 from ldp_cli.printing import show
+from ldp_cli.values import share
 
 ROOT = Path(__file__).parents[2]
 _GROUP = get_command(app)
@@ -115,7 +116,7 @@ GOOD = {
     "flink": "flink status",
 }
 """A line of each command that is right, but for what is added to it."""
-BAD = {int: ["many", "-1"], float: ["much"], "share": ["much", "2"], Literal: ["nothing"]}
+BAD = {int: ["many", "-1", "1.000", "1,000"], float: ["much"], "share": ["much", "2"], Literal: ["nothing"]}
 """Values that no option of this type takes."""
 BY_NAME = {
     "--margin": ["much", "-1", "0", "os=0.1"],
@@ -127,12 +128,8 @@ BY_NAME = {
     "--mechanism": ["nothing"],
     "--other": ["nothing"],
     "--plot": ["a.gif", "a"],
-    "--trials": ["many", "0"],
-    "--most-bytes": ["many", "0"],
-    "--people": ["many", "-1", "100.000", "1,000"],
     "--every": ["7x"],
     "--candidates": ["os"],
-    "--top": ["0"],
     "--engine": ["nothing"],
     "--max-dead": ["much"],
 }
@@ -152,7 +149,7 @@ def options():
                         inner += [k for part in inner for k in get_args(part)]
                         found = {Literal if get_origin(k) is Literal else k for k in inner}
                         flags = [d for d in option.param_decls or () if d.startswith("--")] or [flag]
-                        yield prefix + one.name, flags[0], "share" if option.parser else found
+                        yield prefix + one.name, flags[0], "share" if option.parser is share else found
 
 
 def wrong_lines():

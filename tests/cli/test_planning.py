@@ -421,6 +421,12 @@ def test_numbers_that_mean_another_one_elsewhere(ldp):
     for line in ("recommend 16 -e 1", "size 16 -m 1%", "plan explain plan.toml", "simulate plan.toml --share os=ios:1"):
         assert "got '100.000'" in ldp(f"{line} --people 100.000", code=2).err
     assert ldp("recommend 16 -e 1 -n 1.5e3 --json").data == ldp("recommend 16 -e 1 -n 1500 --json").data
+    for line in ("plan explain plan.toml -n 9 --records", "recommend 16 -e 1 -n 9 --repeats", "live --devices"):
+        assert "expected a whole number, as 1000000 or 1e6, got '1.000'" in ldp(f"{line} 1.000", code=2).err
+    assert "write 0:1000 or 0:1.0000" in ldp("plan new -e 1 -c x=0:1.000", code=2).err
+    assert "write -1250:2000 or -1.2500:2.0000" in ldp("plan new -e 1 -c x=-1.250:2.000", code=2).err
+    for values, high in [("0:1.5", 1.5), ("0:1.0000", 1), ("0:0.125", 0.125), ("0.5:1.125", 1.125), ("0:1000", 1000)]:
+        assert f'"high" = {float(high)}}}' in ldp(f"plan new -e 1 -c x={values}").out
     for values in ("0,5:99,5", "0:1,000", "1..1,000"):
         assert "no comma" in ldp(f"plan new -e 1 -c x={values}", code=2).err
     assert 'domain = ["01067", "80331"]' in ldp("plan new -e 1 -c plz=01067,80331").out

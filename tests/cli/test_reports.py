@@ -260,6 +260,19 @@ def test_perturb_says_of_what_the_epsilon_is(ldp, many):
     ldp(re.search(r"next: ldp (estimate d.* --repeats 2)$", done.out.strip())[1])  # (without --repeats it is refused)
 
 
+def test_what_is_spent_is_rounded_up(ldp, many):
+    """1.00004 was called 1, and 25 of it 25."""
+    Path("won.toml").write_text(PrivacyPlan({"won": RandomizedResponse(epsilon=1.00004)}).to_toml(), encoding="utf-8")
+    perturb = "perturb many.parquet a.parquet --plan won.toml --overwrite"
+    assert "epsilon 1.001 is per record" in ldp(perturb).err
+    assert "A record spent epsilon 1.001." in " ".join(ldp("estimate a.parquet").out.split())
+    assert "which spend epsilon 25.01 together" in ldp(f"{perturb} --id user").err
+    assert "which spends epsilon 1.001" in ldp(f"{perturb} --id user --records 1").err
+    many.unique("user").write_parquet("once.parquet")
+    once = ldp("perturb once.parquet b.parquet --plan won.toml --id user")
+    assert "one record, which spends epsilon 1.001" in once.err
+
+
 def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):
     for options, per in [
         ("--records 1", []),
