@@ -128,6 +128,7 @@ BY_NAME = {
     "--mechanism": ["nothing"],
     "--other": ["nothing"],
     "--plot": ["a.gif", "a"],
+    **dict.fromkeys(("--trials", "--most-bytes", "--top"), [*BAD[int], "0"]),
     "--every": ["7x"],
     "--candidates": ["os"],
     "--engine": ["nothing"],
