@@ -128,7 +128,7 @@ BY_NAME = {
     "--mechanism": ["nothing"],
     "--other": ["nothing"],
     "--plot": ["a.gif", "a"],
-    **dict.fromkeys(("--trials", "--most-bytes", "--top"), [*BAD[int], "0"]),
+    **{flag: [*BAD[int], "0"] for flag in ("--trials", "--most-bytes", "--top")},
     "--every": ["7x"],
     "--candidates": ["os"],
     "--engine": ["nothing"],
