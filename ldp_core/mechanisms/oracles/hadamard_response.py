@@ -39,21 +39,21 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import SummedCells
+from ldp_core.mechanisms.oracles.base import CountedCells
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.simulated_counts import Generator, by_code, inner_products, multinomials
 
 
 @dataclass(frozen=True, init=False)
-class HadamardResponse(SummedCells):
+class HadamardResponse(CountedCells):
     """Report one of K columns: with probability p one of the half that supports the true value.
 
     Args:
@@ -152,15 +152,23 @@ class HadamardResponse(SummedCells):
         return self.count_reports(np.arange(self.columns, dtype=np.uint64), np.arange(self.columns), self.columns)
 
     @override
-    def cell_sums(self, weights: F64) -> F64:
-        return weights @ self._supports.T
+    def sum_bounds(self, weights: F64) -> tuple[float, float]:
+        sums = self._supports @ weights
+        return float(sums.min()), float(sums.max())
+
+    @override
+    def sum_steps(self, weights: Bools) -> F64:
+        """Columns may support nearly all values of a sum, or nearly none."""
+        sums = self._in_sums(weights) @ self._supports.T
+        steps: F64 = (sums.max(axis=1) - sums.min(axis=1)) * self.step
+        return steps
 
     @override
     def sum_variance(self, weights: F64) -> F64:
         """Over all columns: uniform among those that support x with p, else among the others."""
         supports = self._supports
         given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
-        sums = self.cell_sums(weights)
+        sums = weights @ supports.T
         return sums**2 @ given - (sums @ given) ** 2
 
 
