@@ -28,7 +28,7 @@ def contents(plan: PlanContents) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("column", "mechanism", "values", "epsilon")]
     rows += [(c, m.title, m.inputs.summary, _spends(m)) for c, m in plan.columns.items()]
     rows += [(c, "kept as it is", "", "unprotected") for c in plan.keep]
-    rows += [("total a record", "", "", spent(plan.epsilon))]
+    rows += [("total a record", "", "", epsilon_above(plan.epsilon))]
     return rows
 
 
@@ -75,7 +75,7 @@ def explanation(
                 f"{math.ceil(n / alike):,} of as many people"
             )
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
-    rows.append(("total a record", "", spent(plan.epsilon), ""))
+    rows.append(("total a record", "", epsilon_above(plan.epsilon), ""))
     learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
     parts = [aligned(rows) + folded(warnings), _of_a_person(plan, records, keyed), folded(learnt) + seed_warning(plan)]
     return "\n\n".join("\n".join(part) for part in parts if part)
@@ -96,7 +96,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
     rows = []
     for name, changes, times in cases:
         each = [plan.epsilon_of(k, changes=changes, change_times=times, keyed=keyed) for k in counts]
-        rows.append((name, *("no bound" if math.isinf(one) else spent(one) for one in each)))
+        rows.append((name, *("no bound" if math.isinf(one) else epsilon_above(one) for one in each)))
     if len({row[1:] for row in rows}) == 1:
         rows = [("epsilon together", *rows[0][1:])]
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
@@ -108,7 +108,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
 def _spends(mechanism: Mechanism) -> str:
     """What a report spends; and all reports about one value together, where the mechanism remembers."""
     in_all = getattr(getattr(mechanism, "inner", mechanism), "epsilon_infinity", None)
-    return spent(mechanism.epsilon) + ("" if in_all is None else f" ({spent(in_all)} in all)")
+    return epsilon_above(mechanism.epsilon) + ("" if in_all is None else f" ({epsilon_above(in_all)} in all)")
 
 
 def shuffled(columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, delta: float, *, rows: bool) -> float:
@@ -162,7 +162,7 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     """
     if math.isinf(epsilon):
         return f"{what} (epsilon inf): there is no bound on what it tells"
-    of = f"epsilon {spent(epsilon)}" + (f", delta {delta:.3g}" if delta else "")
+    of = f"epsilon {epsilon_above(epsilon)}" + (f", delta {delta:.3g}" if delta else "")
     odds = "" if delta else f"odds between two values change at most {_factor(epsilon)}-fold; "
     guess = f"of 2 equally likely values the right one is guessed at most {_percent(epsilon, 2, delta)} of the time"
     guess += " (50 % without)"
@@ -170,7 +170,7 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     return f"{what} ({of}): {odds}{guess}{more}"
 
 
-def spent(epsilon: float) -> str:
+def epsilon_above(epsilon: float) -> str:
     """Four digits, rounded up; what is above a shorter number by the error of a float, as 0.1 is, has that number."""
     return "inf" if math.isinf(epsilon) else _up(Fraction(epsilon) * (1 - Fraction(1, 10**12)), 4)
 
