@@ -28,7 +28,7 @@ from ldp_core.estimates.base import Population, Question, refuse_mechanism, refu
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.tails import COUNTS_ALONE
+from ldp_core.estimates.tails import COUNTS_ALONE, reach_of_few
 from ldp_core.inputs.base import edges_between
 from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
@@ -138,17 +138,35 @@ class Reader:
             terms = self.mechanism.range_terms(n, counters, none, places)
             found = self.with_ends(n, counters, upto, v_upto, z, terms)
             return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found))
-        v_above, z = count(n, counters, places, np.full(size, size))[1], z * self.times
-        v_whole = v_whole - sampled_part(self.population, n[:, None], self.repeats) * np.maximum(whole, 0)
-        a = whole**2 - z**2 * v_whole
-        b = upto * whole + z**2 * (v_above - v_upto - v_whole) / 2
-        root = np.sqrt(np.maximum(b**2 - a * (upto**2 - z**2 * v_upto), 0))
+        sides, most, times = ((none, places), (places, np.full(size, size))), n[:, None].astype(float), self.times**2
+        above, v_above = count(n, counters, *sides[1])
+        v_whole = v_whole - sampled_part(self.population, most, self.repeats) * np.maximum(whole, 0)
+        slopes, steps = [], []
+        for side, counted in zip(sides, (upto, above), strict=True):  # (as in `with_ends`; a bend at the estimate)
+            slope, bend, step = self.mechanism.range_terms(n, counters, *side)
+            slopes.append(slope + bend * (1 - 2 * np.clip(counted / np.maximum(most, 1), 0, 1)))
+            steps.append(step)
+        # If the share is p, p N are up to t: V is a + b p + e p^2.
+        more, less = (slope * np.maximum(whole, 0) for slope in slopes)
+        a = v_upto - slopes[0] * np.clip(upto, 0, most)
+        b = v_above - slopes[1] * np.clip(above, 0, most) + less + more - a - v_whole
+        e = v_whole - more - less
+        square = times * z**2
+        over, middle = whole**2 - square * e, upto * whole + square / 2 * b
+        root = np.sqrt(np.maximum(middle**2 - over * (upto**2 - square * a), 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(whole > 0, upto / whole, np.nan)
             p = np.clip(shares, 0, 1)
-            errors = np.sqrt(np.maximum((1 - p) * v_upto + p * v_above - p * (1 - p) * v_whole, 0)) / whole * self.times
-            low, high = np.where(a > 0, (b - root) / a, 0.0), np.where(a > 0, (b + root) / a, 1.0)
-        return _bounded(shares, errors, low, high)
+            errors = np.sqrt(np.maximum(a + (b + e * p) * p, 0)) / whole * self.times
+            low, high = np.where(over > 0, (middle - root) / over, 0.0), np.where(over > 0, (middle + root) / over, 1.0)
+            known = times / np.where(over > 0, whole, np.inf)
+            poly = tuple(known / whole * term for term in (a, b, e))
+            ends = [
+                reach_of_few((low, high), shares, most, z, known * np.maximum(*step), poly, 1)
+                for step in zip(*steps, strict=True)
+            ]
+        lows, highs = zip(*ends, strict=True)
+        return _bounded(shares, errors, np.min(lows, axis=0), np.max(highs, axis=0))
 
     def quantiles(
         self, n: I64, counters: I64, probabilities: F64, confidence: float, parts: Sequence[float] = (1.0,)

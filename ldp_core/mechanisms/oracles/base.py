@@ -306,6 +306,13 @@ class FrequencyOracle(Mechanism):
         for start in range(0, len(weights), step):
             given = self.sum_variance(weights[start : start + step]) / self.rates.difference**2
             found = people @ given.T
+            inside = weights[start : start + step] > 0
+            inner, outer = _inner_and_outer(given, inside)
+            within = (people[:, : inside.shape[1]] @ inside.T).clip(0, n)
+            # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
+            found = np.where(
+                n < _A_CELL * given.shape[1], np.maximum(found, within * inner + (n - within) * outer), found
+            )
             out[:, start : start + step] = found.clip(n * given.min(axis=1), n * given.max(axis=1))
         return out
 
@@ -324,12 +331,10 @@ class FrequencyOracle(Mechanism):
                 given = self.rates.b * asked**2
             else:
                 given = self.sum_variance(asked) / self.rates.difference**2
-            inside = np.zeros(given.shape, bool)
-            inside[:, : some.shape[1]] = some
-            inner, size, of_all = (given * inside).sum(axis=1), inside.sum(axis=1), given.shape[1]
-            outer = (given.sum(axis=1) - inner) / np.maximum(of_all - size, 1)
-            mixed = (size > 0) & (size < of_all)
-            slopes[start : start + step] = np.where(mixed, inner / np.maximum(size, 1) - outer, 0.0)
+            inner, outer = _inner_and_outer(given, some)
+            slopes[start : start + step] = np.where(
+                some.any(axis=1) & (some.sum(axis=1) < given.shape[1]), inner - outer, 0
+            )
         return slopes
 
     def _in_sums(self, weights: Bools) -> F64:
@@ -584,6 +589,7 @@ MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
 _PRODUCTS = 1 << 20  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
+_A_CELL = 20  # of them in each
 
 
 def sample_covariance(shares: F64) -> F64:
@@ -612,3 +618,10 @@ def hoeffding(n: int, beta: float) -> float:
 def n_codes(domain: Domain) -> int:
     """Number of codes that a mechanism tells apart: the values, and one more for none of them."""
     return domain.size + (domain.unmatched == "none")
+
+
+def _inner_and_outer(given: F64, inside: Bools) -> tuple[F64, F64]:
+    """Means of float64[r, codes] over the values that are inside, bool[r, d], and over all others: float64[r] each."""
+    size, inner = inside.sum(axis=1), (given[:, : inside.shape[1]] * inside).sum(axis=1)
+    outer = (given.sum(axis=1) - inner) / np.maximum(given.shape[1] - size, 1)
+    return inner / np.maximum(size, 1), outer

@@ -165,9 +165,11 @@ class HadamardResponse(CountedCells):
 
     @override
     def sum_variance(self, weights: F64) -> F64:
-        """Over all columns: uniform among those that support x with p, else among the others."""
+        """Over all columns: uniform among those that support x with p, else among the others; or among all."""
         supports = self._supports
         given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
+        if not self.exhaustive:
+            given = np.pad(given, ((0, 0), (0, 1)), constant_values=1 / self.columns)
         sums = weights @ supports.T
         return sums**2 @ given - (sums @ given) ** 2
 

@@ -12,6 +12,7 @@ from ldp_core import (
     BlockHadamardResponse,
     CdfEstimate,
     Domain,
+    HadamardResponse,
     HierarchicalHistogram,
     HistogramEstimate,
     Hybrid,
@@ -85,6 +86,22 @@ def test_variances_of_ranges_are_those_of_closed_forms():
     expected = (inside * of_inside + (N - inside) * of_outside) / (m.p - m.q) ** 2
     found = m.range_counts(np.array([n]), counters, LOW, HIGH)[1][0]
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-6)
+
+
+def test_variances_of_ranges_are_those_of_all_reports_where_some_have_no_value():
+    """Hadamard response with "none" ended in an error of numpy."""
+    m, people = HadamardResponse(range(D), epsilon=1.0, unmatched="none"), np.append(PEOPLE, 77)
+    every = np.arange(m.columns)
+    supports = m.count_reports(every.astype(np.uint64), every, m.columns)  # [column, value]
+    chances = np.where(supports, m.p, 1 - m.p).T * 2 / m.columns
+    chances = np.vstack([chances, np.full(m.columns, 1 / m.columns)])
+    w = (np.arange(D)[:, None] >= LOW) & (np.arange(D)[:, None] < HIGH)
+    sums, of_code = supports @ w, chances @ (supports @ w)
+    expected = people @ (chances @ sums**2 - of_code**2) / (m.p - m.q) ** 2
+    n = people.sum()
+    counts, variances = m.range_counts(np.array([n]), (people @ chances @ supports)[None], LOW, HIGH)
+    np.testing.assert_allclose(counts[0], PEOPLE @ w)
+    np.testing.assert_allclose(variances[0], expected)
 
 
 def test_a_range_of_one_value_is_its_count_and_all_records_are_known():
