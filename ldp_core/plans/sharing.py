@@ -24,13 +24,12 @@ from typing import Any, TypeAlias
 
 from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no_warning_of_epsilon
 from ldp_core.exact.probability import float_above
-from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.mechanisms.numbers.base import Numeric
-from ldp_core.mechanisms.oracles.base import MOST_SUMS, FrequencyOracle
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding
 from ldp_core.parameters import check_epsilon
@@ -179,16 +178,14 @@ def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
 def _best(domain: Domain, epsilon: float, *, alike: bool = False) -> FrequencyOracle:
     """The first of `recommend` that takes the domain; n moves the order by rounding at most.
 
-    Where sums of counts are asked for, it is one whose reports all support as many values (``alike``); of dates, whose
-    medians and ranges are asked for, one that knows the errors of these.
+    Where sums of counts are asked for, it is one whose reports all support as many values (``alike``).
     """
-    sums = isinstance(domain, Dates) and domain.size**2 <= MOST_SUMS
     for key in _order(domain.size, epsilon):
         try:
             made = CHOICES[key].make(domain, epsilon)
         except DomainError:  # it has no report of no value
             continue
-        if (not alike or made.supported[0] == made.supported[1]) and (not sums or made.knows_sums):
+        if not alike or made.supported[0] == made.supported[1]:
             return made
     raise ParameterError("no mechanism takes this domain")
 

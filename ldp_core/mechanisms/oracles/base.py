@@ -283,19 +283,14 @@ class FrequencyOracle(Mechanism):
             sums, variances = (np.where(n[:, None] == 0, 0.0, array) for array in (sums, variances))
         return sums, variances
 
-    @property
-    def knows_sums(self) -> bool:
-        """Whether it computes the errors of sums of its values: by `sum_variance`, or of few values by covariances."""
-        return type(self).sum_variance is not FrequencyOracle.sum_variance or self.domain.size <= MOST_COVARIANCES
-
     def noise_of_sums(self, n: F64, people: F64, weights: F64) -> F64:
         """float64[k, r]: variances of sums of weights, float64[r, d], given people of each code, float64[k, codes]."""
-        if not self.knows_sums:
-            raise ParameterError(
-                f"the errors of sums of {self.name} are computed of at most {MOST_COVARIANCES} values, the domain "
-                f"has {self.domain.size}: take subset_selection or unary_encoding"
-            )
         if type(self).sum_variance is FrequencyOracle.sum_variance:
+            if self.domain.size > MOST_COVARIANCES:
+                raise ParameterError(
+                    f"the errors of sums of {self.name} are computed of at most {MOST_COVARIANCES} values, the domain "
+                    f"has {self.domain.size}: take subset_selection or unary_encoding"
+                )
             shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
             each = np.eye(people.shape[1]) if len(people) > people.shape[1] else shares  # (it is linear in the shares)
             covariances = (self.noise_covariance(one[None])[0] for one in each)  # (of all at once they are many)
@@ -581,6 +576,26 @@ class CountedCells(FrequencyOracle):
     @override
     def noise_covariance(self, shares: F64) -> F64:
         return self.covariance_of_cells(np.arange(self.cells, dtype=np.uint64), shares)
+
+
+class SummedCells(CountedCells):
+    """It is computed what each cell adds to a sum: some support nearly all values of it, others nearly none."""
+
+    @abstractmethod
+    def cell_sums(self, weights: F64) -> F64:
+        """float64[m, d], of each value, to float64[m, cells]: their sums over the values that each cell supports."""
+
+    @override
+    def sum_bounds(self, weights: F64) -> tuple[float, float]:
+        sums = self.cell_sums(weights[None])
+        return float(sums.min()), float(sums.max())
+
+    @override
+    def sum_steps(self, weights: Bools) -> F64:
+        steps, block = np.empty(len(weights)), max(_PRODUCTS // self.cells, 1)
+        for start in range(0, len(weights), block):
+            steps[start : start + block] = np.ptp(self.cell_sums(self._in_sums(weights[start : start + block])), axis=1)
+        return self.step * steps
 
 
 MOST_COVARIANCES = 256

@@ -39,21 +39,21 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, U64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import CountedCells
+from ldp_core.mechanisms.oracles.base import SummedCells
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.simulated_counts import Generator, by_code, inner_products, multinomials
 
 
 @dataclass(frozen=True, init=False)
-class HadamardResponse(CountedCells):
+class HadamardResponse(SummedCells):
     """Report one of K columns: with probability p one of the half that supports the true value.
 
     Args:
@@ -152,16 +152,8 @@ class HadamardResponse(CountedCells):
         return self.count_reports(np.arange(self.columns, dtype=np.uint64), np.arange(self.columns), self.columns)
 
     @override
-    def sum_bounds(self, weights: F64) -> tuple[float, float]:
-        sums = self._supports @ weights
-        return float(sums.min()), float(sums.max())
-
-    @override
-    def sum_steps(self, weights: Bools) -> F64:
-        """Columns may support nearly all values of a sum, or nearly none."""
-        sums = self._in_sums(weights) @ self._supports.T
-        steps: F64 = (sums.max(axis=1) - sums.min(axis=1)) * self.step
-        return steps
+    def cell_sums(self, weights: F64) -> F64:
+        return weights @ self._supports.T
 
     @override
     def sum_variance(self, weights: F64) -> F64:
@@ -170,7 +162,7 @@ class HadamardResponse(CountedCells):
         given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
         if not self.exhaustive:
             given = np.pad(given, ((0, 0), (0, 1)), constant_values=1 / self.columns)
-        sums = weights @ supports.T
+        sums = self.cell_sums(weights)
         return sums**2 @ given - (sums @ given) ** 2
 
 

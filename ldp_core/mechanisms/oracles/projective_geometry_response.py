@@ -32,13 +32,13 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace, primes_to
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import CountedCells, n_codes
+from ldp_core.mechanisms.oracles.base import SummedCells, n_codes
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.simulated_counts import Generator, by_code, multinomials, scatter
@@ -54,7 +54,7 @@ def check_field(name: str, value: int) -> int:
 
 
 @dataclass(frozen=True, init=False)
-class ProjectiveGeometryResponse(CountedCells):
+class ProjectiveGeometryResponse(SummedCells):
     """Report one of K points: with probability p one of the s that support the true value.
 
     Args:
@@ -140,6 +140,22 @@ class ProjectiveGeometryResponse(CountedCells):
     @override
     def counters_of(self, counts: I64) -> I64:
         return self.space.supporters(counts, self.domain.size)
+
+    @override
+    def cell_sums(self, weights: F64) -> F64:
+        return self.space.sums(weights)
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        """Over all points: uniform among those that support x with p, else among the others."""
+        p, space = float(fraction(self._agree)), self.space
+        squares = self.cell_sums(weights) ** 2
+        inside = space.supporters(squares, n_codes(self.domain))
+        outside = squares.sum(axis=1, keepdims=True) - inside
+        own = np.pad(weights, ((0, 0), (0, inside.shape[1] - weights.shape[1])))
+        mean = (weights @ self.rates.q)[:, None] + self.rates.difference * own
+        variances: F64 = p / space.support * inside + (1 - p) / (space.points - space.support) * outside - mean**2
+        return variances
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

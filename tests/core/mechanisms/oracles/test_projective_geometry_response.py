@@ -3,6 +3,7 @@
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from ldp_core import HybridProjectiveGeometryResponse, ParameterError, ProjectiveGeometryResponse, UnaryEncoding
@@ -39,6 +40,23 @@ def test_closed_forms(epsilon, field, d):
     assert (m.p, m.q, m.variance(1)) == tuple(pytest.approx(x, rel=1e-9) for x in (p, q, n_var))
     assert m.realized_epsilon == pytest.approx(epsilon, rel=1e-12)
     assert m.variance(1) < (e - 1 + field) ** 2 / ((field - 1) * (e - 1) ** 2)  # of local hashing with g = F
+
+
+@each(
+    ("field", "d", "unmatched"), [(2, 20, "error"), (3, 13, "none"), (3, 14, "error"), (7, 7, "none"), (7, 8, "error")]
+)
+def test_the_noise_of_a_sum_is_that_of_all_reports_with_their_probabilities(field, d, unmatched):
+    m = PGR(range(d), epsilon=2.0, field=field, unmatched=unmatched)
+    weights = np.random.default_rng(1).normal(size=(3, d))
+    supports = m.count_reports(np.arange(m.cells, dtype=np.uint64), np.arange(m.cells), m.cells)
+    sums = weights @ supports.T
+    chances = np.array([channel(m, code) for code in n_codes(m)], float)
+    want = sums**2 @ chances.T - (sums @ chances.T) ** 2
+    np.testing.assert_allclose(m.sum_variance(weights), want, rtol=1e-9)
+    assert m.sum_bounds(weights[0]) == pytest.approx((sums[0].min(), sums[0].max()))
+    first = np.arange(d) < d // 2
+    inside = (first - first.mean() * m.exhaustive) @ supports.T  # few reports can be all of one cell, and its neighbors
+    assert m.sum_steps(first[None]) == pytest.approx([m.step * np.ptp(inside)])
 
 
 # Mean squared errors of all 22000 counts, n = 10000 people who all have value 0: means and standard errors of the 300
