@@ -82,8 +82,8 @@ class StochasticRounding(Wrapping, Numeric):
             raise ParameterError(f"the oracle has epsilon {made.epsilon!r}, not {epsilon!r}")
         if made.memoized or type(made).sum_variance is FrequencyOracle.sum_variance:
             raise ParameterError(
-                "oracle must be randomized_response, subset_selection, hadamard_response or one of independent bits, "
-                f"as unary_encoding; got {made.name}"
+                "oracle must be randomized_response, subset_selection, hadamard_response, projective_geometry_response "
+                f"or one of independent bits, as unary_encoding; got {made.name}"
             )
         self._declare(oracle=made)
         warn_large(epsilon)
