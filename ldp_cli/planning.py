@@ -13,7 +13,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
+from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import plan_contents, seed_warning, truth_of
 
@@ -68,8 +68,7 @@ def new(
         name, text = named(pair, example="os=ios,android")
         if name in columns:
             raise core.ParameterError(f"column {name!r} is there twice")
-        inputs = declared(text, other=name in others)
-        columns[name] = inputs if isinstance(inputs, core.Domain) else mechanism_of(inputs, epsilon / len(column))
+        columns[name] = declared(text, other=name in others)
     unknown = sorted(others - columns.keys())
     if unknown:
         raise core.ParameterError(f"--other names columns {unknown}, which are not in the plan")

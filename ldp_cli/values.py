@@ -127,13 +127,6 @@ def named(pair: str, *, example: str) -> tuple[str, str]:
     return name, what
 
 
-def mechanism_of(inputs: core.Interval | core.Prefixes, epsilon: float) -> core.Mechanism:
-    """The mechanism for numbers, or for text that nobody listed."""
-    if isinstance(inputs, core.Interval):
-        return core.NOutput(inputs, epsilon=epsilon)
-    return core.HeavyHitters(inputs, epsilon=epsilon)
-
-
 def shares_of(text: str) -> dict[str | int | bool, float]:
     """Values and their shares or numbers of people: ``ios:0.6,android:0.4``.
 
