@@ -104,7 +104,7 @@ def estimate(
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
-    _check_told_apart(by or [] if output or plot else [])
+    printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
     whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
     how = (confidence, population_of(whom), repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
@@ -154,10 +154,7 @@ def _check_files(output: Path | None, plot: Path | None, *, csv: bool, drawn: bo
         raise typer.BadParameter("--csv is how --output writes: give --output FOLDER, too")
 
 
-def _check_told_apart(by: list[str]) -> None:
-    """Raise `PlanError` unless pages and pictures tell groups by these columns apart."""
-    if taken := sorted(OF_ROWS.intersection(by)):
-        raise core.PlanError(f"the result has columns {taken} of its own: rename those of the reports")
+_OF_FILES = {*OF_ROWS, "population"}  # of pages and pictures
 
 
 def _asked_of_table(
@@ -169,6 +166,11 @@ def _asked_of_table(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask and --person"
         )
     joint = joint_of(plan.columns, table.split(","))
+    if "value" in joint.names:
+        raise core.PlanError(
+            "--table writes its cells as 'value', as a private column is called: in Python, take "
+            'frame.ldp.table("value", ...)'
+        )
     how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
     asked = core.TableEstimate(**how)
     answer = partial(_told_apart, names=joint.names, plan=plan)
@@ -319,7 +321,8 @@ class _Answers:
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
-                rows.append({**head, **printing.cells_of(record, look, self.confidence), **_rate_of(record)})
+                cells = printing.cells_of(record, look, self.confidence)
+                rows.append(printing.beside(head, cells | (_rate_of(record) if look.rate else {})))
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -405,8 +408,6 @@ _LINES = 6
 
 def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     """Of a row of a table: the rate of the last value given the others."""
-    if "rate" not in record:
-        return {}
     rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
     return {"rate": printing.percent(rate), "rate from": printing.percent(low), "rate to": printing.percent(high)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import PrivacyPlan
+from ldp_core import PlanError, PrivacyPlan
 from ldp_core.engine import View, folded, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
@@ -94,9 +94,20 @@ def show_by_column(
         for row in (row for row in found if row["column_name"] == name):
             numbers = row.get("value") is None
             head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
-            cells_of_rows.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+            cells_of_rows.append(beside(head, cells(row, partial(number, digits=3) if numbers else percent)))
         show(cells_of_rows, title=(titles or {}).get(name, name))
     show([], notes=[words, *seeded])
+
+
+def beside(groups: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, str]:
+    """Cells that say the group, and those of its answer, of which some may have the same heads."""
+    return {f"{head} (group)" if head in cells else head: cell for head, cell in groups.items()} | {**cells}
+
+
+def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
+    """Raise `PlanError` if columns of groups are called as an answer has ``own`` fields, which take their place."""
+    if taken := sorted({*groups} & {*own}):
+        raise PlanError(f"the result has columns {taken} of its own: rename those of the reports")
 
 
 def _is_number(cell: str) -> bool:
@@ -123,6 +134,8 @@ def seed_words(plan: PrivacyPlan, *reports: Any) -> list[str]:
 def say_json(data: Any, seeded: Sequence[str] = ()) -> None:
     """JSON; null for what JSON has no number for. Where something is seeded, the answer or each of its rows says so."""
     if seeded:
+        rows = data if isinstance(data, list) else [data]
+        check_groups((name for row in rows[:1] for name in row), ["seeded"])
         data = [{"seeded": True, **row} for row in data] if isinstance(data, list) else {"seeded": True, **data}
     say(json.dumps(_plain(data), indent=2, default=str, allow_nan=False))
 
