@@ -310,7 +310,7 @@ class _Answers:
         groups = [part.to_dicts() for part in parts if part.height]
         n = sum(group[0]["n"] for group in groups)
         rows: list[dict[str, str]] = []
-        hidden, cut = 0, False
+        hidden, cut, rates = 0, False, isinstance(self.questions[name], core.TableEstimate)
         for group in groups:
             top = group
             if look.counts and len(group) > self.top:
@@ -321,8 +321,8 @@ class _Answers:
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
-                cells = printing.cells_of(record, look, self.confidence)
-                rows.append(printing.beside(head, cells | (_rate_of(record) if look.rate else {})))
+                cells = printing.cells_of(record, look, self.confidence) | (_rate_of(record) if rates else {})
+                rows.append(printing.beside(head, cells))
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -409,7 +409,8 @@ _LINES = 6
 def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     """Of a row of a table: the rate of the last value given the others."""
     rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
-    return {"rate": printing.percent(rate), "rate from": printing.percent(low), "rate to": printing.percent(high)}
+    text = partial(printing.percent, digits=printing.decimals({"low": low, "high": high}, 4))
+    return {"rate": text(rate), "rate from": text(low), "rate to": text(high)}
 
 
 def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -142,7 +143,7 @@ class ByPrivate:
             raise typer.BadParameter(f"--among {unknown[0]}: the values are {', '.join(there)}")
         return {text: there[text] for text in self.among or there}
 
-    def _cells(self, row: dict[str, Any], _: Callable[[Any], str]) -> dict[str, str]:
+    def _cells(self, row: dict[str, Any], share: Callable[[Any], str]) -> dict[str, str]:
         """Of a row for people."""
-        text = printing.percent if self.of is None else printing.number
+        text = share if self.of is None else partial(printing.number, digits=printing.decimals(row, 1))
         return {"": row["answer"], "estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}

@@ -449,7 +449,9 @@ def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict
         if values:
             about["truth"] = f"{people.get(record['value'], 0):,}"
         elif look.estimate == "mean":
-            about["truth"] = printing.number(sum(float(x) * k for x, k in people.items()) / max(n, 1), 3)
+            about["truth"] = printing.number(
+                sum(float(x) * k for x, k in people.items()) / max(n, 1), printing.decimals(record, 3)
+            )
         rows.append(about | cells)
     more = len(records) - len(of_top)
     title = f"{name}: {n:,} records, {m.title}, epsilon {m.epsilon:g}"

@@ -94,7 +94,8 @@ def show_by_column(
         for row in (row for row in found if row["column_name"] == name):
             numbers = row.get("value") is None
             head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
-            cells_of_rows.append(beside(head, cells(row, partial(number, digits=3) if numbers else percent)))
+            text = partial(number if numbers else percent, digits=decimals(row, 3 if numbers else 4))
+            cells_of_rows.append(beside(head, cells(row, text)))
         show(cells_of_rows, title=(titles or {}).get(name, name))
     show([], notes=[words, *seeded])
 
@@ -153,14 +154,21 @@ def _plain(data: Any, no_number: Callable[[float], Any] = lambda _: None) -> Any
     return no_number(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def number(x: Any, digits: int = 1) -> str:
+def decimals(row: Mapping[str, Any], least: int) -> int:
+    """So many that the width of a row's interval has two digits, or its standard error where there is no width."""
+    ends = [x if isinstance(x, (int, float)) else math.nan for x in map(row.get, ("low", "high", "standard_error"))]
+    width = next((x for x in (ends[1] - ends[0], ends[2]) if 0 < x < math.inf), 1.0)
+    return max(least, min(1 - math.floor(math.log10(width)), 15))
+
+
+def number(x: Any, digits: int) -> str:
     """A number for people, or a word or a date as it is; empty where there is none."""
     return str(x) if isinstance(x, (str, date)) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
 
 
-def percent(x: float | None) -> str:
-    """A share for people."""
-    return "" if x is None or math.isnan(x) else f"{100 * x:.2f} %"
+def percent(x: float | None, digits: int = 4) -> str:
+    """A share for people, with so many decimals of the number that it is."""
+    return "" if x is None or math.isnan(x) else f"{100 * x:.{digits - 2}f} %"
 
 
 def word(value: Any) -> str:
@@ -179,7 +187,8 @@ def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[di
 
 def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[str, str]:
     """One row of an answer, for people; ``look`` says which columns it has."""
-    as_text = percent if look.shares else partial(number, digits=0 if look.counts else 3)
+    more = 0 if look.counts else decimals(record, 4 if look.shares else 3)
+    as_text = partial(percent if look.shares else number, digits=more)
     about = {label.replace("_", " "): word(record[label]) for label in look.labels}
     found, n = record[look.estimate], record["n"]
     about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
