@@ -15,6 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
+from ldp_cli.values import share as read_share
 from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
@@ -50,7 +51,7 @@ def estimate(
         str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
     ] = None,
     quantile: Annotated[
-        list[float] | None, typer.Option(metavar="SHARE", help="Say this quantile of it, as 0.5.")
+        list[float] | None, typer.Option(parser=read_share, metavar="SHARE", help="Say this quantile of it, as 0.5.")
     ] = None,
     among: Annotated[
         list[str] | None,
@@ -358,6 +359,8 @@ class _Answers:
                     _flat(table).write_csv(whole)
                 else:
                     asked = {name: (self.questions[name], self.mechanisms[name])}
+                    arrays = (cells for cells in table if cells.dtype.base_type().__name__ == "Array")
+                    table = table.with_columns(cells.arr.to_list() for cells in arrays)  # (Arrow reads no null arrays)
                     table.write_parquet(whole, metadata=core.estimates_metadata(asked))
             row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
             if self.covered is not None:

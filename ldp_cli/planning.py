@@ -415,7 +415,7 @@ def simulate(
         asked = pa.Table.from_batches(records)
     else:
         asked = {
-            name: shares_of(what)
+            name: shares_of(what, made.inputs[name].kind if name in made.inputs else "")
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
     with printing.working("simulating"):

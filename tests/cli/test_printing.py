@@ -93,6 +93,16 @@ def test_groups_in_files_and_pictures(ldp, reports):
             assert name != "population" or renamed(ldp, line)
 
 
+def test_a_report_of_groups_that_are_arrays_of_which_one_is_null(ldp):
+    """Arrow does not read null arrays that Polars writes: the page said that the file was corrupt."""
+    plan = PrivacyPlan.split({"os": ["x", "y"]}, epsilon=4, keep=["at"])
+    at = pl.Series("at", [[1, 2], None], pl.Array(pl.Int64, 2))
+    pl.DataFrame({"os": ["x", "y"], "at": at}).ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+    ldp("estimate r.parquet --by at --output out")
+    ldp("report out --output page.html")
+    assert "at = [1, 2]" in Path("page.html").read_text(encoding="utf-8")
+
+
 def test_a_table_of_a_private_column_called_value(ldp):
     """Its values were replaced by those of both columns together."""
     plan = PrivacyPlan.split({"value": ["a", "b"], "os": ["x", "y"]}, epsilon=4)
