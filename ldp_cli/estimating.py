@@ -318,7 +318,7 @@ class _Answers:
                 top = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
             for record in top:
-                head = {key: printing.word(record[key]) for key in keys}
+                head = {key: printing.word(record[key], 15) for key in keys}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True

@@ -93,7 +93,7 @@ def show_by_column(
         cells_of_rows = []
         for row in (row for row in found if row["column_name"] == name):
             numbers = row.get("value") is None
-            head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
+            head = {key.replace("_", " "): word(row[key], 15) for key in (*keys, *([] if numbers else ["value"]))}
             text = partial(number if numbers else percent, digits=decimals(row, 3 if numbers else 4))
             cells_of_rows.append(beside(head, cells(row, text)))
         show(cells_of_rows, title=(titles or {}).get(name, name))
@@ -171,9 +171,9 @@ def percent(x: float | None, digits: int = 4) -> str:
     return "" if x is None or math.isnan(x) else f"{100 * x:.{digits - 2}f} %"
 
 
-def word(value: Any) -> str:
-    """A value for people; empty where there is none."""
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else text_of(value)
+def word(value: Any, digits: int = 6) -> str:
+    """A value for people, of floats so many digits; empty where there is none."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else "" if value is None else text_of(value)
 
 
 def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[dict[str, Any]]:

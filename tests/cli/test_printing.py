@@ -136,3 +136,14 @@ def test_numbers_of_tables_are_told_from_their_ends(ldp):
                 asked = ("estimate", "mean", "median", "before", "after", "difference", "low", "high")
                 for number in (row[name] for name in asked if name in row):
                     assert min(abs(number - one) for one in shown) <= width / 18  # (half of the last of two digits)
+
+
+def test_groups_of_numbers_that_differ_late(ldp):
+    """Both groups were called 1.23457e+06."""
+    plan = PrivacyPlan.split({"os": ["x", "y"]}, epsilon=4, keep=["at"])
+    people = {"os": ["x", "y"], "at": [1234567.25, 1234567.5]}
+    pl.DataFrame(people).ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+    for line in ("estimate r.parquet --by at", "estimate r.parquet --by-private os --among x --among y --by at"):
+        shown = ldp(line).out
+        assert "1234567.25" in shown
+        assert "1234567.5 " in shown
