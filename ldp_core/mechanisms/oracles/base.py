@@ -105,6 +105,8 @@ class FrequencyOracle(Mechanism):
     """Of candidates of a sketch, see `Sketch.collided`."""
     has_two_levels: ClassVar[bool] = False
     """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
+    with_sums: ClassVar[str] = "subset_selection or unary_encoding"
+    """What to take for the errors of sums of many values, where it has none."""
     none_is_a_value: ClassVar[bool] = False
     """Whether no value, of ``unmatched="none"``, is reported as one more value is; else it has a level of its own."""
 
@@ -293,7 +295,7 @@ class FrequencyOracle(Mechanism):
         if not self.knows_sums:
             raise ParameterError(
                 f"the errors of sums of {self.name} are computed of at most {MOST_COVARIANCES} values, the domain "
-                f"has {self.domain.size}: take subset_selection or unary_encoding"
+                f"has {self.domain.size}: take {self.with_sums}"
             )
         if type(self).sum_variance is FrequencyOracle.sum_variance:
             shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
