@@ -398,10 +398,10 @@ class _Answers:
 
 
 def _flat(table: pl.DataFrame) -> pl.DataFrame:
-    """The table, with the text of lists, records and bytes, which CSV has not."""
+    """The table, with the text of lists, records, bytes and durations, which CSV has not."""
     import polars as pl  # noqa: PLC0415 (only here)
 
-    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype == pl.Binary]
+    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Duration)]
     texts = ([None if cell is None else printing.word(cell) for cell in cells.to_list()] for cells in of)
     return table.with_columns(pl.Series(cells.name, text, pl.String) for cells, text in zip(of, texts, strict=True))
 

@@ -550,9 +550,10 @@ def test_groups_are_of_any_dtype(ldp):
 
 
 def test_groups_of_lists_and_of_what_is_no_number_are_told_apart(ldp):
-    """CSV ended in an error, and JSON had null for all three numbers."""
+    """CSV ended in an error, of durations too, and JSON had null for all three numbers."""
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=9.0)}, keep=["g"])
-    cases = [[[1], [1, 2], None], [{"a": 1}, {"a": math.nan}, None], [b"a", b"\xff", None], [math.nan, math.inf, None]]
+    cases: list[list[object]] = [[[1], [1, 2], None], [{"a": 1}, {"a": math.nan}, None], [b"a", b"\xff", None]]
+    cases += [[dt.timedelta(0, 1), dt.timedelta(2), None], [math.nan, math.inf, None]]
     for groups in cases:
         frame = pl.DataFrame({"crashed": [True, False] * 30, "g": groups * 20}, strict=False)
         ldp_polars.sink_parquet(frame.ldp.perturb(plan), "g.parquet", plan)
