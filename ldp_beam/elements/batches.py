@@ -474,6 +474,9 @@ def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
 
 def _of_words(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Values of this type; lists of words may be signed, as `Perturb` gives them in single records, or unsigned."""
+    parts = (part for value in values for part in (value if isinstance(value, (list, tuple, np.ndarray)) else (value,)))
+    if any(isinstance(part, (float, np.floating, Decimal)) for part in parts):
+        raise TypeError  # Arrow would cut it to an integer; and where words have been floats, bits are lost
     if not (pa.types.is_fixed_size_list(kind) and pa.types.is_uint64(kind.value_type)):
         return pa.array(values, kind)
     with suppress(pa.ArrowException, OverflowError):
