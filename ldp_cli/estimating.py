@@ -106,12 +106,15 @@ def estimate(
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
-    whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
-    how = (confidence, population_of(whom), repeats)
+    whom = population_of(population)
+    whom = "many" if whom is None and person is not None else whom  # (persons told apart are a sample of many)
+    how = (confidence, whom, repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:
         if any([table, column, candidates, ask, population, person, output, plot]):
-            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+            raise typer.BadParameter(
+                "--by-private is asked alone: with --by, --window, --repeats, --confidence and --json at most"
+            )
         share_of = share and share.partition("=")[0]
         reports = files.having(reports, [of, weights, share_of], source)
         private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, share, confidence, repeats)
@@ -262,7 +265,10 @@ class _Answers:
     def words(self) -> str:
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
         looks = {name: self.questions[name].view for name in self.frames}
-        of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
+        of_noise = [
+            (look.counts or look.alone) and not self._whom(name) and not isinstance(self.mechanisms[name], core.Numeric)
+            for name, look in looks.items()
+        ]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone

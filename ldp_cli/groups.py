@@ -43,6 +43,8 @@ class ByPrivate:
             raise typer.BadParameter(
                 "--by-private takes --of NUMBER, --weights COLUMN and --share, or --among of several values"
             )
+        if self.among and self.stand_for_others:
+            raise typer.BadParameter("--weights and --share say shares of all people: --among is without them")
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
 
@@ -119,7 +121,9 @@ class ByPrivate:
         for text, w in each.items():
             if self.stand_for_others:
                 stands = None if self.weights is None else selectors.by_name(self.weights)
-                strata = {} if given is None else {"groups": selectors.by_name(given), "shares": shares_of(shares)}
+                strata: dict[str, Any] = {}
+                if given is not None:
+                    strata = {"groups": selectors.by_name(given), "shares": shares_of(shares, _kind(there[given]))}
                 yield text, "share", ldp_polars.weighted_mean(w, weights=stands, **strata, **how)
             elif self.of is None:
                 yield text, "share", ldp_polars.ratio(w, sum(each.values()), **how)
@@ -147,3 +151,9 @@ class ByPrivate:
         """Of a row for people."""
         text = share if self.of is None else partial(printing.number, digits=printing.decimals(row, 1))
         return {"": row["answer"], "estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}
+
+
+def _kind(dtype: Any) -> str:
+    """Of what kind the values of a column are, for `shares_of`."""
+    text = dtype.base_type().__name__ in ("String", "Categorical", "Enum")
+    return "str" if text else "float" if dtype.is_float() else ""

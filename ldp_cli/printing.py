@@ -157,7 +157,8 @@ def _plain(data: Any, no_number: Callable[[float], Any] = lambda _: None) -> Any
 def decimals(row: Mapping[str, Any], least: int) -> int:
     """So many that the width of a row's interval has two digits, or its standard error where there is no width."""
     ends = [x if isinstance(x, (int, float)) else math.nan for x in map(row.get, ("low", "high", "standard_error"))]
-    width = next((x for x in (ends[1] - ends[0], ends[2]) if 0 < x < math.inf), 1.0)
+    rounding = 1e-14 * max([1.0, *(abs(end) for end in ends[:2] if math.isfinite(end))])
+    width = next((x for x in (ends[1] - ends[0], ends[2]) if rounding < x < math.inf), 1.0)
     return max(least, min(1 - math.floor(math.log10(width)), 15))
 
 
@@ -176,6 +177,13 @@ def word(value: Any, digits: int = 6) -> str:
     return f"{value:.{digits}g}" if isinstance(value, float) else "" if value is None else text_of(value)
 
 
+def _digits(labels: Sequence[Any]) -> int:
+    """So many that the ends of a bucket differ in three of them, at least six; of single numbers all but one or two."""
+    if len(labels) != 2 or not all(isinstance(label, float) for label in labels) or labels[0] == labels[1]:
+        return 15
+    return max(6, min(4 + math.floor(math.log10(max(map(abs, labels)) / abs(labels[1] - labels[0]))), 15))
+
+
 def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[dict[str, Any]]:
     """The rows of an answer with the largest estimates, what is not known last."""
     known = [
@@ -189,7 +197,8 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
     """One row of an answer, for people; ``look`` says which columns it has."""
     more = 0 if look.counts else decimals(record, 4 if look.shares else 3)
     as_text = partial(percent if look.shares else number, digits=more)
-    about = {label.replace("_", " "): word(record[label]) for label in look.labels}
+    labels = [record[label] for label in look.labels]
+    about = {name.replace("_", " "): word(x, _digits(labels)) for name, x in zip(look.labels, labels, strict=True)}
     found, n = record[look.estimate], record["n"]
     about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
     if look.counts:

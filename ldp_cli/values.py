@@ -142,6 +142,8 @@ def shares_of(text: str, kind: str = "") -> dict[Any, float]:
     if kind == "float" and not all(map(_is_number, words)):
         raise core.ParameterError(f"expected shares of numbers, as 0.5:30%,60:70%, got {text!r}")
     values = [float(word) for word in words] if kind == "float" else words if kind in ("str", "date") else labels(words)
+    if len(set(values)) < len(values):
+        raise core.ParameterError(f"a value has two shares: {text!r}")
     return dict(zip(values, (_number(share) for _, _, share in pairs), strict=True))
 
 

@@ -466,6 +466,17 @@ def test_numbers_that_mean_another_one_elsewhere(ldp):
     assert 'domain = ["8:30", "12:00"]' in ldp("plan new -e 1 -c at=8:30,12:00").out
 
 
+def test_no_value_is_a_script_in_the_page_of_a_picture(ldp):
+    plan = PrivacyPlan({"os": RandomizedResponse(["</script><script>alert(1)</script>", "ios"], epsilon=1.0)})
+    Path("evil.toml").write_text(plan.to_toml(), encoding="utf-8")
+    pq.write_table(pa.table({"os": [*plan["os"].domain.values]}), "evil.parquet")
+    ldp("simulate evil.toml evil.parquet --plot evil.html")
+    page = Path("evil.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    spec = re.search(r"const spec = (.*);\n", page).group(1)
+    assert {row["value"] for row in next(iter(json.loads(spec)["datasets"].values()))} == {*plan["os"].domain.values}
+
+
 @pytest.mark.slow
 def test_all_that_shows_a_picture_is_in_its_page(ldp, people):
     ldp("simulate plan.toml people.parquet --seed 1 --plot seen.html")

@@ -147,3 +147,22 @@ def test_groups_of_numbers_that_differ_late(ldp):
         shown = ldp(line).out
         assert "1234567.25" in shown
         assert "1234567.5 " in shown
+
+
+def test_ends_of_buckets_that_differ_late(ldp):
+    """All were called 1.7e+09, in tables, and in the error that names the nearest ones."""
+    low = 1_700_000_000
+    plan = PrivacyPlan({"at": SquareWave((low, low + 100), epsilon=4.0)})
+    pl.DataFrame({"at": [low + 50.0] * 400}).ldp.perturb(plan).ldp.sink_parquet("at.parquet", plan)
+    starts = [f"{low + 2.5 * k:.15g}" for k in range(40)]
+    shown = ldp("estimate at.parquet --top 50").out.splitlines()
+    assert [line.split()[:2] for line in shown if line.lstrip().startswith("17")] == [
+        [start, end] for start, end in zip(starts, [*starts[1:], f"{low + 100}"], strict=True)
+    ]
+    curve = ldp("estimate at.parquet --ask at=cdf").out
+    assert f"{low}.78125 " in curve
+    assert "100.00 %" in curve
+    assert "100.0000" not in curve, "the last share differs from 1 by a rounding"
+    told = ldp(f"estimate at.parquet --ask at=range:low={low + 1}", code=2).err
+    assert re.search(r"edges are 17000000\d\d[.\d]* and 17000000\d\d[.\d]*", " ".join(told.split()))
+    assert "[1700000000, 1700000100]" in ldp("plan new -e 1 -c at=1700000000:1700000100 p.toml").out

@@ -59,3 +59,6 @@ def test_shares_of_texts_and_of_numbers_are_of_the_values_of_the_plan(ldp):
     assert [row["people"] for row in found["code"]] == [400, 600]
     assert found["x"][0]["mean"] == pytest.approx(0.375, abs=0.05)
     assert "expected shares of numbers, as 0.5:30%,60:70%" in " ".join(ldp(f"{line}low:1", code=2).err.split())
+    for twice in ("0.5:1,0.50:3", "0.5:1,0.25:1,0.5:1"):
+        with case(twice):
+            assert "a value has two shares" in ldp(f"{line}{twice}", code=2).err
