@@ -15,6 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
+from ldp_cli.values import share as read_share
 from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
@@ -50,7 +51,7 @@ def estimate(
         str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
     ] = None,
     quantile: Annotated[
-        list[float] | None, typer.Option(metavar="SHARE", help="Say this quantile of it, as 0.5.")
+        list[float] | None, typer.Option(parser=read_share, metavar="SHARE", help="Say this quantile of it, as 0.5.")
     ] = None,
     among: Annotated[
         list[str] | None,
@@ -104,13 +105,16 @@ def estimate(
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
-    _check_told_apart(by or [] if output or plot else [])
-    whom = population if person is None else population or "many"  # (persons told apart are a sample of many)
-    how = (confidence, population_of(whom), repeats)
+    printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
+    whom = population_of(population)
+    whom = "many" if whom is None and person is not None else whom  # (persons told apart are a sample of many)
+    how = (confidence, whom, repeats)
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:
         if any([table, column, candidates, ask, population, person, output, plot]):
-            raise typer.BadParameter("--by-private is asked alone: with --by, --window, --repeats and --json at most")
+            raise typer.BadParameter(
+                "--by-private is asked alone: with --by, --window, --repeats, --confidence and --json at most"
+            )
         share_of = share and share.partition("=")[0]
         reports = files.having(reports, [of, weights, share_of], source)
         private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, share, confidence, repeats)
@@ -154,10 +158,7 @@ def _check_files(output: Path | None, plot: Path | None, *, csv: bool, drawn: bo
         raise typer.BadParameter("--csv is how --output writes: give --output FOLDER, too")
 
 
-def _check_told_apart(by: list[str]) -> None:
-    """Raise `PlanError` unless pages and pictures tell groups by these columns apart."""
-    if taken := sorted(OF_ROWS.intersection(by)):
-        raise core.PlanError(f"the result has columns {taken} of its own: rename those of the reports")
+_OF_FILES = {*OF_ROWS, "population"}  # of pages and pictures
 
 
 def _asked_of_table(
@@ -169,6 +170,11 @@ def _asked_of_table(
             "--table says which columns, and what is asked: leave out --column, --candidates, --ask and --person"
         )
     joint = joint_of(plan.columns, table.split(","))
+    if "value" in joint.names:
+        raise core.PlanError(
+            "--table writes its cells as 'value', as a private column is called: in Python, take "
+            'frame.ldp.table("value", ...)'
+        )
     how: dict[str, Any] = {"confidence": confidence, "population": population, "repeats": repeats}
     asked = core.TableEstimate(**how)
     answer = partial(_told_apart, names=joint.names, plan=plan)
@@ -259,7 +265,10 @@ class _Answers:
     def words(self) -> str:
         more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
         looks = {name: self.questions[name].view for name in self.frames}
-        of_noise = [(look.counts or look.alone) and self._whom(name) is None for name, look in looks.items()]
+        of_noise = [
+            (look.counts or look.alone) and not self._whom(name) and not isinstance(self.mechanisms[name], core.Numeric)
+            for name, look in looks.items()
+        ]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
         of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
@@ -308,18 +317,19 @@ class _Answers:
         groups = [part.to_dicts() for part in parts if part.height]
         n = sum(group[0]["n"] for group in groups)
         rows: list[dict[str, str]] = []
-        hidden, cut = 0, False
+        hidden, cut, rates = 0, False, isinstance(self.questions[name], core.TableEstimate)
         for group in groups:
             top = group
             if look.counts and len(group) > self.top:
                 top = printing.largest(group, look, self.top)
                 hidden += len(group) - self.top
             for record in top:
-                head = {key: printing.word(record[key]) for key in keys}
+                head = {key: printing.word(record[key], 15) for key in keys}
                 if self._is_cut(record) and (most is None or len(rows) < most):
                     head["window_start"] += " *"
                     cut = True
-                rows.append({**head, **printing.cells_of(record, look, self.confidence), **_rate_of(record)})
+                cells = printing.cells_of(record, look, self.confidence) | (_rate_of(record) if rates else {})
+                rows.append(printing.beside(head, cells))
         notes = ["* the records fill this window only in part"] if cut else []
         if hidden:
             notes.append(f"... {hidden:,} more values; --top shows more, --json and --output all")
@@ -355,6 +365,8 @@ class _Answers:
                     _flat(table).write_csv(whole)
                 else:
                     asked = {name: (self.questions[name], self.mechanisms[name])}
+                    arrays = (cells for cells in table if cells.dtype.base_type().__name__ == "Array")
+                    table = table.with_columns(cells.arr.to_list() for cells in arrays)  # (Arrow reads no null arrays)
                     table.write_parquet(whole, metadata=core.estimates_metadata(asked))
             row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
             if self.covered is not None:
@@ -392,10 +404,10 @@ class _Answers:
 
 
 def _flat(table: pl.DataFrame) -> pl.DataFrame:
-    """The table, with the text of lists, records and bytes, which CSV has not."""
+    """The table, with the text of lists, records, bytes and durations, which CSV has not."""
     import polars as pl  # noqa: PLC0415 (only here)
 
-    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype == pl.Binary]
+    of = [cells for cells in table if cells.dtype.is_nested() or cells.dtype in (pl.Binary, pl.Duration)]
     texts = ([None if cell is None else printing.word(cell) for cell in cells.to_list()] for cells in of)
     return table.with_columns(pl.Series(cells.name, text, pl.String) for cells, text in zip(of, texts, strict=True))
 
@@ -405,10 +417,9 @@ _LINES = 6
 
 def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     """Of a row of a table: the rate of the last value given the others."""
-    if "rate" not in record:
-        return {}
     rate, low, high = (record[name] for name in ("rate", "rate_low", "rate_high"))
-    return {"rate": printing.percent(rate), "rate from": printing.percent(low), "rate to": printing.percent(high)}
+    text = partial(printing.percent, digits=printing.decimals({"low": low, "high": high}, 4))
+    return {"rate": text(rate), "rate from": text(low), "rate to": text(high)}
 
 
 def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from typing_extensions import override
 
 from ldp_cli.printing import note
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
@@ -110,8 +112,16 @@ def save(chart: Any, path: Path) -> None:
     if kind != "json":
         import_extra("vl_convert", "plot")
     with replacing(path) as beside:
-        chart.save(str(beside), **({"inline": True} if kind == "html" else {}))
+        chart.save(str(beside), **({"inline": True, "json_kwds": {"cls": _InScript}} if kind == "html" else {}))
     note(f"picture: {path}")
+
+
+class _InScript(json.JSONEncoder):
+    """JSON that may stand within ``<script>``: no value of a stranger ends the element."""
+
+    @override
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("<", "\\u003c")
 
 
 def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -15,6 +16,10 @@ from ldp_core.engine import check_open
 
 if TYPE_CHECKING:
     import polars as pl
+
+
+_NUMBERS = ("standard_error", "low", "high", "n")
+_OF_ANSWER = ("value", "answer", "estimate", *_NUMBERS)
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,8 @@ class ByPrivate:
             raise typer.BadParameter(
                 "--by-private takes --of NUMBER, --weights COLUMN and --share, or --among of several values"
             )
+        if self.among and self.stand_for_others:
+            raise typer.BadParameter("--weights and --share say shares of all people: --among is without them")
         if self.quantiles and (self.of is None or self.of in self.plan.columns):
             raise typer.BadParameter("--quantile is of a public number: --of NUMBER, a kept column")
 
@@ -57,6 +64,7 @@ class ByPrivate:
         assume_reports: bool,
     ) -> None:
         """Print the answers, in each group of public columns and each window."""
+        printing.check_groups(by, {"column_name", *_OF_ANSWER, *([] if window is None else ["window_start"])})
         places = {name: files.in_periods(name) for name in by}
         if event_time is not None:
             places["window_start"] = files.in_periods(event_time, window)
@@ -75,18 +83,21 @@ class ByPrivate:
         """A row for each place, value and answer. Its ends are infinite where too few people have the value."""
         asked = list(self._asked(reports.collect_schema(), assume_reports=assume_reports))
         exprs = [expr.alias(f"answer {k}") for k, (_, _, expr) in enumerate(asked)]
-        keys = [expr.alias(name) for name, expr in places.items()]
-        found = reports.group_by(keys).agg(exprs).sort(list(places), nulls_last=True) if keys else reports.select(exprs)
+        keys = {name: f"key {k}" for k, name in enumerate(places)}
+        whose = [expr.alias(keys[name]) for name, expr in places.items()]
+        found = (
+            reports.group_by(whose).agg(exprs).sort(*keys.values(), nulls_last=True) if keys else reports.select(exprs)
+        )
         rows = []
         for made in found.collect().to_dicts():
-            head = {"column_name": self.column, **{name: made[name] for name in places}}
+            head = {"column_name": self.column, **{name: made[key] for name, key in keys.items()}}
             for k, (value, name, _) in enumerate(asked):
                 answers = made[f"answer {k}"]
                 for one in answers if isinstance(answers, list) else [answers]:
                     answer = f"{100 * one['probability']:g} %" if "probability" in one else name
                     estimate = next(one[field] for field in ("ratio", "total", "mean", "quantile") if field in one)
-                    numbers = {field: one.get(field) for field in ("standard_error", "low", "high", "n")}
-                    rows.append({**head, "value": value, "answer": answer, "estimate": estimate, **numbers})
+                    numbers = [one.get(field) for field in _NUMBERS]
+                    rows.append(head | dict(zip(_OF_ANSWER, [value, answer, estimate, *numbers], strict=True)))
         return rows
 
     def _asked(self, there: pl.Schema, *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
@@ -110,7 +121,9 @@ class ByPrivate:
         for text, w in each.items():
             if self.stand_for_others:
                 stands = None if self.weights is None else selectors.by_name(self.weights)
-                strata = {} if given is None else {"groups": selectors.by_name(given), "shares": shares_of(shares)}
+                strata: dict[str, Any] = {}
+                if given is not None:
+                    strata = {"groups": selectors.by_name(given), "shares": shares_of(shares, _kind(there[given]))}
                 yield text, "share", ldp_polars.weighted_mean(w, weights=stands, **strata, **how)
             elif self.of is None:
                 yield text, "share", ldp_polars.ratio(w, sum(each.values()), **how)
@@ -134,7 +147,13 @@ class ByPrivate:
             raise typer.BadParameter(f"--among {unknown[0]}: the values are {', '.join(there)}")
         return {text: there[text] for text in self.among or there}
 
-    def _cells(self, row: dict[str, Any], _: Callable[[Any], str]) -> dict[str, str]:
+    def _cells(self, row: dict[str, Any], share: Callable[[Any], str]) -> dict[str, str]:
         """Of a row for people."""
-        text = printing.percent if self.of is None else printing.number
+        text = share if self.of is None else partial(printing.number, digits=printing.decimals(row, 1))
         return {"": row["answer"], "estimate": text(row["estimate"]), "from": text(row["low"]), "to": text(row["high"])}
+
+
+def _kind(dtype: Any) -> str:
+    """Of what kind the values of a column are, for `shares_of`."""
+    text = dtype.base_type().__name__ in ("String", "Categorical", "Enum")
+    return "str" if text else "float" if dtype.is_float() else ""

@@ -16,7 +16,7 @@ from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
 from ldp_cli.options import Json, count
 from ldp_cli.printing import note, say, say_json
-from ldp_cli.values import integer
+from ldp_cli.values import integer, share
 from ldp_core import PrivacyPlan
 
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -33,7 +33,12 @@ def audit(
     column: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Audit only this column.")] = None,
     trials: Annotated[int, count("How many reports are drawn of each input.")] = 1_000_000,
     false_alarm: Annotated[
-        float, typer.Option(help="The chance that the audit calls a correct plan broken, over all its lines.")
+        float,
+        typer.Option(
+            parser=share,
+            metavar="SHARE",
+            help="The chance that the audit calls a correct plan broken, over all its lines.",
+        ),
     ] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Audit under keyed noise, with new secrets and ids.")] = False,
     rounds: Annotated[int, count("Of columns that memoize, also audit this many reports of one value.", integer)] = 4,
@@ -72,7 +77,7 @@ def _typed(options: type[_T], command: Callable[[_T], int], text: str) -> Callab
         kind: Any = GenericAlias(list, (declared.kind,)) if declared.many else declared.kind
         if declared.default is None:
             kind |= None
-        number = integer if declared.kind is int else None
+        number = {int: integer, float: share}.get(declared.kind) if declared.flag != "--epsilon" else None
         about = typer.Option(declared.flag, parser=number, metavar=declared.metavar, help=declared.help)
         default = list(declared.default) if declared.many else declared.default
         parameters.append(

@@ -13,7 +13,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_cli.values import SYNTAX, declared, margins_of, mechanism_of, named, population_of, share, shares_of, values_of
+from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import plan_contents, seed_warning, truth_of
 
@@ -68,8 +68,7 @@ def new(
         name, text = named(pair, example="os=ios,android")
         if name in columns:
             raise core.ParameterError(f"column {name!r} is there twice")
-        inputs = declared(text, other=name in others)
-        columns[name] = inputs if isinstance(inputs, core.Domain) else mechanism_of(inputs, epsilon / len(column))
+        columns[name] = declared(text, other=name in others)
     unknown = sorted(others - columns.keys())
     if unknown:
         raise core.ParameterError(f"--other names columns {unknown}, which are not in the plan")
@@ -416,7 +415,7 @@ def simulate(
         asked = pa.Table.from_batches(records)
     else:
         asked = {
-            name: shares_of(what)
+            name: shares_of(what, made.inputs[name].kind if name in made.inputs else "")
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
     with printing.working("simulating"):
@@ -450,7 +449,9 @@ def _show_beside(name: str, m: core.Mechanism, result: core.Result, people: dict
         if values:
             about["truth"] = f"{people.get(record['value'], 0):,}"
         elif look.estimate == "mean":
-            about["truth"] = printing.number(sum(float(x) * k for x, k in people.items()) / max(n, 1), 3)
+            about["truth"] = printing.number(
+                sum(float(x) * k for x, k in people.items()) / max(n, 1), printing.decimals(record, 3)
+            )
         rows.append(about | cells)
     more = len(records) - len(of_top)
     title = f"{name}: {n:,} records, {m.title}, epsilon {m.epsilon:g}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date
 from functools import partial
@@ -25,7 +25,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ldp_core import PrivacyPlan
+from ldp_core import PlanError, PrivacyPlan
 from ldp_core.engine import View, folded, seed_warning, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
@@ -93,10 +93,22 @@ def show_by_column(
         cells_of_rows = []
         for row in (row for row in found if row["column_name"] == name):
             numbers = row.get("value") is None
-            head = {key.replace("_", " "): word(row[key]) for key in (*keys, *([] if numbers else ["value"]))}
-            cells_of_rows.append({**head, **cells(row, partial(number, digits=3) if numbers else percent)})
+            head = {key.replace("_", " "): word(row[key], 15) for key in (*keys, *([] if numbers else ["value"]))}
+            text = partial(number if numbers else percent, digits=decimals(row, 3 if numbers else 4))
+            cells_of_rows.append(beside(head, cells(row, text)))
         show(cells_of_rows, title=(titles or {}).get(name, name))
     show([], notes=[words, *seeded])
+
+
+def beside(groups: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, str]:
+    """Cells that say the group, and those of its answer, of which some may have the same heads."""
+    return {f"{head} (group)" if head in cells else head: cell for head, cell in groups.items()} | {**cells}
+
+
+def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
+    """Raise `PlanError` if columns of groups are called as an answer has ``own`` fields, which take their place."""
+    if taken := sorted({*groups} & {*own}):
+        raise PlanError(f"the result has columns {taken} of its own: rename those of the reports")
 
 
 def _is_number(cell: str) -> bool:
@@ -123,6 +135,8 @@ def seed_words(plan: PrivacyPlan, *reports: Any) -> list[str]:
 def say_json(data: Any, seeded: Sequence[str] = ()) -> None:
     """JSON; null for what JSON has no number for. Where something is seeded, the answer or each of its rows says so."""
     if seeded:
+        rows = data if isinstance(data, list) else [data]
+        check_groups((name for row in rows[:1] for name in row), ["seeded"])
         data = [{"seeded": True, **row} for row in data] if isinstance(data, list) else {"seeded": True, **data}
     say(json.dumps(_plain(data), indent=2, default=str, allow_nan=False))
 
@@ -140,19 +154,34 @@ def _plain(data: Any, no_number: Callable[[float], Any] = lambda _: None) -> Any
     return no_number(data) if isinstance(data, float) and not math.isfinite(data) else data
 
 
-def number(x: Any, digits: int = 1) -> str:
+def decimals(row: Mapping[str, Any], least: int) -> int:
+    """So many that the width of a row's interval has two digits, or its standard error where there is no width."""
+    ends = [x if isinstance(x, (int, float)) else math.nan for x in map(row.get, ("low", "high", "standard_error"))]
+    rounding = 1e-14 * max([1.0, *(abs(end) for end in ends[:2] if math.isfinite(end))])
+    width = next((x for x in (ends[1] - ends[0], ends[2]) if rounding < x < math.inf), 1.0)
+    return max(least, min(1 - math.floor(math.log10(width)), 15))
+
+
+def number(x: Any, digits: int) -> str:
     """A number for people, or a word or a date as it is; empty where there is none."""
     return str(x) if isinstance(x, (str, date)) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
 
 
-def percent(x: float | None) -> str:
-    """A share for people."""
-    return "" if x is None or math.isnan(x) else f"{100 * x:.2f} %"
+def percent(x: float | None, digits: int = 4) -> str:
+    """A share for people, with so many decimals of the number that it is."""
+    return "" if x is None or math.isnan(x) else f"{100 * x:.{digits - 2}f} %"
 
 
-def word(value: Any) -> str:
-    """A value for people; empty where there is none."""
-    return f"{value:g}" if isinstance(value, float) else "" if value is None else text_of(value)
+def word(value: Any, digits: int = 6) -> str:
+    """A value for people, of floats so many digits; empty where there is none."""
+    return f"{value:.{digits}g}" if isinstance(value, float) else "" if value is None else text_of(value)
+
+
+def _digits(labels: Sequence[Any]) -> int:
+    """So many that the ends of a bucket differ in three of them, at least six; of single numbers all but one or two."""
+    if len(labels) != 2 or not all(isinstance(label, float) for label in labels) or labels[0] == labels[1]:
+        return 15
+    return max(6, min(4 + math.floor(math.log10(max(map(abs, labels)) / abs(labels[1] - labels[0]))), 15))
 
 
 def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[dict[str, Any]]:
@@ -166,8 +195,10 @@ def largest(records: Sequence[dict[str, Any]], look: View, most: int) -> list[di
 
 def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[str, str]:
     """One row of an answer, for people; ``look`` says which columns it has."""
-    as_text = percent if look.shares else partial(number, digits=0 if look.counts else 3)
-    about = {label.replace("_", " "): word(record[label]) for label in look.labels}
+    more = 0 if look.counts else decimals(record, 4 if look.shares else 3)
+    as_text = partial(percent if look.shares else number, digits=more)
+    labels = [record[label] for label in look.labels]
+    about = {name.replace("_", " "): word(x, _digits(labels)) for name, x in zip(look.labels, labels, strict=True)}
     found, n = record[look.estimate], record["n"]
     about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
     if look.counts:

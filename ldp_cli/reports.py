@@ -15,6 +15,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
+from ldp_cli.values import share
 from ldp_core.engine import Window, check_open, epsilon_above, seed_warning, visible
 
 if TYPE_CHECKING:
@@ -180,7 +181,9 @@ def compare(
     column: options.Columns = None,
     quantile: Annotated[
         list[float] | None,
-        typer.Option(metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."),
+        typer.Option(
+            parser=share, metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."
+        ),
     ] = None,
     confidence: options.Confidence = 0.95,
     simultaneous: Annotated[

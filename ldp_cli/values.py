@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Collection, Iterable
+from decimal import Decimal
 from pathlib import Path
 from string import ascii_lowercase, digits
 from typing import Any
@@ -24,10 +26,10 @@ SYNTAX = (
 def population_of(text: str | None) -> Any:
     """Whom intervals are about: a number of people, None, or a word that is checked where it is used.
 
-    >>> population_of("many"), population_of("40000"), population_of("none")
+    >>> population_of("many"), population_of("4e4"), population_of("none")
     ('many', 40000, None)
     """
-    return _int(text) if text is not None and text.isdecimal() else None if text in ("none", "None") else text
+    return None if text in ("none", "None") else integer(text) if text is not None and _is_number(text) else text
 
 
 def _int(text: str) -> int:
@@ -127,23 +129,22 @@ def named(pair: str, *, example: str) -> tuple[str, str]:
     return name, what
 
 
-def mechanism_of(inputs: core.Interval | core.Prefixes, epsilon: float) -> core.Mechanism:
-    """The mechanism for numbers, or for text that nobody listed."""
-    if isinstance(inputs, core.Interval):
-        return core.NOutput(inputs, epsilon=epsilon)
-    return core.HeavyHitters(inputs, epsilon=epsilon)
+def shares_of(text: str, kind: str = "") -> dict[Any, float]:
+    """Values, of texts and numbers of this ``kind``, and their shares or numbers of people: ``ios:0.6,android:0.4``.
 
-
-def shares_of(text: str) -> dict[str | int | bool, float]:
-    """Values and their shares or numbers of people: ``ios:0.6,android:0.4``.
-
-    >>> shares_of("true:0.1,false:0.9")
-    {True: 0.1, False: 0.9}
+    >>> shares_of("true:0.1,false:0.9"), shares_of("1:0.1,2:0.9", "str"), shares_of("0.5:1", "float")
+    ({True: 0.1, False: 0.9}, {'1': 0.1, '2': 0.9}, {0.5: 1.0})
     """
     pairs = [part.rpartition(":") for part in _parts(text)]
     if not pairs or not all(value and _is_number(share.removesuffix("%")) for value, _, share in pairs):
         raise core.ParameterError(f"expected VALUE:SHARE,VALUE:SHARE, as ios:0.6,android:0.4, got {text!r}")
-    return dict(zip(labels(value for value, _, _ in pairs), (_number(share) for _, _, share in pairs), strict=True))
+    words = [value.strip() for value, _, _ in pairs]
+    if kind == "float" and not all(map(_is_number, words)):
+        raise core.ParameterError(f"expected shares of numbers, as 0.5:30%,60:70%, got {text!r}")
+    values = [float(word) for word in words] if kind == "float" else words if kind in ("str", "date") else labels(words)
+    if len(set(values)) < len(values):
+        raise core.ParameterError(f"a value has two shares: {text!r}")
+    return dict(zip(values, (_number(share) for _, _, share in pairs), strict=True))
 
 
 def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | dict[str, float]:
@@ -195,9 +196,9 @@ def integer(text: Any) -> int:
     if written.removeprefix("-").isdecimal():
         return _int(written)
     good = _is_number(written) and ("." not in written or "e" in written)  # (100.000 is another number elsewhere)
-    if not (good and float(written).is_integer()):
+    if not (good and math.isfinite(float(written)) and int(exact := Decimal(written)) == exact):
         raise typer.BadParameter(f"expected a whole number, as 1000000 or 1e6, got {text!r}")
-    return int(float(written))
+    return int(exact)
 
 
 def _parts(text: str) -> list[str]:

@@ -80,7 +80,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated, truth_
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import SHARE, View, aligned, folded, text_of, visible
+from ldp_core.tables import SHARE, View, aligned, drawn_text_of, folded, text_of, visible
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -176,6 +176,7 @@ __all__ = [
     "draw",
     "draw_means",
     "draw_windows",
+    "drawn_text_of",
     "encrypt",
     "enough_to_differ",
     "epsilon_above",

@@ -68,7 +68,7 @@ def text_of(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF]
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0), *range(0x2028, 0x202F), *range(0x2066, 0x206A), 0xFEFF, 0xFFFE, 0xFFFF]
 _ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS}
 
 
@@ -78,6 +78,11 @@ def visible(text: str) -> str:
     Names and labels may be a stranger's, and a terminal does what escape sequences in them say.
     """
     return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def drawn_text_of(value: Any) -> str:
+    """A value as it is drawn: what draws SVG ends the process at control characters."""
+    return visible(text_of(value))
 
 
 def aligned(rows: Sequence[Sequence[str]], *, numbers: Iterable[int] = ()) -> list[str]:

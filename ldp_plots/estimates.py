@@ -67,7 +67,7 @@ def estimate(
     options: dict[str, Any] = {"shares": shares, "top": top, "least": least}
 
     def draw_one(panel: Panel, width: int) -> engine.Chart:
-        labels = [tuple(engine.text_of(record[label]) for label in panel.view.labels) for record in panel.records]
+        labels = [tuple(engine.drawn_text_of(record[label]) for label in panel.view.labels) for record in panel.records]
         if len(set(labels)) < len(labels):
             raise ParameterError(
                 f"there are several rows for one {' and '.join(panel.view.labels)}: by= names the columns that tell "
@@ -167,15 +167,15 @@ def windows(
     names = [] if means else _largest(row for _, row in flat)
     wanted = names[:top]
     if view.curve:  # the largest are the last ones
-        names = list(dict.fromkeys(engine.text_of(row["value"]) for _, row in flat))
+        names = list(dict.fromkeys(engine.drawn_text_of(row["value"]) for _, row in flat))
         wanted = [names[(2 * k + 1) * len(names) // (2 * top)] for k in range(top)] if len(names) > top else names
-    wanted = wanted if values is None else [engine.text_of(value) for value in values]
+    wanted = wanted if values is None else [engine.drawn_text_of(value) for value in values]
     unknown = sorted(set(wanted) - set(names)) if not means else []
     if unknown:
         raise ParameterError(f"values names {len(unknown)} that the estimates do not have")
     rows: list[Row] = []
     for panel, row in flat:
-        name = quantity if means else engine.text_of(row.get("value"))
+        name = quantity if means else engine.drawn_text_of(row.get("value"))
         if means or name in wanted:
             place = {"window": row["window_start"], "series": name, "panel": ", ".join(v for _, v in panel.group)}
             cut = is_cut(row["window_start"], row.get("window_end"), covered)
@@ -202,7 +202,7 @@ def _largest(rows: Iterable[Row]) -> list[str]:
         if "value" not in row or "count" not in row:
             raise ParameterError("windows are drawn of histograms (value, count) or of means (mean)")
         count = row["count"]
-        name = engine.text_of(row["value"])
+        name = engine.drawn_text_of(row["value"])
         sums[name] = sums.get(name, 0.0) + (count if isinstance(count, (int, float)) and count == count else 0.0)  # noqa: PLR0124
     return sorted(sums, key=lambda name: -sums[name])
 
@@ -252,8 +252,8 @@ def panels(data: Any, *, column: str | None = None, by: str | Iterable[str] = ()
         raise ParameterError("there is nothing to draw: there are no rows of estimates")
     made: dict[tuple[str, tuple[tuple[str, str], ...]], list[Mapping[str, Any]]] = {}
     for record in records:
-        name = engine.text_of(record["column_name"]) if "column_name" in record else ""
-        if column is None or name == column:
+        name = engine.drawn_text_of(record["column_name"]) if "column_name" in record else ""
+        if column is None or name == engine.drawn_text_of(column):
             made.setdefault((name, tuple((key, _of_key(record, key)) for key in keys)), []).append(record)
     if not made:
         named = sorted({str(record.get("column_name")) for record in records})
@@ -279,7 +279,7 @@ def _of_key(record: Mapping[str, Any], key: str) -> str:
     if key not in record and key not in of_beam:
         raise ParameterError(f"by names {key!r}, which the estimates do not have; they have {sorted(map(str, record))}")
     value = record[key] if key in record else of_beam[key]
-    return "null" if value is None else '"null"' if value == "null" else engine.text_of(value)
+    return "null" if value is None else '"null"' if value == "null" else engine.drawn_text_of(value)
 
 
 def _records(data: Any) -> list[Mapping[str, Any]]:

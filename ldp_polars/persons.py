@@ -52,7 +52,7 @@ def bound(
     >>> df.ldp.bound(id="user", records=1, per="day").rows()
     [('ann', 1), ('bob', 1), ('ann', 2)]
     """
-    check_integer("records", records, low=1)
+    check_integer("records", records, low=1, high=(1 << 63) - 1)
     spent = sorted(name for name, dtype in frame.collect_schema().items() if isinstance(dtype, Report))
     if spent:
         raise ParameterError(

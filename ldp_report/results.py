@@ -157,7 +157,9 @@ class Results:
         return {
             "name": name,
             "unit": unit,
-            "alone": (view.counts or view.alone) and self.population is None,
+            "alone": (view.counts or view.alone)
+            and self.population is None
+            and not isinstance(mechanism, core.Numeric),
             "changed": changed,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": "table" if view.rate else _KINDS[len(view.labels)] if not view.counts else "histogram",

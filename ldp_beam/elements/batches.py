@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -474,6 +475,9 @@ def _converted(values: list[Any], form: ReportFormat) -> pa.Array:
 
 def _of_words(values: list[Any], kind: pa.DataType) -> pa.Array:
     """Values of this type; lists of words may be signed, as `Perturb` gives them in single records, or unsigned."""
+    words = chain.from_iterable(value for value in values if isinstance(value, (list, tuple, np.ndarray)))
+    if any(issubclass(one, (float, np.floating, Decimal)) for one in {*map(type, values), *map(type, words)}):
+        raise TypeError  # Arrow would cut it to an integer; and where words have been floats, bits are lost
     if not (pa.types.is_fixed_size_list(kind) and pa.types.is_uint64(kind.value_type)):
         return pa.array(values, kind)
     with suppress(pa.ArrowException, OverflowError):

@@ -8,6 +8,7 @@ fields that every row ends with.
 
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from keyword import iskeyword
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -184,6 +185,8 @@ def row_type(schema: pa.Schema) -> Any:
     taken = sorted((_HEAD.keys() | _TAIL.keys() - {"n"}) & set(schema.names))
     if taken:
         raise ParameterError(f"an answer cannot have columns {taken}: all rows of Beam have them")
+    if odd := [name for name in schema.names if not name.isidentifier() or iskeyword(name) or name.startswith("_")]:
+        raise ParameterError(f"columns {odd} cannot be fields of a row of Beam: rename them, as 'my os' to 'my_os'")
     if columns not in _MADE:
         # a worker that reads a row from a pickle may have to make its type first
         _made(columns, EstimateRow).__reduce__ = lambda row: (_row_of, (schema, tuple(row)))

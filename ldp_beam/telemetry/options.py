@@ -33,7 +33,7 @@ _LENGTH = (
 @dataclass(frozen=True, kw_only=True)
 class _Estimates:
     plan: str | None = _option(None, "The privacy plan, a TOML file.", metavar="FILE")
-    confidence: float = _option(0.95, "The confidence of the intervals.")
+    confidence: float = _option(0.95, "The confidence of the intervals.", metavar="SHARE")
     simultaneous: bool = _option(False, "The intervals of all values of a column hold together.")
 
 

@@ -205,7 +205,7 @@ def run_audit(
     line is wrong has the probability ``false_alarm``; for the others see `audit`. Raise `LdpError` if there is no such
     column, or it cannot be audited.
     """
-    check_integer("rounds", rounds, 0)
+    check_integer("rounds", rounds, 0, 64)
     check_open("false_alarm", false_alarm)
     audits: list[Callable[..., Audit]] = []
     for name, m in _mechanisms(plan, columns):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
-from ldp_core.tables import RECORDS, SHARE, View, about_whom, text_of
+from ldp_core.tables import RECORDS, SHARE, View, about_whom, drawn_text_of, visible
 
 _OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
 """What a chart calls labels and estimate, by the number of labels."""
@@ -47,7 +47,7 @@ def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
     """The fields that an estimate's record has, under the names that charts use."""
     labels = view.labels
     if view.rate:
-        record, labels = {**record, "value": ", ".join(text_of(record[label]) for label in labels)}, ("value",)
+        record, labels = {**record, "value": ", ".join(drawn_text_of(record[label]) for label in labels)}, ("value",)
     own = dict(zip(_OWN[len(labels)], (*labels, view.estimate), strict=True))
     own |= {name: name for name in ("low", "high", "n", "window_start", "window_end")}
     return {ours: record[theirs] for ours, theirs in own.items() if theirs in record}
@@ -75,7 +75,7 @@ def draw(
     the others see `Result.plot`; raise `ParameterError` for an option that rows of this kind do not have.
     """
     rows = [row_of(record, view) for record in records]
-    said = _Said(name or title, title, n, confidence, population)
+    said = _Said(visible(name or title), title, n, confidence, population)
     if shares and not view.counts:
         raise ParameterError("shares=True is for counts of records: these estimates are none")
     if truth is not None and (view.curve or (len(view.labels) == 2 and not view.rate)):
@@ -84,7 +84,7 @@ def draw(
     if view.curve:
         return themed(_curve(rows, said, width), theme)
     if len(view.labels) == 1 and not (view.counts or view.shares):  # numbers, of which bars from 0 would say nothing
-        of_label = [{"group": text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
+        of_label = [{"group": drawn_text_of(row["value"]), "mean": row["count"], "n": n, **row} for row in rows]
         return themed(draw_means(of_label, truth=truth, unit=view.unit, **said._asdict()), theme)
     if len(view.labels) == 1 or view.rate:
         if truth is not None and not isinstance(truth, Mapping):
@@ -156,7 +156,7 @@ def _heat_map(records: Sequence[Row], counts: Sequence[Row], view: View, said: _
         rate, low, high = (finite(record[f"{view.rate}{end}"]) for end in ("", "_low", "_high"))
         half = None if low is None or high is None else (high - low) / 2
         written = "?" if rate is None or half is None else f"{rate:.1%}\n±{100 * half:.1f}"
-        cell = {"first": text_of(record[first]), "second": text_of(record[second]), "text": written}
+        cell = {"first": drawn_text_of(record[first]), "second": drawn_text_of(record[second]), "text": written}
         shown.append({**cell, "rate": rate, "rate_low": low, "rate_high": high, **count})
     unknown = [cell["text"] == "?" for cell in shown]
     most = min(max([0.01, *(cell["rate"] for cell in shown if cell["text"] != "?")]), 1.0)
@@ -194,8 +194,8 @@ _CELL = 64  # pixels a value of the second column
 
 def _known(truth: Mapping[Any, float] | None, rows: Sequence[Row], *, some: bool = False) -> dict[str, float] | None:
     """The true numbers by the names of values; ``some``: the rows may lack values that there are."""
-    known = None if truth is None else {text_of(value): float(count) for value, count in truth.items()}
-    _check_names([] if some else known or [], [text_of(row["value"]) for row in rows])
+    known = None if truth is None else {drawn_text_of(value): float(count) for value, count in truth.items()}
+    _check_names([] if some else known or [], [drawn_text_of(row["value"]) for row in rows])
     if known and max(known.values()) <= 1 and any(count % 1 for count in known.values()):
         raise ParameterError("truth= are counts, also where shares are drawn, and these are shares: multiply them by n")
     return known
@@ -212,7 +212,7 @@ _NAMED = 20  # in an error
 
 
 def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[str, Any]:
-    value, count, low, high = text_of(row["value"]), *(finite(row[name]) for name in ("count", "low", "high"))
+    value, count, low, high = drawn_text_of(row["value"]), *(finite(row[name]) for name in ("count", "low", "high"))
     entry: dict[str, Any] = {"value": value}
     entry |= {name: None if x is None else x * scale for name, x in zip(_ENDS, (count, low, high), strict=True)}
     if known is not None:
@@ -256,7 +256,7 @@ def draw_means(
     """
     alt = altair()
     each = truth if isinstance(truth, Mapping) else {row["group"]: truth for row in rows if truth is not None}
-    known = {text_of(group): number for group, number in each.items()}
+    known = {drawn_text_of(group): number for group, number in each.items()}
     _check_names(known, [row["group"] for row in rows])
     shown = []
     for row in rows:
@@ -290,7 +290,7 @@ def _curve(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     alt = altair()
     numbers = all(isinstance(row["value"], (int, float)) and not isinstance(row["value"], bool) for row in rows)
     dates = all(isinstance(row["value"], dt.date) for row in rows)
-    named = instant if dates else text_of
+    named = instant if dates else drawn_text_of
     shown = [
         {"value": row["value"] if numbers else named(row["value"]), **{end: finite(row[end]) for end in _ENDS}}
         for row in rows
@@ -453,7 +453,7 @@ def stacked(charts: Sequence[Chart], title: str, theme: Theme | None) -> Chart:
 
 def of_column(what: str, name: str) -> str:
     """The title of an axis."""
-    return f"{what} of {name}" if name else what
+    return f"{what} of {visible(name)}" if name else what
 
 
 def finite(x: Any) -> float | None:
@@ -506,5 +506,5 @@ def check_top(top: int) -> None:
 def heading(title: str, notes: Iterable[str]) -> Any:
     """A title with notes below it: the first on a line of its own, as it is there nearly always."""
     first, *rest = [*filter(None, notes), ""]
-    lines = [line for line in (title, first, "; ".join(filter(None, rest))) if line]
+    lines = [line for line in (visible(title), first, "; ".join(filter(None, rest))) if line]
     return altair().TitleParams(text=lines[0] if lines else "", **({"subtitle": lines[1:]} if lines[1:] else {}))

@@ -33,7 +33,7 @@ class Bounded(Inputs):
     @property
     @override
     def summary(self) -> str:
-        return f"[{self.low:g}, {self.high:g}]"
+        return f"[{self.low:.15g}, {self.high:.15g}]"
 
     def check_policy(self, what: str) -> None:
         """Convert ``missing``; raise `DomainError` if it, or ``unmatched``, does not exist."""

@@ -45,7 +45,9 @@ def read_reports(plan: PlanForms, text: str | bytes, limits: Limits = DEFAULT, k
 
 
 def _row(line: str | bytes, number: int, names: Sequence[str], limits: Limits) -> dict[str, Any]:
-    row = read_json(line, f"line {number}", ReportError, limits)
+    # UTF-8 and nothing else: other bytes become halves of surrogate pairs, which nothing takes.
+    text = line if isinstance(line, str) else line.decode("utf-8-sig", "surrogateescape")
+    row = read_json(text, f"line {number}", ReportError, limits)
     if not isinstance(row, dict) or row.keys() != set(names):
         raise ReportError(
             f"line {number}: a report is a JSON object with the plan's {len(names)} columns, and no other"

@@ -93,8 +93,8 @@ class DrawnColumn(Wrapping):
     def code_of(self, value: Any) -> NoReturn:
         """Raise `ParameterError`: weights of columns of which a record answers one are not independent."""
         raise ParameterError(
-            f"a record answers one of {self.columns} columns, so that products of their weights would be wrong: "
-            "collect by PrivacyPlan.split for questions about private groups"
+            f"a record answers one of {self.columns} columns, so that weights of its reports would be wrong, of which "
+            "private groups and ranges of listed values are made: collect by PrivacyPlan.split"
         )
 
     # ---- alone it does not perturb

@@ -87,6 +87,7 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
     """
 
     name: ClassVar[str] = "fake_data_column"
+    with_sums: ClassVar[str] = "PrivacyPlan.split or .sampled, with subset_selection or unary_encoding"
 
     inner: FrequencyOracle = parameter(check_oracle)
     exhaustive = of_inner("exhaustive")

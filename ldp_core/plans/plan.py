@@ -70,9 +70,9 @@ class PrivacyPlan(PlanForms):
         """Every column is reported, each with a part of ``epsilon`` (SPL).
 
         Args:
-            columns: name to domain (a `Domain`, a list of labels, or an `Interval` of numbers; the mechanism is then
-                the best of `ldp_core.recommend`) or to a mechanism, which keeps its epsilon and leaves the rest to the
-                others.
+            columns: name to domain (a `Domain`, a list of labels, an `Interval` of numbers, or `Prefixes` of text; the
+                mechanism is then the best of `ldp_core.recommend`) or to a mechanism, which keeps its epsilon and
+                leaves the rest to the others.
             epsilon: what a record spends; the parts are rounded down.
             weights: in what proportion the columns share; default 1 each.
             keep, seed: see `PrivacyPlan`.

@@ -26,8 +26,10 @@ from ldp_core.errors import DomainError, LdpError, ParameterError, PlanError, no
 from ldp_core.exact.probability import float_above
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.interval import Interval
+from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
@@ -38,7 +40,7 @@ from ldp_core.plans.pairs import SampledPair, joint_domain
 from ldp_core.plans.recommend import recommend
 from ldp_core.plans.sampled import SampledColumn, SampledNumber
 
-Column: TypeAlias = Domain | Iterable[Label] | Interval | FrequencyOracle | Numeric
+Column: TypeAlias = Domain | Iterable[Label] | Interval | Prefixes | FrequencyOracle | Numeric
 """The values of a column, or the mechanism that perturbs it, with an epsilon of its own."""
 
 
@@ -90,8 +92,10 @@ def fake(
     answers, priors = _answers(columns, epsilon, best), _checked("priors", priors, columns, "no such columns")
     made: dict[str, Mechanism] = {}
     for name, m in answers.items():
+        if isinstance(m, Numeric):
+            raise PlanError(f"column {name!r}: fakes are of a frequency oracle: list the values, or take sampled")
         try:
-            made[name] = FakeDataColumn(m, columns=len(columns), prior=priors.get(name))  # type: ignore[arg-type]
+            made[name] = FakeDataColumn(m, columns=len(columns), prior=priors.get(name))
         except LdpError as error:
             raise PlanError(f"column {name!r}: {error}") from None
     return made
@@ -107,8 +111,8 @@ def pairs(columns: Mapping[str, Column], epsilon: float) -> dict[str, Mechanism]
     for names in both:
         domains = []
         for name in names:
-            if isinstance(columns[name], Mechanism | Interval):
-                raise PlanError(f"column {name!r}: a pair is of columns of listed values")
+            if isinstance(columns[name], Mechanism | Interval | Prefixes):
+                raise PlanError(f"column {name!r}: a pair is of columns of listed values: list them, or take a split")
             try:
                 domains.append(Domain.of(columns[name]))  # type: ignore[arg-type]
             except LdpError as error:
@@ -155,21 +159,24 @@ def _answers(columns: Mapping[str, Column], epsilon: float, choose: Choice) -> d
         raise PlanError("one column is drawn from at least two; a single one takes a plan of its own")
     made: dict[str, Answer] = {}
     for name, column in columns.items():
-        made[name] = _named(name, column, epsilon, choose)
-        if made[name].epsilon > epsilon:
-            raise PlanError(f"column {name!r}: its mechanism spends {made[name].epsilon!r}, more than {epsilon!r}")
+        m = _named(name, column, epsilon, choose)
+        if not isinstance(m, FrequencyOracle | Numeric):
+            is_not = "is neither a frequency oracle nor for the mean of a number"
+            raise PlanError(f"column {name!r}: {m.name} {is_not}: take a split, or list the values")
+        if m.epsilon > epsilon:
+            raise PlanError(f"column {name!r}: its mechanism spends {m.epsilon!r}, more than {epsilon!r}")
+        made[name] = m
     return made
 
 
-def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Answer:
-    if isinstance(column, FrequencyOracle | Numeric):
-        return column
+def _named(name: str, column: Column, epsilon: float, choose: Choice) -> Mechanism:
     if isinstance(column, Mechanism):
-        raise PlanError(f"column {name!r}: {column.name} is neither a frequency oracle nor for the mean of a number")
+        return column
     try:
+        if isinstance(column, Prefixes):
+            return HeavyHitters(column, epsilon=epsilon)
         if isinstance(column, Interval):
-            best: Numeric = recommend(column, epsilon, 1)[0].mechanism()  # type: ignore[assignment]
-            return best
+            return recommend(column, epsilon, 1)[0].mechanism()
         return choose(Domain.of(column), epsilon)
     except LdpError as error:
         raise PlanError(f"column {name!r}: {error}") from None

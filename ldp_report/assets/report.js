@@ -114,10 +114,10 @@
 
   function distribution(column, group) {
     const points = group.rows.map(([[from, to], estimate, low, high]) => ({ at: from, to, estimate, low, high }));
-    const rows = points.map((p) => [`${digits(p.at)} to ${digits(p.to)}`, percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
+    const rows = points.map((p) => [`${digits(p.at, 12)} to ${digits(p.to, 12)}`, percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
     const [from, to] = [points[0].at, points[points.length - 1].to];
     const caption = `${titled(column, group)}, share of each bucket`;
-    const picture = chart([{ name: column.name, points }], { steps: true, fromZero: true, from, to, number: percent, label: `${caption}. The table below has the numbers.`, labels: () => [from, (from + to) / 2, to].map((v) => ({ at: v, text: digits(v) })) });
+    const picture = chart([{ name: column.name, points }], { steps: true, fromZero: true, from, to, number: percent, label: `${caption}. The table below has the numbers.`, labels: () => [from, (from + to) / 2, to].map((v) => ({ at: v, text: digits(v, 12) })) });
     const numbers = table(caption, ["from", "share", "interval"], rows.slice(0, MANY));
     const more = rows.length > MANY ? el("button", { type: "button", class: "link", onclick: (event) => { event.target.remove(); numbers.replaceWith(table(caption, ["from", "share", "interval"], rows)); } }, `Show all ${whole(rows.length)} buckets`) : null;
     return el("div", {}, el("p", { class: "quiet" }, caption), picture, el("details", {}, el("summary", {}, "The numbers"), numbers, more));
@@ -128,9 +128,9 @@
     const places = group.rows.map(([name, estimate, low, high]) => ({ name, at: Number(name), estimate, low, high }));
     const [first, end] = [places[0], places[places.length - 1]];
     if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, dot: true, confidence: column.confidence });
-    const labels = () => [first.at, (first.at + end.at) / 2, end.at].map((v) => ({ at: v, text: digits(v) }));
+    const labels = () => [first.at, (first.at + end.at) / 2, end.at].map((v) => ({ at: v, text: digits(v, 12) }));
     const picture = chart([{ name: column.name, points: places }], { fromZero: true, from: first.at, to: end.at, number: percent, label: `${caption}, share up to each value. The table below has the numbers.`, labels });
-    const rows = places.map((p) => [digits(p.at), percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
+    const rows = places.map((p) => [digits(p.at, 12), percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
     return el("div", {}, el("p", { class: "quiet" }, `${caption}, share up to each value`), picture, el("details", {}, el("summary", {}, "The numbers"), table(caption, [head, column.what, "interval"], rows)));
   }
 

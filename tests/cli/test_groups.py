@@ -114,6 +114,22 @@ def test_known_shares_of_groups(ldp, reports):
     assert "VALUE:SHARE" in ldp(f"{line},fr", code=2).err
 
 
+def test_groups_with_known_shares_are_of_any_type(ldp):
+    """Texts that look as numbers were numbers, and decimals were texts: no share was taken."""
+    groups = {"plz": ["01067", "80331", "10115"], "half": [0.5, 1.5, 2.5], "whole": [1.0, 2.0, 3.0], "n": [1, 2, 3]}
+    plan = PrivacyPlan({"os": PLAN["os"]}, keep=list(groups))
+    rows = pl.DataFrame({"os": ["ios", "web", "web"] * 100, **{name: each * 100 for name, each in groups.items()}})
+    rows.ldp.perturb(plan).ldp.sink_parquet("kept.parquet", plan)
+    shares = [0.2, 0.3, 0.5]
+    for name, each in groups.items():
+        asked = {"groups": name, "shares": dict(zip(each, shares, strict=True))}
+        w = pl.col("os").ldp.weight("ios").ldp.weighted_mean(**asked)
+        expected = pl.read_parquet("kept.parquet").select(w).unnest("os")["mean"].item()
+        text = ",".join(f"{group}:{share}" for group, share in asked["shares"].items())
+        found = ldp(f"estimate kept.parquet --by-private os --share {name}={text} --json").data
+        assert found[0]["estimate"] == pytest.approx(expected), name
+
+
 def test_what_is_refused(ldp, reports):
     for options, text in (
         ("--by-private os", "--of NUMBER"),
@@ -123,6 +139,8 @@ def test_what_is_refused(ldp, reports):
         ("--by-private os --of age --quantile 0.5", "public number"),
         ("--by-private os --weights stands --quantile 0.5", "public number"),
         ("--by-private os --of minutes --among solaris", "the values are ios"),
+        ("--by-private os --weights stands --among ios --among web", "--among is without them"),
+        ("--by-private os --share country=de:0.5,fr:0.5 --among ios", "--among is without them"),
         ("--by-private os --of minutes --column os", "asked alone"),
         ("--by-private os --of minutes --population many", "asked alone"),
         ("--of minutes", "--by-private COLUMN"),

@@ -4,8 +4,10 @@ import gzip
 import json
 import math
 import re
+from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from string import ascii_lowercase, digits
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +21,7 @@ from ldp_core import (
     Interval,
     NOutput,
     PlanError,
+    Prefixes,
     PrivacyPlan,
     PrivSet,
     RandomizedResponse,
@@ -26,6 +29,7 @@ from ldp_core import (
     required_epsilon,
     required_n,
 )
+from tests.cases import case
 
 
 def test_a_new_plan_is_what_was_asked_for(ldp):
@@ -70,6 +74,35 @@ def test_dates_are_declared_read_from_text_and_answered_as_dates(ldp):
         assert "2024-02-29   18.18 %" in ldp(f"estimate {kind}.parquet --column born --ask born=cdf").out
     refused = ldp("estimate csv.parquet --ask born=range:low=2024-02-02", code=2)
     assert "the nearest are 2024-02-01 and 2024-03-01" in refused.err
+
+
+def test_a_new_plan_is_what_the_core_makes_of_the_values(ldp):
+    """Numbers and text were given mechanisms with epsilon / D: in sum too much, under `sampled` too little."""
+    declared = {"0:60": Interval(0, 60), "text:3": Prefixes(ascii_lowercase + digits, 3, "cut"), "a,b": ["a", "b"]}
+    for kinds, epsilon, count in product(
+        (["0:60"], ["text:3"], ["0:60", "text:3"], ["0:60", "a,b", "text:3"]),
+        (0.3, 1.0),
+        (1, 5, 11, 13),
+    ):
+        columns = {f"c{k}": kinds[k % len(kinds)] for k in range(count)}
+        line = " ".join(f"-c {name}={text}" for name, text in columns.items())
+        with case(line, epsilon):
+            plan = PrivacyPlan.from_toml(ldp(f"plan new {line} -e {epsilon}").out)
+            assert sum(Fraction(m.epsilon) for m in plan.columns.values()) <= Fraction(epsilon)
+            assert plan.epsilon == pytest.approx(epsilon, rel=1e-12)
+            assert all(m.epsilon == pytest.approx(epsilon / count, rel=1e-12) for m in plan.columns.values())
+            assert plan == PrivacyPlan.split({name: declared[text] for name, text in columns.items()}, epsilon=epsilon)
+    plan = PrivacyPlan.from_toml(ldp("plan new -c a=x,y -c n=0:60 -c m=0:9 -e 1.5 --way sampled").out)
+    assert [m.epsilon for m in plan.columns.values()] == [1.5] * 3
+    for way, column, words in (
+        ("sampled", "t=text:3", "'t': heavy_hitters is neither a frequency oracle nor for the mean of a number"),
+        ("fake", "t=text:3", "take a split, or list the values"),
+        ("fake", "n=0:60", "'n': fakes are of a frequency oracle: list the values, or take sampled"),
+        ("pairs", "n=0:60", "'n': a pair is of columns of listed values: list them, or take a split"),
+        ("pairs", "t=text:3", "'t': a pair is of columns of listed values: list them, or take a split"),
+    ):
+        refused = ldp(f"plan new -c a=x,y -c b=x,y -c {column} -e 1 --way {way}", code=2).err
+        assert words in " ".join(refused.split())
 
 
 def test_a_new_plan_for_clients_has_mechanisms_that_they_have(ldp):
@@ -431,6 +464,17 @@ def test_numbers_that_mean_another_one_elsewhere(ldp):
         assert "no comma" in ldp(f"plan new -e 1 -c x={values}", code=2).err
     assert 'domain = ["01067", "80331"]' in ldp("plan new -e 1 -c plz=01067,80331").out
     assert 'domain = ["8:30", "12:00"]' in ldp("plan new -e 1 -c at=8:30,12:00").out
+
+
+def test_no_value_is_a_script_in_the_page_of_a_picture(ldp):
+    plan = PrivacyPlan({"os": RandomizedResponse(["</script><script>alert(1)</script>", "ios"], epsilon=1.0)})
+    Path("evil.toml").write_text(plan.to_toml(), encoding="utf-8")
+    pq.write_table(pa.table({"os": [*plan["os"].domain.values]}), "evil.parquet")
+    ldp("simulate evil.toml evil.parquet --plot evil.html")
+    page = Path("evil.html").read_text(encoding="utf-8")
+    assert "<script>alert" not in page
+    spec = re.search(r"const spec = (.*);\n", page).group(1)
+    assert {row["value"] for row in next(iter(json.loads(spec)["datasets"].values()))} == {*plan["os"].domain.values}
 
 
 @pytest.mark.slow

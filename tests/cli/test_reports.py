@@ -352,6 +352,14 @@ def test_what_the_numbers_mean_is_below_them(ldp, people, reports):
         assert "A record spent epsilon 6 over its 3 columns." in said
         assert "sampling" in ldp("estimate --help").out
         assert "95 % intervals of noise and sampling together." in ldp("estimate reports.parquet --column minutes").out
+    plan = PrivacyPlan({"x": SquareWave((0, 8), epsilon=9.0), "os": RandomizedResponse(epsilon=9.0)}, keep=["user"])
+    rows = pl.DataFrame({"x": [1.0, 2.0] * 200, "os": [True] * 400, "user": [*range(100)] * 4})
+    rows.ldp.perturb(plan).ldp.sink_parquet("x.parquet", plan)
+    for options in ("x --ask x=median", "x --ask x=range:high=4", "os --person user --population none"):
+        said = ldp(f"estimate x.parquet --column {options} --output {options[0]} --overwrite").out
+        assert "95 % intervals of noise and sampling together." in said, options
+        ldp(f"report {options[0]} -o page.html --overwrite")
+        assert '"alone": false' in Path("page.html").read_text(encoding="utf-8"), options
 
 
 def test_polars_expressions_are_not_shown(ldp, people, reports):
@@ -550,9 +558,10 @@ def test_groups_are_of_any_dtype(ldp):
 
 
 def test_groups_of_lists_and_of_what_is_no_number_are_told_apart(ldp):
-    """CSV ended in an error, and JSON had null for all three numbers."""
+    """CSV ended in an error, of durations too, and JSON had null for all three numbers."""
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=9.0)}, keep=["g"])
-    cases = [[[1], [1, 2], None], [{"a": 1}, {"a": math.nan}, None], [b"a", b"\xff", None], [math.nan, math.inf, None]]
+    cases: list[list[object]] = [[[1], [1, 2], None], [{"a": 1}, {"a": math.nan}, None], [b"a", b"\xff", None]]
+    cases += [[dt.timedelta(0, 1), dt.timedelta(2), None], [math.nan, math.inf, None]]
     for groups in cases:
         frame = pl.DataFrame({"crashed": [True, False] * 30, "g": groups * 20}, strict=False)
         ldp_polars.sink_parquet(frame.ldp.perturb(plan), "g.parquet", plan)

@@ -95,6 +95,23 @@ def test_a_histogram_from_anywhere_is_the_same_picture():
             assert form != "core" or drawn == data(HISTOGRAM.plot())
 
 
+def test_control_characters_are_drawn_as_json_writes_them(tmp_path):
+    """What draws SVG ends the whole process at one."""
+    m, shown = RandomizedResponse(["a\x1b", "b\uffff"], epsilon=1.0), ["a\\u001b", "b\\uffff"]
+    table = m.estimate(m.simulate([70, 30], seed=1)).to_polars()
+    grouped = pl.concat([table.with_columns(g=pl.lit(g), column_name=pl.lit("c\x00")) for g in ("\x07", "n")])
+    windows = grouped.with_columns(window_start=dt.date(2026, 1, 1))
+    charts = [
+        ldp_plots.estimate(table, truth={"a\x1b": 70, "b\uffff": 30}, title="t\x0c"),
+        ldp_plots.estimate(grouped, by="g", column="c\x00"),
+        ldp_plots.windows(windows, by="g", values=["a\x1b"]),
+    ]
+    assert [row["value"] for row in data(charts[0])] == shown
+    for chart in charts:
+        assert not re.search(r"(?<!\\)\\u(00[01]|ffff)", json.dumps(chart.to_dict()))
+        chart.save(tmp_path / "drawn.svg")
+
+
 def test_shares_and_the_truth():
     chart = HISTOGRAM.plot(truth=TRUTH, shares=True)
     drawn = data(chart)

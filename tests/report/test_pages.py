@@ -241,6 +241,16 @@ def test_what_the_numbers_are_of_is_said(browser, report, tmp_path):
     assert "Nothing was estimated for this window" in page.run(text)
 
 
+def test_ends_of_buckets_are_not_rounded(browser, tmp_path):
+    """Years of 1903.25 to 1906.5 were 1,903 to 1,907."""
+    ends, file = [(1900 + 3.25 * k, 1903.25 + 3.25 * k) for k in range(4)], tmp_path / "years.html"
+    rows = [{"bucket_start": a, "bucket_end": b, "frequency": 0.25, "low": 0.1, "high": 0.4, "n": 9} for a, b in ends]
+    file.write_text(report_page(Results({"year": rows})), encoding="utf-8")
+    page = browser.page(file.as_uri())
+    table = "document.querySelector('.column:not(.off) details table')"
+    assert [row[0] for row in cells(page, table)] == [f"{a:,g} to {b:,g}" for a, b in ends]
+
+
 def test_words_can_be_read(browser, report):
     """Contrast of at least 4.5 of all text, in light and dark: WCAG 2.2, 1.4.3; and whatever has a role has a name."""
     for dark in (False, True):

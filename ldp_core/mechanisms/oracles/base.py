@@ -105,6 +105,8 @@ class FrequencyOracle(Mechanism):
     """Of candidates of a sketch, see `Sketch.collided`."""
     has_two_levels: ClassVar[bool] = False
     """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
+    with_sums: ClassVar[str] = "subset_selection or unary_encoding"
+    """What to take for the errors of sums of many values, where it has none."""
     none_is_a_value: ClassVar[bool] = False
     """Whether no value, of ``unmatched="none"``, is reported as one more value is; else it has a level of its own."""
 
@@ -289,7 +291,7 @@ class FrequencyOracle(Mechanism):
             if self.domain.size > MOST_COVARIANCES:
                 raise ParameterError(
                     f"the errors of sums of {self.name} are computed of at most {MOST_COVARIANCES} values, the domain "
-                    f"has {self.domain.size}: take subset_selection or unary_encoding"
+                    f"has {self.domain.size}: take {self.with_sums}"
                 )
             shares = np.divide(people, n, out=np.full_like(people, 1 / people.shape[1]), where=n > 0)
             each = np.eye(people.shape[1]) if len(people) > people.shape[1] else shares  # (it is linear in the shares)
@@ -602,7 +604,7 @@ MOST_COVARIANCES = 256
 """The most values of which `FrequencyOracle.covariance` has all covariances: there are as many as their square."""
 MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
-_PRODUCTS = 1 << 20  # of them at a time
+_PRODUCTS = 1 << 18  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
 

@@ -23,9 +23,11 @@ from ldp_core import (
     DomainError,
     InputError,
     LdpError,
+    LocalHashing,
     MechanismMismatchError,
     OneBitMean,
     ParameterError,
+    Piecewise,
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
@@ -428,6 +430,21 @@ def test_dead_letters_of_bit_vectors():
     found, letters = tallied(histogram, singles)
     assert [tally.n for tally in found.values()] == [3]
     assert sum(letter.count for letter in letters) == 5
+
+
+def test_a_float_is_no_report_that_is_an_integer():
+    """Arrow would cut 10.7 to 10; and 2^53 + 1 has become 2^53 where words have been floats."""
+    floats = [10.7, 1.0, np.float32(1), Decimal(1)]
+    for mechanism, one, odd in (
+        (RandomizedResponse([1, 2, 3], epsilon=1.0), 1, floats),
+        (LocalHashing(range(9), epsilon=9.0), 1, floats),
+        (Piecewise((0, 10), epsilon=1.0), 1, floats),
+        (UnaryEncoding(range(100), epsilon=1.0), [2**60, 1], [[2.0**60, 1], np.array([1.0, 2.0]), (1, Decimal(2))]),
+    ):
+        estimate = ldp_beam.Estimate("v", mechanism).with_exception_handling()
+        found, letters = tallied(estimate, [{"v": value} for value in (one, *odd, one)])
+        assert [tally.n for tally in found.values()] == [2]
+        assert letters == [("v", "not a report of this mechanism", len(odd))]
 
 
 @each("kind", KINDS)

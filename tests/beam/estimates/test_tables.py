@@ -124,11 +124,13 @@ def _is(found, expected):
 
 def test_what_is_refused():
     other = {**PLAN.columns, "crashed": RandomizedResponse(epsilon=1.0)}
+    odd = dict.fromkeys(["my os", "class", "_os"], RandomizedResponse(epsilon=1.0))
     for call, error, message in (
         (lambda: ldp_beam.Table(["os", "os"], PLAN), ParameterError, "each of them once"),
         (lambda: ldp_beam.Table(["os", "k"], PLAN), ParameterError, r"got \['k'\]"),
         (lambda: ldp_beam.Table(["os", "crashed"], "plan"), PlanError, "plan must be"),
         (lambda: ldp_beam.Table(["os", "crashed"], PLAN, by=["os"]), ParameterError, "'os, crashed' cannot be"),
+        (lambda: ldp_beam.Table([*odd], odd), ParameterError, r"\['my os', 'class', '_os'\] cannot be fields"),
         (lambda: run(ldp_beam.Table(["os", "crashed"], other), [REPORTS]), MechanismMismatchError, "'crashed'"),
         (lambda: run(ldp_beam.PrivateTable(["os", "crashed"], PLAN), [REPORTS]), MechanismMismatchError, "already"),
     ):

@@ -300,6 +300,10 @@ def test_each_column_and_the_whole_record():
 def test_no_rounds_and_one_column():
     [found] = run_audit(PLAN, columns=["hour"], trials=4_000, rounds=1)
     assert (found.name, found.claimed, found.false_alarm) == ("hour", 2.0, 1e-6)
+    lines: list[str] = []
+    with pytest.raises(ParameterError, match="rounds must be an integer"):  # (once it was after the first audits)
+        run_audit(PLAN, rounds=65, trials=1_000, progress=lines.append)
+    assert not lines
 
 
 def test_a_sampled_plan_has_the_whole_record_only():

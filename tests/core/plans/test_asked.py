@@ -21,6 +21,7 @@ from ldp_core import (
     QuantilesEstimate,
     RandomizedResponse,
     UnaryEncoding,
+    question_of,
     recommend,
     required_epsilon,
     required_n,
@@ -182,3 +183,18 @@ def test_a_median_of_labels_is_told_to_a_label_and_no_nearer():
     with pytest.raises(ParameterError, match="from one label"):
         required_epsilon("hierarchical_histogram", 0.5, 10**6, ask="median", domain=100)
     assert required_n("hierarchical_histogram", 0.5, ask="median", domain=Interval(0, 100), epsilon=1.0).n > 1
+
+
+def test_what_a_drawn_column_is_not_asked_says_what_to_take():
+    """It said that products were wrong, which nobody had asked for, and to take a mechanism that fakes already had."""
+    for way in (PrivacyPlan.sampled, PrivacyPlan.fake):
+        plan = way({"x": range(30), "y": range(2)}, epsilon=1.0)
+        with pytest.raises(ParameterError, match=r"ranges of listed values are made: collect by PrivacyPlan.split"):
+            question_of("range:values=[1,2,3]").result(plan["x"], plan["x"].simulate({1: 9}, seed=1))
+    fake = PrivacyPlan.fake({"x": range(300), "y": range(2)}, epsilon=1.0)["x"]
+    with pytest.raises(ParameterError, match=r"take PrivacyPlan.split or .sampled, with subset_selection"):
+        MedianEstimate().result(fake, fake.simulate({1: 9}, seed=1))
+    oracle = UnaryEncoding(range(300), epsilon=1.0)
+    for way in (PrivacyPlan.split, PrivacyPlan.sampled):
+        m = way({"x": oracle, "y": range(2)}, epsilon=2.0)["x"]
+        assert MedianEstimate().result(m, m.simulate({1: 9}, seed=1)).n == 9

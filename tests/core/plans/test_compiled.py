@@ -152,6 +152,9 @@ def test_lines_that_are_no_rows():
     for column, half in (("os", '{"os": "\\ud800", "day": 1}'), ("day", '{"os": "a", "day": ["\\ud800"]}')):
         with pytest.raises(ReportError, match=column):  # half of a surrogate pair
             plan.read_reports(half)
+    for coding in ("utf-16", "utf-32-le"):  # rows are sent in UTF-8
+        with pytest.raises(ReportError, match="line 1 is not valid JSON"):
+            plan.read_reports(good.encode(coding))
     with pytest.raises(LimitError, match="rows"):
         plan.read_reports(f"{good}\n" * 3, limits=Limits(rows=2))
     assert plan.read_reports("").num_rows == 0
