@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -214,6 +215,7 @@ def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")  # JSON may have them; they are no text, and have no UTF-8
 _INTEGERS, _BEYOND = pa.decimal128(38), 10**38  # all the integers that are ids: Arrow has none of more than 64 bits
 
 
@@ -233,11 +235,11 @@ def _typed(batch: Batch, name: str) -> pa.Array:
 def _is_id(value: Any) -> bool:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return -_BEYOND < int(value) < _BEYOND
-    return isinstance(value, (str, bytes))
+    return isinstance(value, bytes) or (isinstance(value, str) and not _HALF_PAIRS.search(value))
 
 
 def _bytes(text: str | bytes) -> bytes:
-    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return text.encode() if isinstance(text, str) else text
 
 
 def _hash(ids: pa.Array, secret: Secret) -> U64:
