@@ -153,6 +153,8 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
     wrong = (isinstance(i, (str, bytes)) is not issubclass(usual, (str, bytes)) or not _is_id(i) for i in ids)
     faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
+    halves = (isinstance(i, str) and _HALF_PAIRS.search(i) is not None for i in ids)
+    faults.add(name, not_of("str"), np.fromiter(halves, bool, len(ids)))
 
 
 _LOOKED_AT, _TOO_FEW = 4096, 32
@@ -215,7 +217,7 @@ def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
-_HALF_PAIRS = re.compile("[\ud800-\udfff]")  # JSON may have them; they are no text, and have no UTF-8
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")  # JSON may have them; they are no text, of which there is noise
 _INTEGERS, _BEYOND = pa.decimal128(38), 10**38  # all the integers that are ids: Arrow has none of more than 64 bits
 
 
@@ -235,11 +237,11 @@ def _typed(batch: Batch, name: str) -> pa.Array:
 def _is_id(value: Any) -> bool:
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
         return -_BEYOND < int(value) < _BEYOND
-    return isinstance(value, bytes) or (isinstance(value, str) and not _HALF_PAIRS.search(value))
+    return isinstance(value, (str, bytes))
 
 
 def _bytes(text: str | bytes) -> bytes:
-    return text.encode() if isinstance(text, str) else text
+    return text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
 
 
 def _hash(ids: pa.Array, secret: Secret) -> U64:
