@@ -14,6 +14,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
+from apache_beam.io.filesystem import CompressedFile
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched, _ParquetSink
 from apache_beam.options.pipeline_options import StandardOptions
@@ -132,6 +133,26 @@ class _MarkedSink(_ParquetSink):
 def unwritable(folder: str, error: Exception) -> InputError:
     """To raise where nothing can be written."""
     return InputError(f"cannot write into the folder {folder!r}: {getattr(error, 'strerror', None) or error}")
+
+
+def to_the_end(stream: Any) -> Any:
+    """The file, to be read from its begin: if it is compressed and was cut, its end is an `EOFError`.
+
+    Beam (2.77) takes what there is for all, and decompresses 16 MiB at once: to 16 GiB, of zeros.
+    """
+    return _Compressed(stream) if isinstance(stream, CompressedFile) else stream
+
+
+class _Compressed:
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        stream._read_size = 1 << 12
+
+    def read(self, size: int) -> bytes:
+        data: bytes = self._stream.read(size)
+        if not data and not self._stream._decompressor.eof:
+            raise EOFError
+        return data
 
 
 def write_parquet(schema: pa.Schema, options: dict[str, Any]) -> WriteToParquetBatched:

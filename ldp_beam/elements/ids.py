@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -152,6 +153,8 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     usual = max(types, key=lambda one: sum(type(i) is one for i in ids), default=int)
     wrong = (isinstance(i, (str, bytes)) is not issubclass(usual, (str, bytes)) or not _is_id(i) for i in ids)
     faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
+    halves = (isinstance(i, str) and _HALF_PAIRS.search(i) is not None for i in ids)
+    faults.add(name, not_of("str"), np.fromiter(halves, bool, len(ids)))
 
 
 _LOOKED_AT, _TOO_FEW = 4096, 32
@@ -214,6 +217,7 @@ def is_repeatable(key: NoiseKey | None, *, remembers: bool) -> bool:
 
 
 _ID_TYPES = (int, np.integer, str, bytes)
+_HALF_PAIRS = re.compile("[\ud800-\udfff]")  # JSON may have them; they are no text, of which there is noise
 _INTEGERS, _BEYOND = pa.decimal128(38), 10**38  # all the integers that are ids: Arrow has none of more than 64 bits
 
 

@@ -17,7 +17,7 @@ from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.metrics.metric import Metrics
 from typing_extensions import override
 
-from ldp_beam._compat import unwritable
+from ldp_beam._compat import to_the_end, unwritable
 from ldp_beam.elements.faults import NOT_A_LINE, NULL, UNREADABLE, Faults, not_of
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
@@ -181,7 +181,7 @@ class ReadFileDoFn(beam.DoFn):
                 if form == "parquet":
                     found = _parquet(stream, schema, self._limits)
                 elif schema is not None:
-                    found = (_ndjson if form == "ndjson" else _csv)(stream, schema, self._limits)
+                    found = (_ndjson if form == "ndjson" else _csv)(to_the_end(stream), schema, self._limits)
                 else:
                     readable = False
                 yield from _positioned(found, path, self._position)

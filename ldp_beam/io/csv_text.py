@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
+from ldp_beam._compat import to_the_end
 from ldp_beam.elements.faults import in_halves
 from ldp_core import LimitError, Limits
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -76,7 +77,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
 
 def header_names(stream: BinaryIO) -> list[str]:
     r"""Names of the columns; the replacement character, U+FFFD, is where bytes are no UTF-8."""
-    return _names(_header(_chunks(stream), DEFAULT)[0])
+    return _names(_header(_chunks(to_the_end(stream)), DEFAULT)[0])
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:

@@ -24,6 +24,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from typing_extensions import override
 
+from ldp_beam._compat import to_the_end
 from ldp_beam.elements.batches import event_times
 from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
@@ -176,7 +177,7 @@ _HEAD_BYTES, _HEAD_LINES = 1 << 16, 100
 def _head(path: str) -> list[dict[str, Any]]:
     found = []
     with suppress(Exception), FileSystems.open(path) as stream:  # each decompressor has errors of its own
-        for line in stream.read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:
+        for line in to_the_end(stream).read(_HEAD_BYTES).splitlines()[:_HEAD_LINES]:
             with suppress(ValueError, RecursionError):  # a dead letter, later
                 value = json.loads(line)
                 if isinstance(value, dict):

@@ -82,7 +82,7 @@ class Limit:
     rolling: int | None = None
 
     def __post_init__(self) -> None:
-        check_integer("records", self.records, 1)
+        check_integer("per_window", self.records, 1)
         check_integer("shards", self.shards, 1, _MOST_SHARDS)
         if self.windows is not None and not isinstance(self.windows, (FixedWindows, GlobalWindows)):
             raise ParameterError(

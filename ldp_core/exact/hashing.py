@@ -65,9 +65,13 @@ def _id_array(ids: Any) -> pa.Array | None:
         array = (
             combine(ids) if isinstance(ids, pa.ChunkedArray) else ids if isinstance(ids, pa.Array) else array_of(ids)
         )
-    if array is None and isinstance(ids, (list, tuple)) and all(type(i) is int for i in ids):
+    if (
+        array is None
+        and isinstance(ids, (list, tuple))
+        and all(type(i) is int or isinstance(i, np.integer) for i in ids)
+    ):
         with suppress(*CONVERSION_ERRORS):  # integers that no type of 64 bits has all of
-            array = pa.array(ids, pa.decimal128(38))
+            array = pa.array([int(i) for i in ids], pa.decimal128(38))
     if array is None:
         return None
     array = plain(array)

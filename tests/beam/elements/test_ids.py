@@ -62,7 +62,7 @@ def test_equal_integers_of_any_width_are_one_id_and_others_are_others():
         np.testing.assert_array_equal(m.perturb(codes, randomness=keyed), expected)
 
 
-def test_integers_of_too_many_digits_are_faults():
+def test_integers_of_too_many_digits_and_what_is_no_text_are_faults():
     """Of keyed noise they ended the pipeline, dead letters or not."""
     part = RowBatch([Record({"user": n}, Timestamp(0), GlobalWindow()) for n in (1, 10**38, -(10**38), 2**64)])
     for finder in (IdHash("user"), NoiseKey(Secret(bytes(16)), "user")):
@@ -73,6 +73,13 @@ def test_integers_of_too_many_digits_are_faults():
     faults = Faults(len(mixed))
     NoiseKey(Secret(bytes(16)), "user").find_faults(mixed, faults)
     assert faults.good.tolist() == [True, True, False, True]  # integers of any type are ids of one kind
+    halves = RowBatch(
+        [Record({"user": text}, Timestamp(0), GlobalWindow()) for text in ("a", "\ud800", "b\udfff", "\ue000")]
+    )
+    for finder in (NoiseKey(Secret(bytes(16)), "user"), NoiseKey(Secret(bytes(16)), None, "user")):
+        faults = Faults(len(halves))
+        finder.find_faults(halves, faults)  # half of a surrogate pair, which JSON may have, is no text
+        assert faults.good.tolist() == [True, False, False, True]
     lists = RowBatch([Record({"user": (n, [n])}, Timestamp(0), GlobalWindow()) for n in range(40)])
     with pytest.raises(DtypeError, match="ids must be"):
         NoiseKey(Secret(bytes(16)), None, "user").randomness(lists, "x")

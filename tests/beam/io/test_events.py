@@ -1,6 +1,8 @@
 """The files of a job."""
 
+import bz2
 import gzip
+import tracemalloc
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -9,6 +11,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import zstandard
 from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivateHistogram
@@ -16,7 +19,15 @@ from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
-from ldp_core import InputError, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan, RandomizedResponse
+from ldp_core import (
+    InputError,
+    Limits,
+    MechanismMismatchError,
+    ParameterError,
+    PlanError,
+    PrivacyPlan,
+    RandomizedResponse,
+)
 
 from ..helpers import counters, run, run_with_result
 
@@ -43,6 +54,38 @@ def test_a_file_that_breaks_off_is_a_dead_letter(tmp_path, name):
     found = list(EventsDoFn(schema, "dead").process(str(path)))
     assert found[-1].value == DeadLetter("", UNREADABLE, 1)
     assert with_json_types(schema, [str(path)]).event_time == "t"
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, zstandard.compress], ids=["gz", "bz2", "zst"])
+@pytest.mark.parametrize("form", ["csv", "ndjson"])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_compressed_file_that_was_cut_is_a_dead_letter(tmp_path, pack, form, parts):
+    """Beam takes what there is for all: half of the records were counted, and the last line was half of one."""
+    schema = pa.schema([("i", pa.int64())])
+    head, line = (b"i,j\n", b"%d,0\n") if form == "csv" else (b"", b'{"i": %d}\n')
+    packed = pack(head + b"".join(line % (i**3) for i in range(9000)))
+    packed += b"".join(pack(b"".join(line % (i**3) for i in range(9000, 18000))) for _ in range(parts - 1))
+    path = tmp_path / f"a.{form}.{ {gzip.compress: 'gz', bz2.compress: 'bz2'}.get(pack, 'zst') }"
+    for end, n in ((len(packed), 9000 * parts), (len(packed) - 20, None)):
+        path.write_bytes(packed[:end])
+        found = list(ReadFileDoFn(schema, "dead").process(str(path)))
+        rows = [i for batch in found if isinstance(batch, pa.RecordBatch) for i in batch["i"].to_pylist()]
+        assert rows == [i**3 for i in range(len(rows) if n is None else n)]
+        letters = [item.value for item in found if not isinstance(item, pa.RecordBatch)]
+        assert letters == ([DeadLetter("", UNREADABLE, 1)] if n is None else [])
+
+
+@pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz"])
+def test_a_compressed_file_takes_no_more_memory_than_its_lines(tmp_path, name):
+    """All 16 MiB that Beam reads at once were decompressed before the first line was compared with its limit."""
+    (tmp_path / name).write_bytes(gzip.compress(b"i\n1\n" + bytes(1 << 26)))
+    tracemalloc.start()
+    try:
+        read = ReadFileDoFn(pa.schema([("i", pa.int64())]), "dead", Limits(line_bytes=1 << 10))
+        assert isinstance(list(read.process(str(tmp_path / name)))[-1].value, DeadLetter)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_column_that_is_there_twice_is_refused(tmp_path):

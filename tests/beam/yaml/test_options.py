@@ -142,7 +142,7 @@ def test_what_one_kind_alone_refuses():
         ("private must be", lambda: ask(NUMBER, private="yes")),
         ("keyed noise takes", lambda: ask(NUMBER, private=True, key={"env": "NAME"})),
         ("private=True", lambda: ask(NUMBER, id="user", key={"env": "NAME"})),
-        ("records must be", lambda: LdpBoundContributions(id="user", per_window=0)),
+        ("per_window must be", lambda: LdpBoundContributions(id="user", per_window=0)),
         ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
         ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
         ("longer than 0", lambda: LdpDeduplicate(id="user", within={"type": "fixed", "size": 0})),

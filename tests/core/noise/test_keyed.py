@@ -155,6 +155,8 @@ def test_integers_are_one_id_if_they_are_equal_and_only_then():
         ids = pa.array([NUMBERS[k] for k in some], dtype)
         for form in (ids, ids.dictionary_encode(), pa.concat_arrays([ids, ids])[len(ids) :]):
             np.testing.assert_array_equal(report(m, np.zeros(len(ids), int), form), whole[list(some)])
+    mixed = [np.int8(7), -1, np.int64(2**63 - 1), -(2**63), np.uint64(2**63), np.uint64(2**64 - 1), *NUMBERS[6:]]
+    np.testing.assert_array_equal(report(m, np.zeros(9, int), mixed), whole)
 
 
 def test_what_are_two_ids():
