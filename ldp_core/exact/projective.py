@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any, TypeVar
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ldp_core.arrays.types import F64, I64, U8, U16, U32, Codes, select
-
-Table = TypeVar("Table", I64, F64)
+from ldp_core.arrays.types import F64, I64, U8, U16, U32, Bools, Codes, select
 
 
 @lru_cache(maxsize=16)
@@ -129,8 +127,8 @@ class ProjectiveSpace:
             d, first = d - first, first // self.field
         return least, most
 
-    def supporters(self, counts: Table, d: int) -> Table:
-        """Number[m, K], how often each report occurs, to number[m, d], how many support each value.
+    def supporters(self, counts: I64, d: int) -> I64:
+        """int64[m, K], how often each report occurs, to int64[m, d], how many support each value.
 
         Report 0 has digit 0 only and supports no value with digit 0. The others are u and digit 0 of y: values with
         digit 0 are supported by one digit for each u, see `_affine`; the values without digit 0 by all, so that they
@@ -150,22 +148,24 @@ class ProjectiveSpace:
             out[:, first:] = less.supporters(pairs.sum(axis=2), d - first) + counts[:, :1]
         return out
 
-    def sums(self, weights: F64) -> F64:
-        """float64[m, d], of each value, to float64[m, K]: their sum over the values that each report supports.
+    def supports(self, reports: Codes, d: int) -> Bools:
+        """bool[d, m]: whether each of the first ``d`` values is supported by these reports, int64[m]."""
+        digits, power = self._values(np.arange(d))
+        products = self._digits(digits * np.uint32(self.field) + power) @ self._digits(self._points[reports]).T
+        supported: Bools = products.astype(np.uint32) % np.uint32(self.field) == 0  # (a sum below t F^2)
+        return supported
 
-        Digits in the reverse order make a value a report and a report a value, with the same products.
-        """
-        digits, power = self._values(np.arange(self.points))
-        vectors = digits * np.uint32(self.field) + power
-        reverse = sum(vectors // a % self.field * b for a, b in zip(self._powers, self._powers[::-1], strict=True))
-        report = self._numbers(reverse)  # of each value
-        out, counts = np.empty((len(weights), self.points)), np.zeros((len(weights), self.points))
-        counts[:, report[: weights.shape[1]]] = weights
-        out[:, report] = self.supporters(counts, self.points)
-        return out
+    @cached_property
+    def _points(self) -> I64:
+        """The vectors of all reports."""
+        return np.concatenate([np.arange(power, 2 * power) for power in self._powers.astype(np.int64)])
 
-    def _affine(self, pairs: Table) -> Table:
-        """Number[m, s, F] to number[m, F^(t-1)]: for each vector w the sum over u of pairs[u, -<w, u>].
+    def _digits(self, vectors: Codes) -> F64:
+        digits: F64 = (vectors[:, None] // self._powers % self.field).astype(float)
+        return digits
+
+    def _affine(self, pairs: I64) -> I64:
+        """int64[m, s, F] to int64[m, F^(t-1)]: for each vector w the sum over u of pairs[u, -<w, u>].
 
         A digit at a time, as in the paper's dynamic programming and in a fast Fourier transform: for each digit w the
         sum over the digits a of u of pairs[(u', a), z - w a], where u' is u without a. A u that has no more digits is
@@ -178,7 +178,7 @@ class ProjectiveSpace:
         while True:
             settled = (settled + sums[-w % f, 0]).reshape(1, -1)  # u = (1): z = -w
             if sums.shape[1] == 1:
-                by_value: Table = settled.reshape(-1, m).T
+                by_value: I64 = settled.reshape(-1, m).T
                 return by_value
             by_digit = sums[:, 1:].reshape(f, -1, f, settled.size // f).transpose(2, 0, 1, 3)
             sums = _shifted_sums(by_digit.reshape(f, f, -1)).reshape(f, f, -1, settled.size // f)
@@ -236,8 +236,8 @@ class PointsAndZero:
         return self._space.supporters(counts[:, self._of_point], self.buckets) + counts[:, :1]
 
 
-def _shifted_sums(rows: Table) -> Table:
-    """Number[F, F, r] to number[F, F, r]: out[w, z] = sum over a of rows[a, z - w a]."""
+def _shifted_sums(rows: I64) -> I64:
+    """int64[F, F, r] to int64[F, F, r]: out[w, z] = sum over a of rows[a, z - w a]."""
     f, _, r = rows.shape
     twice = np.concatenate((rows, rows), axis=1).reshape(f, -1)  # so that a shifted row is a slice
     slices = np.lib.stride_tricks.sliding_window_view(twice, f * r, axis=1)[:, ::r]

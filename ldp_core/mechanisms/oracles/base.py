@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from typing_extensions import override
@@ -42,6 +42,19 @@ from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.reports import Native, Word
 from ldp_core.reports.bits import bit_of
 from ldp_core.tally import Tally
+
+
+class Moments(NamedTuple):
+    """Of sums of weights over estimated counts: float64[k, r], then float64[r] each."""
+
+    variances: F64
+    """Of the noise of k groups of people."""
+    inner: F64
+    """Of the noise of one report, on average over the values with a weight above 0."""
+    outer: F64
+    """The same, over all others."""
+    reach: F64
+    """How far apart two reports can be, times p - q."""
 
 
 class FrequencyOracle(Mechanism):
@@ -299,40 +312,31 @@ class FrequencyOracle(Mechanism):
             found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
             made: F64 = n * (found if each is shares else shares @ found)
             return made.clip(min=0)
-        out, step = np.empty((len(people), len(weights))), max(_PRODUCTS // self.domain.size, 1)
-        for start in range(0, len(weights), step):
-            given = self.sum_variance(weights[start : start + step]) / self.rates.difference**2
-            found = people @ given.T
-            inside = weights[start : start + step] > 0
-            inner, outer = _inner_and_outer(given, inside)
-            within = (people[:, : inside.shape[1]] @ inside.T).clip(0, n)
-            # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
-            found = np.where(
-                n < _A_CELL * given.shape[1], np.maximum(found, within * inner + (n - within) * outer), found
-            )
-            out[:, start : start + step] = found.clip(n * given.min(axis=1), n * given.max(axis=1))
-        return out
+        found, inner, outer, _ = self.moments(weights, people)
+        within = (people[:, : self.domain.size] @ (weights > 0).T).clip(0, n)
+        # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
+        even = within * inner + (n - within) * outer
+        return np.where(n < _A_CELL * people.shape[1], np.maximum(found, even), found).clip(min=0)
 
-    def noise_slopes(self, weights: Bools) -> F64:
-        """By how much the noise of one report in sums, bool[r, d], is more if its value is in the sum: float64[r].
+    def moments(self, weights: F64, people: F64) -> Moments:
+        """Of sums of weights, float64[r, d], given people of each code, float64[k, codes].
 
-        The mean over the values in a sum less that over all others; 0 where nothing is beside it. Where it is not known
-        it is that of values that are supported independently.
+        Where it is not known how the S_v of one report hang together, of values that are supported independently.
         """
-        slopes = np.zeros(len(weights))
-        step = max(_PRODUCTS // self.domain.size, 1)
+        step, (least, most) = max(_PRODUCTS // self.domain.size, 1), self.supported
+        known, n, parts = type(self).sum_variance is not FrequencyOracle.sum_variance, people.sum(axis=1)[:, None], []
         for start in range(0, len(weights), step):
             some = weights[start : start + step]
-            asked = self._in_sums(some)
-            if type(self).sum_variance is FrequencyOracle.sum_variance:
-                given = self.rates.b * asked**2
-            else:
-                given = self.sum_variance(asked) / self.rates.difference**2
-            inner, outer = _inner_and_outer(given, some)
-            slopes[start : start + step] = np.where(
-                some.any(axis=1) & (some.sum(axis=1) < given.shape[1]), inner - outer, 0
-            )
-        return slopes
+            given = self.sum_variance(some) / self.rates.difference**2 if known else self.rates.b * some**2
+            found = people[:, : given.shape[1]] @ given.T
+            inside = some > 0
+            size, inner = inside.sum(axis=1), (given[:, : inside.shape[1]] * inside).sum(axis=1)
+            means = _means(inner, given.sum(axis=1), size, given.shape[1])
+            parts.append((found.clip(n * given.min(axis=1), n * given.max(axis=1)), *means))
+        # If reports support as many values each, one that supports a value of the sum does not support another one.
+        reach = np.ones(len(weights)) if least == most else np.abs(weights).max(axis=1)
+        variances, inner, outer = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return Moments(variances, inner, outer, reach)
 
     def _in_sums(self, weights: Bools) -> F64:
         """The weights of the estimated counts in `sums`."""
@@ -346,16 +350,8 @@ class FrequencyOracle(Mechanism):
     def sum_terms(self, n: I64, counters: I64, weights: Bools) -> tuple[Any, Any, Any]:
         """`range_terms` of sums, bool[r, d]."""
         oracle, *_ = self.answers(n, counters)
-        return oracle.noise_slopes(weights), 0.0, [oracle.sum_steps(weights)]
-
-    def sum_steps(self, weights: Bools) -> F64:
-        """`step`, of sums, bool[r, d]: float64[r].
-
-        If reports support as many values each, one that supports a value of the sum does not support another one.
-        """
-        least, most = self.supported
-        size = 1.0 if least == most else np.abs(self._in_sums(weights)).max(axis=1)
-        return self.step * size * np.ones(len(weights))
+        found = oracle.moments(oracle._in_sums(weights), np.empty((0, n_codes(oracle.domain))))
+        return found.inner - found.outer, 0.0, [oracle.step * found.reach]
 
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of records with low <= code < high, int64[r] each, and their variances: see `sums`.
@@ -581,23 +577,58 @@ class CountedCells(FrequencyOracle):
 
 
 class SummedCells(CountedCells):
-    """It is computed what each cell adds to a sum: some support nearly all values of it, others nearly none."""
+    """It is computed what each cell adds to a sum: some support nearly all values of it, others nearly none.
+
+    A report of x is uniform among the s cells that support x with p, else among the others.
+    """
+
+    @property
+    @abstractmethod
+    def supporting(self) -> int:
+        """How many cells support a value: s."""
 
     @abstractmethod
-    def cell_sums(self, weights: F64) -> F64:
-        """float64[m, d], of each value, to float64[m, cells]: their sums over the values that each cell supports."""
+    def supports(self, cells: I64) -> F64:
+        """float64[codes, m]: 1 where a code is supported by these cells, int64[m], else 0."""
+
+    @override
+    def sum_variance(self, weights: F64) -> F64:
+        variances: F64 = self.moments(weights, np.eye(n_codes(self.domain))).variances.T * self.rates.difference**2
+        return variances
 
     @override
     def sum_bounds(self, weights: F64) -> tuple[float, float]:
-        sums = self.cell_sums(weights[None])
+        sums = weights @ self.supports(np.arange(self.cells))[: len(weights)]
         return float(sums.min()), float(sums.max())
 
     @override
-    def sum_steps(self, weights: Bools) -> F64:
-        steps, block = np.empty(len(weights)), max(_PRODUCTS // self.cells, 1)
-        for start in range(0, len(weights), block):
-            steps[start : start + block] = np.ptp(self.cell_sums(self._in_sums(weights[start : start + block])), axis=1)
-        return self.step * steps
+    def moments(self, weights: F64, people: F64) -> Moments:
+        """Over all cells, some at a time."""
+        (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
+        high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
+        two_levels = (weights == np.where(inside, high, low)).all()
+        groups = np.concatenate([people, np.ones((1, codes))])
+        supported, square, within = np.zeros((k + 1, r)), np.zeros(r), np.zeros(r)
+        least, most, step = np.full(r, np.inf), np.full(r, -np.inf), max(_PRODUCTS // max(codes, r), 1)
+        for first in range(0, self.cells, step):
+            table = self.supports(np.arange(first, min(first + step, self.cells)))
+            counts = count(table[:d])
+            sums = (high - low) * counts + low * table[:d].sum(axis=0) if two_levels else weights @ table[:d]
+            least, most = np.minimum(least, sums.min(axis=1)), np.maximum(most, sums.max(axis=1))
+            sums *= sums
+            square += sums.sum(axis=1)
+            within += np.einsum("rc,rc->r", sums, counts)
+            supported += (groups @ table) @ sums.T
+        other = (1 - float(self.p)) / (self.cells - self.supporting)  # the chance of a cell that does not support x
+        more = float(self.p) / self.supporting - other
+        q, _, _, difference = self.rates
+        means = np.repeat((weights @ q)[:, None], codes, axis=1)
+        means[:, :d] += difference * weights
+        means *= means
+        second = groups.sum(axis=1)[:, None] * other * square + more * supported
+        variances, size = (second - groups @ means.T) / difference**2, inside.sum(axis=1)
+        inner = size * other * square + more * within - (means[:, :d] * inside).sum(axis=1)
+        return Moments(variances[:-1], *_means(inner / difference**2, variances[-1], size, codes), most - least)
 
 
 MOST_COVARIANCES = 256
@@ -637,8 +668,27 @@ def n_codes(domain: Domain) -> int:
     return domain.size + (domain.unmatched == "none")
 
 
-def _inner_and_outer(given: F64, inside: Bools) -> tuple[F64, F64]:
-    """Means of float64[r, codes] over the values that are inside, bool[r, d], and over all others: float64[r] each."""
-    size, inner = inside.sum(axis=1), (given[:, : inside.shape[1]] * inside).sum(axis=1)
-    outer = (given.sum(axis=1) - inner) / np.maximum(given.shape[1] - size, 1)
-    return inner / np.maximum(size, 1), outer
+def _means(inside: F64, total: F64, size: I64, codes: int) -> tuple[F64, F64]:
+    """Of sums over so many codes and over all: means of those inside, and of the others. If one has none, the same."""
+    inner, outer = inside / np.maximum(size, 1), (total - inside) / np.maximum(codes - size, 1)
+    return np.where(size, inner, outer), np.where(size < codes, outer, inner)
+
+
+def _counting(inside: Bools) -> Callable[[F64], F64]:
+    """Makes of a table of numbers, float64[d, m], the sums over the rows that are inside, bool[r, d]: float64[r, m].
+
+    If these are ranges, from the sums up to their ends.
+    """
+    ends = np.diff(inside.astype(np.int8), axis=1, prepend=0, append=0)
+    if np.count_nonzero(ends, axis=1).max() > 2:
+        return lambda table: inside.astype(float) @ table
+    first, beyond = ends.argmax(axis=1), ends.argmin(axis=1)
+
+    def counts(table: F64) -> F64:
+        upto = np.zeros((len(table) + 1, table.shape[1]))
+        np.cumsum(table, axis=0, out=upto[1:])
+        made: F64 = upto[beyond]
+        made -= upto[first]
+        return made
+
+    return counts

@@ -148,22 +148,15 @@ class HadamardResponse(SummedCells):
         return counters
 
     @property
-    def _supports(self) -> I64:
-        return self.count_reports(np.arange(self.columns, dtype=np.uint64), np.arange(self.columns), self.columns)
+    @override
+    def supporting(self) -> int:
+        return self.columns // 2
 
     @override
-    def cell_sums(self, weights: F64) -> F64:
-        return weights @ self._supports.T
-
-    @override
-    def sum_variance(self, weights: F64) -> F64:
-        """Over all columns: uniform among those that support x with p, else among the others; or among all."""
-        supports = self._supports
-        given = np.where(supports, self.p, 1 - self.p) * 2 / self.columns  # [column, x]
-        if not self.exhaustive:
-            given = np.pad(given, ((0, 0), (0, 1)), constant_values=1 / self.columns)
-        sums = self.cell_sums(weights)
-        return sums**2 @ given - (sums @ given) ** 2
+    def supports(self, cells: I64) -> F64:
+        """Of a report that is a uniform column, half."""
+        odd = np.bitwise_count(np.arange(1, self.domain.size + 1)[:, None] & cells) & 1
+        return np.pad(1.0 - odd, ((0, not self.exhaustive), (0, 0)), constant_values=0.5)
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise

@@ -141,21 +141,14 @@ class ProjectiveGeometryResponse(SummedCells):
     def counters_of(self, counts: I64) -> I64:
         return self.space.supporters(counts, self.domain.size)
 
+    @property
     @override
-    def cell_sums(self, weights: F64) -> F64:
-        return self.space.sums(weights)
+    def supporting(self) -> int:
+        return self.space.support
 
     @override
-    def sum_variance(self, weights: F64) -> F64:
-        """Over all points: uniform among those that support x with p, else among the others."""
-        p, space = float(fraction(self._agree)), self.space
-        squares = self.cell_sums(weights) ** 2
-        inside = space.supporters(squares, n_codes(self.domain))
-        outside = squares.sum(axis=1, keepdims=True) - inside
-        own = np.pad(weights, ((0, 0), (0, inside.shape[1] - weights.shape[1])))
-        mean = (weights @ self.rates.q)[:, None] + self.rates.difference * own
-        variances: F64 = p / space.support * inside + (1 - p) / (space.points - space.support) * outside - mean**2
-        return variances
+    def supports(self, cells: I64) -> F64:
+        return self.space.supports(cells, n_codes(self.domain)).astype(float)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

@@ -54,9 +54,18 @@ def test_the_noise_of_a_sum_is_that_of_all_reports_with_their_probabilities(fiel
     want = sums**2 @ chances.T - (sums @ chances.T) ** 2
     np.testing.assert_allclose(m.sum_variance(weights), want, rtol=1e-9)
     assert m.sum_bounds(weights[0]) == pytest.approx((sums[0].min(), sums[0].max()))
-    first = np.arange(d) < d // 2
-    inside = (first - first.mean() * m.exhaustive) @ supports.T  # few reports can be all of one cell, and its neighbors
-    assert m.sum_steps(first[None]) == pytest.approx([m.step * np.ptp(inside)])
+    # Ranges: few reports can be all of one cell, and its neighbors.
+    inside = np.array([np.arange(d) < d // 2, (np.arange(d) >= 2) & (np.arange(d) < d - 1), np.ones(d, bool)])
+    weights = inside - inside.mean(axis=1, keepdims=True) * m.exhaustive
+    inside[2] &= not m.exhaustive  # (of all values nothing is left)
+    sums, people = weights @ supports.T, np.arange(float(len(n_codes(m))))
+    given = (sums**2 @ chances.T - (sums @ chances.T) ** 2) / m.rates.difference**2
+    found = m.moments(weights, people[None])
+    np.testing.assert_allclose(found.variances, [given @ people], rtol=1e-9, atol=1e-9)
+    for row, few, inner, outer in zip(given, inside, found.inner, found.outer, strict=True):
+        of = np.pad(few, (0, len(row) - d))
+        assert (inner, outer) == pytest.approx((row[of if of.any() else ~of].mean(), row[~of].mean()), abs=1e-9)
+    np.testing.assert_allclose(found.reach, np.ptp(sums, axis=1))
 
 
 # Mean squared errors of all 22000 counts, n = 10000 people who all have value 0: means and standard errors of the 300
