@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial
@@ -598,20 +598,25 @@ class SummedCells(CountedCells):
 
     @override
     def sum_bounds(self, weights: F64) -> tuple[float, float]:
-        sums = weights @ self.supports(np.arange(self.cells))[: len(weights)]
+        sums = np.concatenate([weights @ table[: len(weights)] for table in self._tables(1)])
         return float(sums.min()), float(sums.max())
+
+    def _tables(self, rows: int) -> Iterator[F64]:
+        """`supports` of all cells, so many at a time that a few arrays of ``rows`` or codes are small."""
+        step = max(_PRODUCTS // max(self.domain.size, rows), 1)
+        for first in range(0, self.cells, step):
+            yield self.supports(np.arange(first, min(first + step, self.cells)))
 
     @override
     def moments(self, weights: F64, people: F64) -> Moments:
         """Over all cells, some at a time."""
         (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
         high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
-        two_levels = (weights == np.where(inside, high, low)).all()
+        two_levels = np.where(inside, weights == high, weights == low).all()
         groups = np.concatenate([people, np.ones((1, codes))])
         supported, square, within = np.zeros((k + 1, r)), np.zeros(r), np.zeros(r)
-        least, most, step = np.full(r, np.inf), np.full(r, -np.inf), max(_PRODUCTS // max(codes, r), 1)
-        for first in range(0, self.cells, step):
-            table = self.supports(np.arange(first, min(first + step, self.cells)))
+        least, most = np.full(r, np.inf), np.full(r, -np.inf)
+        for table in self._tables(r):
             counts = count(table[:d])
             sums = (high - low) * counts + low * table[:d].sum(axis=0) if two_levels else weights @ table[:d]
             least, most = np.minimum(least, sums.min(axis=1)), np.maximum(most, sums.max(axis=1))
@@ -622,13 +627,18 @@ class SummedCells(CountedCells):
         other = (1 - float(self.p)) / (self.cells - self.supporting)  # the chance of a cell that does not support x
         more = float(self.p) / self.supporting - other
         q, _, _, difference = self.rates
-        means = np.repeat((weights @ q)[:, None], codes, axis=1)
-        means[:, :d] += difference * weights
-        means *= means
-        second = groups.sum(axis=1)[:, None] * other * square + more * supported
-        variances, size = (second - groups @ means.T) / difference**2, inside.sum(axis=1)
-        inner = size * other * square + more * within - (means[:, :d] * inside).sum(axis=1)
-        return Moments(variances[:-1], *_means(inner / difference**2, variances[-1], size, codes), most - least)
+        base, size, squares = weights @ q, inside.sum(axis=1), weights**2
+
+        def noise(people: Any, supported: F64, sums: F64, of_squares: F64) -> F64:
+            """Squares, less those of the means of each x, ``base`` + (p - q) w_x."""
+            means = people * base**2 + difference * (2 * base * sums + difference * of_squares)
+            made: F64 = (people * other * square + more * supported - means) / difference**2
+            return made
+
+        given = groups[:, :d]
+        variances = noise(groups.sum(axis=1)[:, None], supported, given @ weights.T, given @ squares.T)
+        inner = noise(size, within, *(np.einsum("rd,rd->r", w, inside) for w in (weights, squares)))
+        return Moments(variances[:-1], *_means(inner, variances[-1], size, codes), most - least)
 
 
 MOST_COVARIANCES = 256
