@@ -380,6 +380,7 @@ def groups_of(
     if isinstance(plan, PrivacyPlan) and plan.drawn is not None:
         drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
         lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
+        lazy = lazy.cache()  # if it perturbs, each column would be of a draw of its own, and each draw spends epsilon
     if window is not None and event_time is not None:
         check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))
