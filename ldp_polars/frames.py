@@ -238,7 +238,8 @@ def estimates(
         By column of the plan (and, of pairs, by each column that they hold):
         the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
         fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
-        their own type. A group in which no heavy hitter was found has no row.
+        their own type. A group in which no heavy hitter was found has no row. Of a lazy frame each is a query: if that
+        perturbs, `polars.collect_all` runs them together, of one draw of the column that a record answers.
 
     Raises:
         PlanError, DtypeError: see `histograms`; or a column has no estimate, as a sketch without candidates.
