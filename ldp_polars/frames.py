@@ -238,7 +238,8 @@ def estimates(
         By column of the plan (and, of pairs, by each column that they hold):
         the ``by`` columns, ``window_start`` and ``window_end`` (where asked for), and the
         fields of the estimate, as `histogram`, `mean`, `distribution` and `heavy_hitters` have them, with values of
-        their own type. A group in which no heavy hitter was found has no row.
+        their own type. A group in which no heavy hitter was found has no row. Of a lazy frame each is a query: if that
+        perturbs, `polars.collect_all` runs them together, of one draw of the column that a record answers.
 
     Raises:
         PlanError, DtypeError: see `histograms`; or a column has no estimate, as a sketch without candidates.
@@ -380,6 +381,7 @@ def groups_of(
     if isinstance(plan, PrivacyPlan) and plan.drawn is not None:
         drawn = [name for name, m in plan.drawn.columns if m.reports.nullable]
         lazy = _answered_once(lazy, drawn, dtypes, [name for name in together if name in drawn][:1] or drawn)
+        lazy = lazy.cache()  # if it perturbs, each column would be of a draw of its own, and each draw spends epsilon
     if window is not None and event_time is not None:
         check_window(dtypes[event_time], window, event_time)
         lazy = lazy.with_columns(window_start(cs.by_name(event_time), window).alias(WINDOW_START))

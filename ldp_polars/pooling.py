@@ -95,11 +95,14 @@ def pool(
     own = unused([*grouped[0].names, *_ANSWER])
     place, entries = own, [f"{own}{k}" for k in range(len(plans))]
     tables = []
+    queries = [
+        g.aggregated(tally_for(cs.by_name(name), m, m, repeats, grouped=bool(g.keys)))
+        for name, made in mechanisms.items()
+        for g, m in zip(grouped, made, strict=True)
+    ]
+    tallies = iter(pl.collect_all(queries))  # together, so that a lazy frame that perturbs draws once a record
     for name, made in mechanisms.items():
-        found = []
-        for entry, g, m in zip(entries, grouped, made, strict=True):
-            tally = tally_for(cs.by_name(name), m, m, repeats, grouped=bool(g.keys))
-            found.append(g.aggregated(tally).collect().rename({"entry": entry}))
+        found = [next(tallies).rename({"entry": entry}) for entry in entries]
         sides = pl.concat(found, how="diagonal" if keys else "horizontal")
         if sides.is_empty():
             raise ParameterError("there are no reports to pool")

@@ -258,10 +258,10 @@ class Margin(_OfPairs):
         a, h, b, sampled = self._weighted(n, answers)
         with np.errstate(invalid="ignore"):
             f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
+            each = [
+                np.nan_to_num(w / one) * m.inner.step for (_, m), w, one in zip(self.pairs, h, answers, strict=True)
+            ]
         n = np.asarray(n, float)
-        each = [
-            np.nan_to_num(w / people) * m.inner.step for (_, m), w, people in zip(self.pairs, h, answers, strict=True)
-        ]
         return Side(n, f, a + np.zeros_like(f), b, sampled, n * np.max(each, axis=0))
 
     def _axis(self, m: SampledPair) -> int:

@@ -259,6 +259,20 @@ def test_chained_encode_and_histogram_draws_once_a_record(run, engine, draws):
             assert len(draws) == 1
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")  # of groups in which nobody answers a pair
+def test_all_estimates_of_one_query_are_of_one_draw_of_the_column_that_a_record_answers(run):
+    """Polars 2.1 perturbs anew for each column that is estimated, if nothing says that it must not."""
+    people = pl.int_range(200, eager=True)
+    df = pl.DataFrame({"x": people % 2, "y": people % 3, "z": people % 2, "person": people})
+    for make in (PrivacyPlan.sampled, PrivacyPlan.pairs):
+        plan = make({"x": range(2), "y": range(3), "z": range(2)}, epsilon=60.0, keep=["person"])
+        found = run(df, lambda f, plan=plan: f.ldp.perturb(plan).ldp.histograms(plan, by="person"))
+        # there is no noise, and what a person did not answer is nan
+        answered = found.filter(pl.col("column_name").is_in(list(plan.columns)), pl.col("count").is_between(0.9, 1.1))
+        with case(make):
+            assert answered["person"].sort().to_list() == people.to_list()
+
+
 # ---- one draw serves several
 
 

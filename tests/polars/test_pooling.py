@@ -229,3 +229,15 @@ def test_groups_are_of_one_dtype_in_all_frames():
             ldp_polars.pool([(frame, plan) for frame in frames], **how)
         with pytest.raises(PlanError, match="of one dtype in all frames"):
             frames[0].ldp.compare(plan, other=frames[1], **how)
+
+
+def test_a_lazy_frame_that_perturbs_answers_for_all_columns_of_one_draw():
+    people = pl.int_range(100, eager=True)
+    sources = []
+    for k, epsilon in enumerate((59.0, 60.0)):
+        plan = PrivacyPlan.sampled({"x": range(2), "y": range(3)}, epsilon=epsilon, keep=["person"])
+        df = pl.DataFrame({"x": people % 2, "y": people % 3, "person": people + 100 * k})
+        sources.append((df.lazy().ldp.perturb(plan), plan))
+    # there is no noise, and what a person did not answer is nan
+    answered = ldp_polars.pool(sources, by="person").filter(pl.col("estimate").is_between(0.9, 1.1))
+    assert answered["person"].sort().to_list() == list(range(200))

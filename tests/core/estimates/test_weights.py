@@ -1,19 +1,25 @@
 """Weights add up to the estimates, and what is estimated from them has intervals that hold."""
 
+import datetime as dt
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_core import (
     CountMeanSketch,
+    Dates,
+    Domain,
     FrequencyOracle,
     InputError,
+    Joint,
     Numeric,
     ParameterError,
     Piecewise,
     PrivacyPlan,
     PrivSet,
     RandomizedResponse,
+    RangeEstimate,
     SquareWave,
     StochasticRounding,
     UnaryEncoding,
@@ -45,6 +51,25 @@ def test_weights_of_each_value_add_up_to_its_estimated_count():
             counts = m.estimate(m.tally(reports)).counts
             found = [m.weights(reports, value).sum() for value in values]
             np.testing.assert_allclose(found, counts, rtol=0, atol=1e-9 * N)
+
+
+def test_values_whose_reports_are_text_are_asked_for_by_themselves():
+    """Beside "other" reports of numbers and Booleans are text, as those of dates always are."""
+    days = Dates("2024-01-01", "2024-03-01", every="1mo", unmatched="other")
+    for domain, value, other in [
+        (Domain([False, True], unmatched="other"), True, 1),
+        (Domain([7, 8], unmatched="other"), 8, True),
+        (days, dt.date(2024, 2, 1), dt.date(2024, 2, 2)),
+    ]:
+        m = RandomizedResponse(domain, epsilon=np.log(4))  # p = 2/3, q = 1/6
+        with case(domain):
+            np.testing.assert_allclose(m.weights(domain.texts, value), [-1 / 3, 5 / 3, -1 / 3], rtol=1e-9)
+            assert m.weights(domain.texts, "other").argmax() == 2
+            assert Joint({"x": m, "y": m}, ["x", "y"]).counters == 15
+            both = RangeEstimate(values=[value, "other"]).result(m, m.tally(domain.texts))
+            np.testing.assert_allclose(both.counts, 2, rtol=1e-9)  # (2 - 3 x 2/6) / (1/2)
+            with pytest.raises(ParameterError, match="one of the domain's 3"):
+                m.weights(domain.texts, other)
 
 
 def test_weights_of_numbers_have_the_estimated_mean():
