@@ -25,7 +25,7 @@ import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.rows import row_type
+from ldp_beam.elements.rows import UNKNOWN, row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
@@ -365,7 +365,7 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
 def _refuse_nulls(question: core.Question[Any], answer: pa.Table, where: str = "") -> None:
     """Raise if columns have nulls that a row of Beam cannot have: of floats they are nan."""
     columns = zip(answer.column_names, answer.columns, strict=True)
-    if empty := [name for name, c in columns if c.null_count and not pa.types.is_floating(c.type)]:
+    if empty := [name for name, c in columns if c.null_count and not (pa.types.is_floating(c.type) or name in UNKNOWN)]:
         raise core.ParameterError(f"the question {question.name} has nulls in {empty}, a row of Beam none{where}")
 
 
