@@ -104,12 +104,12 @@ def pool(
     for name, made in mechanisms.items():
         found = [next(tallies).rename({"entry": entry}) for entry in entries]
         sides = pl.concat(found, how="diagonal" if keys else "horizontal")
-        if sides.is_empty():
-            raise ParameterError("there are no reports to pool")
         if keys:
             sides = sides.group_by(keys, maintain_order=True).agg(pl.col(one).drop_nulls().first() for one in entries)
         counted = [counts_with_nulls(sides[entry], m) for entry, m in zip(entries, made, strict=True)]
         n, counters = np.stack([people for people, _ in counted], axis=1), [sums for _, sums in counted]
+        if not n.any():
+            raise ParameterError("there are no reports to pool")
         values, numbers = pooled_rows(made, n, counters, confidence, repeats)
         pairs = [array.reshape(-1) for array in np.indices((len(sides), len(values)))]
         answer = {place: pl.Series(pairs[0], dtype=pl.UInt32), "value": pl.Series(values.take(pa.array(pairs[1])))}

@@ -9,7 +9,7 @@ fields that every row ends with.
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from keyword import iskeyword
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Optional, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -181,7 +181,7 @@ class DistributionRow(EstimateRow):
 
 def row_type(schema: pa.Schema) -> Any:
     """Type of the rows of an answer with these columns: one NamedTuple for each schema, and a Beam schema type."""
-    columns = tuple((field.name, python_type(field.type)) for field in schema if field.name not in _TAIL)
+    columns = tuple((field.name, _declared(field)) for field in schema if field.name not in _TAIL)
     taken = sorted((_HEAD.keys() | _TAIL.keys() - {"n"}) & set(schema.names))
     if taken:
         raise ParameterError(f"an answer cannot have columns {taken}: all rows of Beam have them")
@@ -191,6 +191,16 @@ def row_type(schema: pa.Schema) -> Any:
         # a worker that reads a row from a pickle may have to make its type first
         _made(columns, EstimateRow).__reduce__ = lambda row: (_row_of, (schema, tuple(row)))
     return _MADE[columns]
+
+
+UNKNOWN = {"median", "quantile"}
+"""Columns of words and dates that are null where the reports do not tell; of numbers they are nan."""
+_WORD_OR_NONE = Optional[str]  # noqa: UP045 (Beam knows no other way to say it)
+
+
+def _declared(field: pa.Field) -> Any:
+    kind = python_type(field.type)
+    return _WORD_OR_NONE if kind is str and field.name in UNKNOWN else kind
 
 
 def _row_of(schema: pa.Schema, values: Iterable[Any]) -> Any:
@@ -276,5 +286,10 @@ def text_row(row: Any, kind: Any = HistogramRow) -> Any:
     >>> text_row(BooleanHistogramRow(*head, True, *[0.0] * 8, 2, 0.95, 1.0, "f" * 16)).value
     'true'
     """
-    texts = {name for name, declared in kind.__annotations__.items() if declared is str}
-    return kind(**{name: text_of(value) if name in texts else value for name, value in row._asdict().items()})
+    texts = {name for name, declared in kind.__annotations__.items() if declared in (str, _WORD_OR_NONE)}
+    return kind(**{name: word_of(value) if name in texts else value for name, value in row._asdict().items()})
+
+
+def word_of(value: Any) -> str | None:
+    """The text of a value; None, and of numbers nan, if the reports do not tell."""
+    return None if value is None or value != value else text_of(value)  # noqa: PLR0124 (nan)

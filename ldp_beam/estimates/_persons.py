@@ -103,7 +103,7 @@ class PersonsCombineFn(beam.CombineFn):
 
     @override
     def merge_accumulators(self, accumulators: Iterable[_Sums]) -> _Sums:
-        totals, sums, _ = zip(*map(self.compact, accumulators), strict=True)
+        totals, sums, _ = zip(*map(self.compact, [self.create_accumulator(), *accumulators]), strict=True)
         return self._total.merge_accumulators(totals), self._kind.total(sums), []
 
     @override

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import apache_beam as beam
@@ -154,6 +155,11 @@ class TalliesCombineFn(TupleCombineFn):
 
     def __init__(self, mechanisms: Iterable[core.Mechanism]) -> None:
         super().__init__(*map(TallyCombineFn, mechanisms))  # type: ignore[no-untyped-call]
+
+    @override
+    def merge_accumulators(self, accumulators: Iterable[Any]) -> Any:
+        """Sum, also of none, as a pane has without anything new, which Beam's own does not take."""
+        return super().merge_accumulators(chain([self.create_accumulator()], accumulators))  # type: ignore[no-untyped-call]
 
     @override
     def get_accumulator_coder(self) -> Any:

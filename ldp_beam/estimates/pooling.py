@@ -17,7 +17,7 @@ class PoolCombineFn(TalliesCombineFn):
 
     Inputs are pairs: which mechanism, as its place in the list from 0, and what a `TallyCombineFn` of it takes: a
     report, an Arrow array of them, a `Tally`. As every CombineFn it is used in any windows, per key, and in live panes.
-    A mechanism without reports is left out.
+    A mechanism without reports is left out; where all are, the numbers are nan, and the intervals unbounded.
 
     Args:
         mechanisms: two or more; of reports of other people each.
@@ -25,8 +25,7 @@ class PoolCombineFn(TalliesCombineFn):
         repeats: the most reports of one person of a mechanism. A CombineFn sees no pipeline, so that it cannot know
             whether noise is keyed.
 
-    Errors while the pipeline runs: `InputError` for what is no such pair; `ParameterError` if there are no reports; and
-    those of `TallyCombineFn`.
+    Errors while the pipeline runs: `InputError` for what is no such pair, and those of `TallyCombineFn`.
 
     Raises:
         ParameterError, MechanismMismatchError: what `ldp_core.pool` does not pool; confidence outside (0, 1).

@@ -25,7 +25,7 @@ import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.rows import row_type
+from ldp_beam.elements.rows import UNKNOWN, row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
@@ -85,8 +85,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     of a distribution one `DistributionRow` per bucket, of heavy hitters one `HistogramRow` per value found, the most
     frequent first; of any question the columns of `Question.schema` between those that all rows have. Values of a
     domain of integers are in `IntegerHistogramRow`, of Booleans in `BooleanHistogramRow`; rows of columns of different
-    types go through `text_row` before they go into one table. Intervals are about the people who reported, unless
-    the question has a ``population``; see `ldp_core.Histogram`.
+    types go through `text_row` before they go into one table. A number that the reports do not tell is nan, a word or
+    date is None. Intervals are about the people who reported, unless the question has a ``population``; see
+    `ldp_core.Histogram`.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way), dictionaries, ``beam.Row`` or
     NamedTuples, with the report column in either layout. What flows between workers are tallies; the answer is made
@@ -365,7 +366,7 @@ def _keys(keys: Iterable[Key] | None, by: tuple[str, ...]) -> tuple[Key, ...]:
 def _refuse_nulls(question: core.Question[Any], answer: pa.Table, where: str = "") -> None:
     """Raise if columns have nulls that a row of Beam cannot have: of floats they are nan."""
     columns = zip(answer.column_names, answer.columns, strict=True)
-    if empty := [name for name, c in columns if c.null_count and not pa.types.is_floating(c.type)]:
+    if empty := [name for name, c in columns if c.null_count and not (pa.types.is_floating(c.type) or name in UNKNOWN)]:
         raise core.ParameterError(f"the question {question.name} has nulls in {empty}, a row of Beam none{where}")
 
 

@@ -24,11 +24,10 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import unwritable
-from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row
+from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row, word_of
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io._files import check_folder
 from ldp_core import DtypeError, ParameterError
-from ldp_core.engine import text_of
 
 _FileFormat: TypeAlias = Literal["parquet", "ndjson"]
 _LEFT_OUT = ("pane_is_first", "pane_is_last")
@@ -88,7 +87,7 @@ def _cell(value: Any, to: pa.DataType) -> Any:
         return _micros(value)
     if pa.types.is_map(to):
         return list(value.items())
-    return text_of(value) if pa.types.is_string(to) else value
+    return word_of(value) if pa.types.is_string(to) else value
 
 
 def _micros(time: Timestamp) -> int | None:
@@ -234,7 +233,7 @@ def _parquet(rows: Sequence[EstimateRow], schema: pa.Schema) -> bytes:
 
 def _ndjson(rows: Sequence[EstimateRow], schema: pa.Schema) -> bytes:
     texts = [field.name for field in schema if pa.types.is_string(field.type)]
-    rows = [row._replace(**{name: text_of(getattr(row, name)) for name in texts}) for row in rows]
+    rows = [row._replace(**{name: word_of(getattr(row, name)) for name in texts}) for row in rows]
     return "".join(estimate_line(row) + "\n" for row in rows).encode()
 
 

@@ -94,7 +94,7 @@ def _values(rows: pa.Table, view: View, top: int) -> str:
 def _cell(row: dict[str, Any], view: View) -> str:
     found, low, high = row[view.estimate], row["low"], row["high"]
     if not isinstance(low, (int, float)):  # a word
-        return f"{found} ({low} to {high})"
+        return f"{'unknown' if found is None else found} ({low} to {high})"
     half = (high - low) / 2
     if view.shares:
         return f"{found:.2%} ± {half:.2%}"

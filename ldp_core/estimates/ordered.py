@@ -35,6 +35,8 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.tables import text_of
 from ldp_core.tally import Tally
 
+_TIE = 1e-12  # shares that differ by less are the same, but for rounding
+
 
 @runtime_checkable
 class Ordered(Protocol):
@@ -182,15 +184,15 @@ class Reader:
         rising = np.maximum.accumulate(curve.shares, axis=1)
         rising += np.minimum.accumulate(curve.shares[:, ::-1], axis=1)[:, ::-1]
         p = probabilities[None, :, None]
-        at = np.argmax(rising[:, None] / 2 >= p, axis=2).reshape(-1)
+        at = np.argmax(rising[:, None] / 2 >= p - _TIE, axis=2).reshape(-1)
         unknown = np.repeat(np.isnan(curve.shares[:, 0]), len(probabilities))
         (first, last), none, ends = self.ends, np.zeros(len(at), bool), []
         for part in parts:
             # (ends that are cut off at 0 and 1 have no parts)
             near = curve if part == 1 else self.curve(n, counters, z * part)
             before = np.concatenate([np.zeros((len(n), 1)), near.low[:, :-1]], axis=1)[:, None, ::-1]
-            ends.append(_answer(first, np.argmax(near.high[:, None] >= p, axis=2).reshape(-1), none))
-            ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p, axis=2).reshape(-1), none))
+            ends.append(_answer(first, np.argmax(near.high[:, None] >= p - _TIE, axis=2).reshape(-1), none))
+            ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p + _TIE, axis=2).reshape(-1), none))
         middle = _answer(first, at, unknown)
         if middle.type == pa.float64():  # of a cell, its middle
             middle = pa.array((np.array(middle) + np.array(_answer(last, at, unknown))) / 2, from_pandas=True)

@@ -182,8 +182,6 @@ def pooled_rows(
     z, repeats = z_score(check_open("confidence", confidence)), check_repeats("repeats", repeats)
     values, places = common_values(mechanisms)
     found = np.empty((6, len(n), len(values)))
-    if not n.any(axis=1).all():
-        raise ParameterError("there are no reports of any of the mechanisms")
     each = [made.answers(n[:, g], counters[g]) for g, made in enumerate(cast("Sequence[Any]", mechanisms))]
     there_are = np.stack([answers > 0 for _, answers, _ in each], axis=1)
     patterns, pattern_of = np.unique(there_are, axis=0, return_inverse=True)

@@ -8,6 +8,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
+from apache_beam.transforms.window import FixedWindows, TimestampedValue
 
 import ldp_beam
 from ldp_beam.estimates.combine import AccumulatorCoder
@@ -28,6 +30,7 @@ from ldp_core import (
 
 from ...cases import each
 from ..helpers import run
+from ..streams import LOCAL, stream
 
 RR = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
 BITS = UnaryEncoding(["a", "b", "c"], epsilon=1.0)
@@ -244,5 +247,16 @@ def test_what_pooling_refuses():
     for element in ("a", (2, "a"), (True, "a"), ("0", "a"), (0, "a", 1)):
         with pytest.raises(InputError, match="pairs of a mechanism's place, 0 to 1"):
             fn.add_input(fn.create_accumulator(), element)
-    with pytest.raises(ParameterError, match="no reports"):
-        fn.extract_output(fn.create_accumulator())
+
+
+def test_a_pane_without_anything_new_of_several_mechanisms():
+    """In discarding mode the pane at the window's end may be one: merging nothing ended the job, `StopIteration`."""
+    panes = AfterWatermark(early=AfterCount(1))
+    windows = beam.WindowInto(FixedWindows(10), trigger=panes, accumulation_mode=AccumulationMode.DISCARDING)
+    pooling = windows | beam.CombinePerKey(ldp_beam.PoolCombineFn([RR, BITS]))
+    reports = beam.Map(lambda record: TimestampedValue(("x", (0, "a")), record["t"]))
+    found = [one for _, one in run(reports | pooling, stream([0, [1], [2], 12], "records"), **LOCAL)]
+    assert sorted((one.n, one.groups) for one in found) == [(0, 0), (1, 1), (1, 1)]
+    [empty] = (one for one in found if not one.n)
+    assert np.isnan([empty.estimates, empty.standard_errors]).all()
+    assert np.isinf([empty.low, empty.high]).all()

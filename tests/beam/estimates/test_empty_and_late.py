@@ -1,16 +1,32 @@
 """Windows without records have rows where that is asked for; records that come too late are counted."""
 
-from datetime import UTC, datetime, timedelta, timezone
+import json
+from datetime import UTC, date, datetime, timedelta, timezone
+from pathlib import Path
 
 import apache_beam as beam
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
 import ldp_beam
+from ldp_beam.elements.rows import row_type
 from ldp_beam.graph.late import horizon
-from ldp_core import DistributionEstimate, HierarchicalHistogram, Hybrid, ParameterError, SquareWave
+from ldp_beam.io import WriteEstimates
+from ldp_core import (
+    Dates,
+    DistributionEstimate,
+    Domain,
+    HierarchicalHistogram,
+    Hybrid,
+    MedianEstimate,
+    ParameterError,
+    QuantilesEstimate,
+    RandomizedResponse,
+    SquareWave,
+)
 
 from ...cases import each
 from ..helpers import SURE_BOOL, on_my_word, run
@@ -89,8 +105,37 @@ def test_empty_windows_of_quantiles():
     rows = run(ldp_beam.Estimate("v", numbers, "median", **options), [pa.table({"v": [1, 2], "t": [5, 6]})])
     assert sorted((row.n, row.median != row.median, row.low, row.high) for row in rows)[0] == (0, True, 0, 3)
     words = HierarchicalHistogram(["low", "high"], epsilon=1.0)
-    with pytest.raises(ParameterError, match=r"median has nulls in \['median'\].*leave out fill="):
-        ldp_beam.Estimate("v", words, "median", **options)
+    rows = run(ldp_beam.Estimate("v", words, "median", **options), [pa.table({"v": ["low"], "t": [15]})])
+    assert [(row.median, row.low, row.high) for row in rows if not row.n] == [(None, "low", "high")]
+
+
+def test_words_and_dates_that_the_reports_do_not_tell(tmp_path):
+    """Where all reports say ``other`` there is no median: the null ended the job."""
+    sizes, days = (
+        Domain(["s", "m", "l"], unmatched="other"),
+        Dates(date(2026, 1, 1), date(2026, 1, 4), unmatched="other"),
+    )
+    reports = [{"v": "m", "d": "2026-01-02", "c": "a"}, {"v": "other", "d": "other", "c": "b"}]
+    for column, domain, known, ends in (
+        ("v", sizes, "m", ("s", "l")),
+        ("d", days, "2026-01-02", ("2026-01-01", "2026-01-03")),
+    ):
+        m = RandomizedResponse(domain, epsilon=2.0)
+        for question, name in ((MedianEstimate(), "median"), (QuantilesEstimate([0.5]), "quantile")):
+            estimate = ldp_beam.Estimate(column, m, question, by="c")
+            sinks = [
+                estimate | WriteEstimates(str(tmp_path / column / name / form), form) for form in ("parquet", "ndjson")
+            ]
+            rows, *paths = run(All([estimate | beam.Reshuffle(), *sinks]), reports)
+            assert {row.key["c"]: getattr(row, name) for row in rows} == {"a": known, "b": None}
+            assert next((row.low, row.high) for row in rows if row.key["c"] == "b") == ends
+            [[table], [lines]] = paths
+            assert sorted(map(str, pq.read_table(table)[name].to_pylist())) == sorted(["None", known])
+            written = [json.loads(line) for line in Path(lines).read_text().splitlines()]
+            assert {row["key"]["c"]: row[name] for row in written} == {"a": known, "b": None}
+    numbers, words = RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=2.0), MedianEstimate().schema(m)
+    [row] = run(ldp_beam.Estimate("v", numbers, "median") | beam.Map(ldp_beam.text_row, row_type(words)), reports[1:])
+    assert (row.median, row.low, row.high) == (None, "1.0", "2.0")
 
 
 def test_an_endless_fill_is_for_streams():

@@ -200,6 +200,14 @@ def test_quantiles_are_the_curve_inverted():
         )
 
 
+def test_a_quantile_where_the_curve_has_exactly_the_share():
+    """By rounding it was the next value: each of 20 values has a twentieth of the reports, so of the people."""
+    for epsilon, each in ((0.5, 100), (3.0, 12_345)):
+        m = RandomizedResponse(range(20), epsilon=epsilon)
+        found = QuantilesEstimate([0.25, 0.5, 0.75]).result(m, Tally(20 * each, np.full(20, each), m.fingerprint))
+        assert list(found.quantiles) == [4, 9, 14]
+
+
 def test_a_band_and_a_population_are_wider():
     m = UnaryEncoding(range(D), epsilon=4.0)
     tally = m.simulate_values(range(D), PEOPLE, np.random.default_rng(1))
