@@ -305,11 +305,15 @@ class FrequencyOracle(Mechanism):
             found = people @ given.T
             inside = weights[start : start + step] > 0
             inner, outer = _inner_and_outer(given, inside)
-            within = (people[:, : inside.shape[1]] @ inside.T).clip(0, n)
+            size, sums = inside.sum(axis=1), people[:, : inside.shape[1]] @ inside.T
+            within = sums.clip(0, n)
+            found += (within - sums) * (inner - outer)
             # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
-            found = np.where(
-                n < _A_CELL * given.shape[1], np.maximum(found, within * inner + (n - within) * outer), found
-            )
+            # They are few if the sum of noisy counts, of values of unlike noise, is not known to a tenth.
+            unlike = (given**2).sum(axis=1) - size * inner**2 - (given.shape[1] - size) * outer**2
+            unlike *= self.rates.a.max() / np.maximum(_TENTH * np.minimum(inner, outer), 1e-99) ** 2
+            few = n < np.maximum(_A_CELL * given.shape[1], unlike)
+            found = np.where(few, np.maximum(found, within * inner + (n - within) * outer), found)
             out[:, start : start + step] = found.clip(n * given.min(axis=1), n * given.max(axis=1))
         return out
 
@@ -607,6 +611,7 @@ MOST_SUMS = 1 << 25
 _PRODUCTS = 1 << 18  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
+_TENTH = 0.1
 
 
 def sample_covariance(shares: F64) -> F64:
