@@ -305,12 +305,13 @@ class FrequencyOracle(Mechanism):
             found = people @ given.T
             inside = weights[start : start + step] > 0
             inner, outer = _inner_and_outer(given, inside)
-            size, sums = inside.sum(axis=1), people[:, : inside.shape[1]] @ inside.T
+            sums = people[:, : inside.shape[1]] @ inside.T
             within = sums.clip(0, n)
             found += (within - sums) * (inner - outer)
             # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
             # They are few if the sum of noisy counts, of values of unlike noise, is not known to a tenth.
-            unlike = (given**2).sum(axis=1) - size * inner**2 - (given.shape[1] - size) * outer**2
+            in_sum = np.pad(inside, ((0, 0), (0, given.shape[1] - inside.shape[1])))
+            unlike = ((given - np.where(in_sum, inner[:, None], outer[:, None])) ** 2).sum(axis=1)
             unlike *= self.rates.a.max() / np.maximum(_TENTH * np.minimum(inner, outer), 1e-99) ** 2
             few = n < np.maximum(_A_CELL * given.shape[1], unlike)
             found = np.where(few, np.maximum(found, within * inner + (n - within) * outer), found)
@@ -643,7 +644,12 @@ def n_codes(domain: Domain) -> int:
 
 
 def _inner_and_outer(given: F64, inside: Bools) -> tuple[F64, F64]:
-    """Means of float64[r, codes] over the values that are inside, bool[r, d], and over all others: float64[r] each."""
+    """Means of float64[r, codes] over the values that are inside, bool[r, d], and over all others: float64[r] each.
+
+    Nearly all may have no value, which is the last code of more than d: then of the others it is at least its own.
+    """
     size, inner = inside.sum(axis=1), (given[:, : inside.shape[1]] * inside).sum(axis=1)
     outer = (given.sum(axis=1) - inner) / np.maximum(given.shape[1] - size, 1)
+    if given.shape[1] > inside.shape[1]:
+        outer = np.maximum(outer, given[:, -1])
     return inner / np.maximum(size, 1), outer

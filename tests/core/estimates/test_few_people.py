@@ -19,6 +19,7 @@ from ldp_core import (
     OneBitMean,
     PrivacyPlan,
     PrivSet,
+    ProjectiveGeometryResponse,
     QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
@@ -502,6 +503,20 @@ def test_points_of_curves_hold_with_a_column_that_supports_all_values():
     table, _ = CdfEstimate(simultaneous=False).rows(m, np.full(500, 30), counters)
     low, high = (table[end].to_numpy().reshape(500, -1)[:, [15, 63, 254]] for end in ("low", "high"))
     assert held(low, high, 0.5, 1).mean(axis=0).min() > 0.97
+
+
+def test_ranges_hold_where_nearly_all_have_no_value():
+    """Their code is one point of those of the last values, with whom they share a report: 91 % held."""
+    m, simulator, people = (
+        ProjectiveGeometryResponse(range(257), epsilon=4.0, unmatched="none"),
+        np.random.default_rng(1),
+        np.zeros(258, int),
+    )
+    people[[3, 257]] = 30, 270
+    counters = np.array([m.simulate_counters(np.arange(258), people, simulator) for _ in range(1000)])
+    table, _ = RangeEstimate(ranges=[(100, 256), (160, 256)]).rows(m, np.full(1000, 300), counters)
+    low, high = (table[end].to_numpy().reshape(1000, 2) for end in ("low", "high"))
+    assert held(low, high, 0, 1).mean(axis=0).min() > 0.96
 
 
 def test_curves_of_those_who_answer_one_of_several_columns_hold():
