@@ -142,19 +142,29 @@ class Reader:
             return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found))
         sides, most, times = ((none, places), (places, np.full(size, size))), n[:, None].astype(float), self.times**2
         above, v_above = count(n, counters, *sides[1])
-        v_whole = v_whole - sampled_part(self.population, most, self.repeats) * np.maximum(whole, 0)
+        # Of those who answer one of several columns, as in `with_ends`: each answer stands for ``each`` people.
+        _, m, _ = self.mechanism.answers(n, counters)
+        answers, left = m[:, None].astype(float), (n - m)[:, None] / np.maximum(n - 1, 1)[:, None]
+        each = most / np.maximum(answers, 1)
+        v_upto, v_above, v_whole = (
+            v - left * each * np.maximum(x * (1 - x / np.maximum(most, 1)), 0)
+            for x, v in ((upto, v_upto), (above, v_above), (whole, v_whole))
+        )
+        people = np.clip(whole, 0, most)
+        sampled = left if self.population is None else sampled_part(self.population, answers, self.repeats)
+        v_whole = v_whole - sampled * each * people
         slopes, steps = [], []
-        for side, counted in zip(sides, (upto, above), strict=True):  # (as in `with_ends`; a bend at the estimate)
+        for side, counted in zip(sides, (upto, above), strict=True):  # (a bend at the estimate)
             slope, bend, step = self.mechanism.range_terms(n, counters, *side)
-            slopes.append(slope + bend * (1 - 2 * np.clip(counted / np.maximum(most, 1), 0, 1)))
+            slopes.append(each * (slope + bend * (1 - 2 * np.clip(counted / np.maximum(most, 1), 0, 1))))
             steps.append(step)
         # If the share is p, p N are up to t: V is a + b p + e p^2.
-        more, less = (slope * np.maximum(whole, 0) for slope in slopes)
+        more, less = (slope * people for slope in slopes)
         a = v_upto - slopes[0] * np.clip(upto, 0, most)
         b = v_above - slopes[1] * np.clip(above, 0, most) + less + more - a - v_whole
         e = v_whole - more - less
         square = times * z**2
-        over, middle = whole**2 - square * e, upto * whole + square / 2 * b
+        over, middle = np.where(whole > 0, whole**2 - square * e, 0), upto * whole + square / 2 * b
         root = np.sqrt(np.maximum(middle**2 - over * (upto**2 - square * a), 0))
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = np.where(whole > 0, upto / whole, np.nan)
@@ -162,10 +172,11 @@ class Reader:
             errors = np.sqrt(np.maximum(a + (b + e * p) * p, 0)) / whole * self.times
             low, high = np.where(over > 0, (middle - root) / over, 0.0), np.where(over > 0, (middle + root) / over, 1.0)
             known = times / np.where(over > 0, whole, np.inf)
+            one = known * each
             poly = tuple(known / whole * term for term in (a, b, e))
-            ends = [
-                reach_of_few((low, high), shares, most, z, known * np.maximum(*step), poly, 1)
-                for step in zip(*steps, strict=True)
+            ends = [  # (a report adds 1 - p of what it adds to those up to t, and p of what it adds to those above)
+                reach_of_few((low, high), shares, answers, z, one * first, poly, 1, 1, one * (last - first))
+                for first, last in zip(*steps, strict=True)
             ]
         lows, highs = zip(*ends, strict=True)
         return _bounded(shares, errors, np.min(lows, axis=0), np.max(highs, axis=0))

@@ -110,6 +110,7 @@ def reach_of_few(
     variance: tuple[Any, Any, Any],
     most: Any = None,
     safer: float = 1,
+    rise: Any = 0.0,
 ) -> tuple[F64, F64]:
     """Ends of score intervals of estimated counts, moved out where few coins decide; see this module's text.
 
@@ -121,6 +122,7 @@ def reach_of_few(
         variance: (a, b, e), of the estimate if the count is c: a + b c + e c^2.
         most: the greatest count, if it is not n.
         safer: by how many times less variance a coin may be missed: of a difference, that of two sides.
+        rise: by how much ``step`` is more at the greatest count than at 0.
     """
     low, high = ends
     a, b, e = variance
@@ -131,31 +133,35 @@ def reach_of_few(
         made: F64 = a + (b + e * c) * c
         return made
 
-    most, coin, share = n if most is None else most, np.square(step), 1 - _ALL / np.maximum(n, 1)
-    enough = _enough(z) * coin
-    none = _NONE / safer * coin * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
-    with np.errstate(invalid="ignore"):  # (where no report tells)
+    most, share = n if most is None else most, 1 - _ALL / np.maximum(n, 1)
+    none = _NONE / safer * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
+    last, slope = step + rise, rise / np.maximum(most, 1e-99)
+    with np.errstate(invalid="ignore", divide="ignore"):  # (where no report tells)
+        enough = _enough(z) * np.square(np.maximum(step, last))
         if np.all(np.minimum(a, at(most, a, b, e)) * share >= enough) and np.all(np.asarray(e) <= 0):
             return ends  # there are enough everywhere, as the variance is concave
         one = most / np.maximum(n, 1)  # (a count that may be missed is beyond an interval without any coins)
-        one = one * (np.maximum(at(one, a, b, e) - a, at(most - one, a, b, e) - at(most, a, b, e)) > none)
-        found = [at(np.clip(end, 0, most), a, b, e) for end in (low - one, high + one, low, high)]
-        few = (reduce(np.minimum, found) * share < enough) & (reduce(np.maximum, found) > none)
-    few &= np.isfinite(low) & np.isfinite(high) & np.greater(step, 0) & np.greater(n, 0)
+        first_one, last_one = at(one, a, b, e) - a, at(most - one, a, b, e) - at(most, a, b, e)
+        one = one * (np.maximum(first_one / np.square(step), last_one / np.square(last)) > none)
+        inside = [np.clip(end, 0, most) for end in (low - one, high + one, low, high)]
+        coins = [at(c, a, b, e) / np.square(step + slope * c) for c in inside]
+        few = (reduce(np.minimum, coins) * share < _enough(z)) & (reduce(np.maximum, coins) > none)
+    few &= np.isfinite(low) & np.isfinite(high) & np.greater(np.minimum(step, last), 0) & np.greater(n, 0)
     if not few.any():
         return ends
-    count, people, far, size, *poly = (
-        np.broadcast_to(array, few.shape)[few].astype(float) for array in (counts, n, z, step, a, b, e)
+    count, people, far, size, slope, end, *poly = (
+        np.broadcast_to(array, few.shape)[few].astype(float) for array in (counts, n, z, step, slope, most, a, b, e)
     )
     width = np.maximum(np.maximum(count - low[few], high[few] - count), 1e-6 * size)
 
-    def reaches(count: F64, people: F64, far: F64, size: F64, width: F64, *poly: F64) -> F64:
+    def reaches(count: F64, people: F64, far: F64, size: F64, slope: F64, end: F64, width: F64, *poly: F64) -> F64:
         def score(t: F64) -> F64:
-            return coins_score(t, people, at(count + _sides(t) * t, *poly), size)
+            c = count + _sides(t) * t
+            return coins_score(t, people, at(c, *poly), size + slope * np.clip(c, 0, end))
 
         return least_beyond(far, score, np.stack([width, width]), 1e-6)
 
-    columns = np.stack([count, people, far, size, width, *poly])
+    columns = np.stack([count, people, far, size, slope, end, width, *poly])
     blocks = np.array_split(columns, -(-len(count) // _BLOCK), axis=1)  # (which stay in the cache)
     below, above = np.concatenate([reaches(*block) for block in blocks], axis=1)
     low, high = np.array(low), np.array(high)

@@ -54,6 +54,8 @@ class Moments(NamedTuple):
     """Of the noise of one report, on average over the values with a weight above 0."""
     outer: F64
     """The same, over all others."""
+    unlike: F64
+    """How unlike it is for values of one side: the sum of the squared differences from these means."""
     reach: F64
     """How far apart two reports can be, times p - q."""
 
@@ -313,11 +315,15 @@ class FrequencyOracle(Mechanism):
             found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
             made: F64 = n * (found if each is shares else shares @ found)
             return made.clip(min=0)
-        found, inner, outer, _ = self.moments(weights, people)
-        within = (people[:, : self.domain.size] @ (weights > 0).T).clip(0, n)
+        found, inner, outer, unlike, _ = self.moments(weights, people)
+        sums = people[:, : self.domain.size] @ (weights > 0).T
+        within = sums.clip(0, n)
+        found += (within - sums) * (inner - outer)
         # Few people seldom give the reports of which most comes: then as if they were spread evenly on either side.
-        even = within * inner + (n - within) * outer
-        return np.where(n < _A_CELL * people.shape[1], np.maximum(found, even), found).clip(min=0)
+        # They are few if the sum of noisy counts, of values of unlike noise, is not known to a tenth.
+        unlike *= self.rates.a.max() / np.maximum(_TENTH * np.minimum(inner, outer), 1e-99) ** 2
+        few = n < np.maximum(_A_CELL * people.shape[1], unlike)
+        return np.where(few, np.maximum(found, within * inner + (n - within) * outer), found).clip(min=0)
 
     def moments(self, weights: F64, people: F64) -> Moments:
         """Of sums of weights, float64[r, d], given people of each code, float64[k, codes].
@@ -325,19 +331,21 @@ class FrequencyOracle(Mechanism):
         Where it is not known how the S_v of one report hang together, of values that are supported independently.
         """
         step, (least, most) = max(_PRODUCTS // self.domain.size, 1), self.supported
-        known, n, parts = type(self).sum_variance is not FrequencyOracle.sum_variance, people.sum(axis=1)[:, None], []
+        known, parts = type(self).sum_variance is not FrequencyOracle.sum_variance, []
         for start in range(0, len(weights), step):
             some = weights[start : start + step]
             given = self.sum_variance(some) / self.rates.difference**2 if known else self.rates.b * some**2
-            found = people[:, : given.shape[1]] @ given.T
-            inside = some > 0
-            size, inner = inside.sum(axis=1), (given[:, : inside.shape[1]] * inside).sum(axis=1)
-            means = _means(inner, given.sum(axis=1), size, given.shape[1])
-            parts.append((found.clip(n * given.min(axis=1), n * given.max(axis=1)), *means))
+            inside = np.pad(some > 0, ((0, 0), (0, given.shape[1] - some.shape[1])))
+            last = given[:, -1] if given.shape[1] > some.shape[1] else 0.0
+            inner, outer = _means(
+                (given * inside).sum(axis=1), given.sum(axis=1), inside.sum(axis=1), given.shape[1], last
+            )
+            unlike = ((given - np.where(inside, inner[:, None], outer[:, None])) ** 2).sum(axis=1)
+            parts.append((people[:, : given.shape[1]] @ given.T, inner, outer, unlike))
         # If reports support as many values each, one that supports a value of the sum does not support another one.
         reach = np.ones(len(weights)) if least == most else np.abs(weights).max(axis=1)
-        variances, inner, outer = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-        return Moments(variances, inner, outer, reach)
+        variances, inner, outer, unlike = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return Moments(variances, inner, outer, unlike, reach)
 
     def _in_sums(self, weights: Bools) -> F64:
         """The weights of the estimated counts in `sums`."""
@@ -611,12 +619,19 @@ class SummedCells(CountedCells):
 
     @override
     def moments(self, weights: F64, people: F64) -> Moments:
-        """Over all cells, some at a time."""
+        """Over all cells, some at a time.
+
+        How unlike it is for values is told from groups of random signs, as the expected square of a sum with these is
+        the sum of squares (M. F. Hutchinson, Communications in Statistics 19(2), 1990).
+        """
         (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
+        signs = np.eye(codes)
+        if codes > _SIGNS:
+            signs = np.random.default_rng(0).choice([-1.0, 1.0], (_SIGNS, codes)) / _SIGNS**0.5
         high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
         two_levels = np.where(inside, weights == high, weights == low).all()
-        groups = np.concatenate([people, np.ones((1, codes))])
-        supported, square, within = np.zeros((k + 1, r)), np.zeros(r), np.zeros(r)
+        groups = np.concatenate([people, np.ones((1, codes)), np.arange(1, codes + 1)[None] == codes, signs])
+        supported, square, within = np.zeros((len(groups), r)), np.zeros(r), np.zeros(r)
         least, most = np.full(r, np.inf), np.full(r, -np.inf)
         for table in self._tables(r):
             counts = count(table[:d])
@@ -629,7 +644,7 @@ class SummedCells(CountedCells):
         other = (1 - float(self.p)) / (self.cells - self.supporting)  # the chance of a cell that does not support x
         more = float(self.p) / self.supporting - other
         q, _, _, difference = self.rates
-        base, size, squares = weights @ q, inside.sum(axis=1), weights**2
+        base, squares = weights @ q, weights**2
 
         def noise(people: Any, supported: F64, sums: F64, of_squares: F64) -> F64:
             """Squares, less those of the means of each x, ``base`` + (p - q) w_x."""
@@ -637,10 +652,13 @@ class SummedCells(CountedCells):
             made: F64 = (people * other * square + more * supported - means) / difference**2
             return made
 
-        given = groups[:, :d]
-        variances = noise(groups.sum(axis=1)[:, None], supported, given @ weights.T, given @ squares.T)
-        inner = noise(size, within, *(np.einsum("rd,rd->r", w, inside) for w in (weights, squares)))
-        return Moments(variances[:-1], *_means(inner, variances[-1], size, codes), most - least)
+        size, given, everybody = inside.sum(axis=1), groups[:, :d], groups.sum(axis=1)[:, None]
+        variances = noise(everybody, supported, given @ weights.T, given @ squares.T)
+        inside_alone = noise(size, within, *(np.einsum("rd,rd->r", w, inside) for w in (weights, squares)))
+        inner, outer = _means(inside_alone, variances[k], size, codes, variances[k + 1] if codes > d else 0.0)
+        signs_in = given[k + 2 :] @ inside.T
+        unlike = variances[k + 2 :] - signs_in * inner - (everybody[k + 2 :] - signs_in) * outer
+        return Moments(variances[:k], inner, outer, (unlike**2).sum(axis=0), most - least)
 
 
 MOST_COVARIANCES = 256
@@ -650,6 +668,8 @@ MOST_SUMS = 1 << 25
 _PRODUCTS = 1 << 18  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
+_TENTH = 0.1
+_SIGNS = 64  # groups of them: a sum of squares is known to a fifth
 
 
 def sample_covariance(shares: F64) -> F64:
@@ -680,9 +700,12 @@ def n_codes(domain: Domain) -> int:
     return domain.size + (domain.unmatched == "none")
 
 
-def _means(inside: F64, total: F64, size: I64, codes: int) -> tuple[F64, F64]:
-    """Of sums over so many codes and over all: means of those inside, and of the others. If one has none, the same."""
-    inner, outer = inside / np.maximum(size, 1), (total - inside) / np.maximum(codes - size, 1)
+def _means(within: F64, total: F64, size: I64, codes: int, last: Any) -> tuple[F64, F64]:
+    """Of sums over so many codes and over all: means of those, and of the others. If there are none, the same.
+
+    Nearly all may have no value, and the ``last`` code: then of the others it is at least its own.
+    """
+    inner, outer = within / np.maximum(size, 1), np.maximum((total - within) / np.maximum(codes - size, 1), last)
     return np.where(size, inner, outer), np.where(size < codes, outer, inner)
 
 

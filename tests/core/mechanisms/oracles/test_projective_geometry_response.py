@@ -62,9 +62,11 @@ def test_the_noise_of_a_sum_is_that_of_all_reports_with_their_probabilities(fiel
     given = (sums**2 @ chances.T - (sums @ chances.T) ** 2) / m.rates.difference**2
     found = m.moments(weights, people[None])
     np.testing.assert_allclose(found.variances, [given @ people], rtol=1e-9, atol=1e-9)
-    for row, few, inner, outer in zip(given, inside, found.inner, found.outer, strict=True):
+    for row, few, inner, outer, unlike in zip(given, inside, *found[1:4], strict=True):
         of = np.pad(few, (0, len(row) - d))
-        assert (inner, outer) == pytest.approx((row[of if of.any() else ~of].mean(), row[~of].mean()), abs=1e-9)
+        want = max(row[~of].mean(), row[-1]) if unmatched == "none" else row[~of].mean()  # (all may have no value)
+        assert (inner, outer) == pytest.approx((row[of].mean() if of.any() else want, want), abs=1e-9)
+        assert unlike == pytest.approx(((row - np.where(of, inner, outer)) ** 2).sum(), abs=1e-9)
     np.testing.assert_allclose(found.reach, np.ptp(sums, axis=1))
 
 
