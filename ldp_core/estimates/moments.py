@@ -17,7 +17,8 @@ mean(v)) of the covariance, s - 2 mean(u) u of the variance. Slope and intercept
 Squares are skewed, so that few records carry these sums: of terms t as many as (sum |t|)^2 / sum t^2 equal ones would
 be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
 interval is unbounded. Variances and covariances have `score_interval`, as there may be numbers far away of which nobody
-came: as far as a private one can be, or a public one was. That of the correlation is symmetric in R. A. Fisher's atanh.
+came: as far as a private one can be, or a public one was. Slope, intercept and correlation reach as much farther then.
+That of the correlation is symmetric in R. A. Fisher's atanh, but reaches over that at private variances' low ends.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import score_interval
-from ldp_core.estimates.ratios import ratio
+from ldp_core.estimates.ratios import Ratio, ratio
 from ldp_core.estimates.weights import columns_of, is_private, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
@@ -43,6 +44,7 @@ from ldp_core.tables import View
 
 _LEAST = -332  # of 1e-100, as small as the largest numbers are large
 _SAME = 1e-12  # of a number: so little is not told by floats
+_RARE = 1e-6  # of a reach: less is not told from rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,33 +157,53 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     far_both = far_u * far_v if noisy else float(np.abs(both).max())
     for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
+    wider = _times(estimates[1], low[1], high[1], reaches[1] * errors[1]) if noisy else 1.0
     rare = z**2 * repeats / n  # how much of the noise no report may have shown
     less = _less(x, du, of_x, rare * far_u**2)
-    low[2:4], high[2:4] = np.transpose([_widened(one.low, one.high, less) for one in (slope, below)])
-    low[3], high[3] = low[3] + mean_v, high[3] + mean_v
+    low[2], high[2] = _ends_of_ratio(slope, wider, less)
+    low[3], high[3] = (end + mean_v for end in _ends_of_ratio(below, wider, less))
     # The intercept is as little known. (A variance clearly below 0 is of noise that no report has shown.)
     effective[2:4] *= math.isfinite(slope.low) and of_x.mean() > 0
     few = effective < LEAST_EFFECTIVE
     low[few], high[few] = -np.inf, np.inf
     if "correlation" in found:  # after both variances, of which one is the first, and the other the last but one
-        less = math.sqrt(less * _less(y, dv, found["variance y"][1], rare * far_v**2))
-        clear = low[0] > 0 and low[-2] > 0 and not few[-1]
-        ends = _ends_of_correlation(estimates[-1], reaches[-1] * errors[-1], less, noisy=noisy)
-        low[-1], high[-1] = ends if clear else (-1, 1)
+        ends = _ends_of_correlation(
+            estimates[-1],
+            wider * reaches[-1] * errors[-1],
+            less * _less(y, dv, found["variance y"][1], rare * far_v**2),
+            math.prod(estimates[i] / low[i] for i, of in ((0, x), (-2, y)) if is_private(of) and low[i] > 0),
+            noisy=noisy,
+        )
+        low[-1], high[-1] = ends if low[0] > 0 and low[-2] > 0 and not few[-1] else (-1, 1)
     powers = {"variance x": (2, 0), "covariance": (1, 1), "slope": (-1, 1), "intercept": (0, 1), "variance y": (0, 2)}
     unit = np.array([of_x_is**i * of_y_is**j for i, j in (powers.get(name, (0, 0)) for name in found)])
     estimates, errors, low, high = (unit * array for array in (estimates, errors, low, high))
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
 
 
-def _ends_of_correlation(r: float, half: float, less: float, *, noisy: bool) -> tuple[float, float]:
-    """By R. A. Fisher's atanh; the noise of reports is not less near 1, so that with it ``half`` is the least width."""
+def _times(estimate: float, low: float, high: float, reached: float) -> float:
+    """How many times as far as that an interval reaches, at least 1: of what no report has shown."""
+    far = max(estimate - low, high - estimate)
+    return max(far / reached, 1.0) if reached > _RARE * far else 1.0
+
+
+def _ends_of_ratio(found: Ratio, wider: float, less: float) -> tuple[float, float]:
+    """So many times as far from it, and `_widened`."""
+    low, high = (found.ratio + wider * (end - found.ratio) for end in (found.low, found.high))
+    return _widened(low, high, less)
+
+
+def _ends_of_correlation(r: float, half: float, less: float, most: float, *, noisy: bool) -> tuple[float, float]:
+    """By R. A. Fisher's atanh; the noise of reports is not less near 1, so that with it ``half`` is the least width.
+
+    Variances may be too large, by the factor 1 / ``less``, and by ``most`` as private ones' intervals allow.
+    """
     low, high = r - half, r + half
     if abs(r) < 1:
         ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * half / (1 - r**2))
         low, high = (min(low, ends[0]), max(high, ends[1])) if noisy else ends
-    low, high = _widened(low, high, less)
-    return max(low, -1.0), min(high, 1.0)
+    (low, high), farthest = _widened(low, high, math.sqrt(less)), r * math.sqrt(most)
+    return max(min(low, farthest), -1.0), min(max(high, farthest), 1.0)
 
 
 def _widened(low: float, high: float, less: float) -> tuple[float, float]:

@@ -256,12 +256,11 @@ class Margin(_OfPairs):
             found.append(cells.reshape(*cells.shape[:-1], *m.shape).sum(axis=-1 - self._axis(m)))
             answers.append(people)
         a, h, b, sampled = self._weighted(n, answers)
-        with np.errstate(invalid="ignore"):
-            f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
-            each = [
-                np.nan_to_num(w / one) * m.inner.step for (_, m), w, one in zip(self.pairs, h, answers, strict=True)
-            ]
         n = np.asarray(n, float)
+        with np.errstate(invalid="ignore"):  # (of a pair without answers)
+            f = np.sum([w * one for w, one in zip(h, found, strict=True)], axis=0)
+            coins = zip((m.inner.step for _, m in self.pairs), h, answers, strict=True)
+            each = [step * np.nan_to_num(w / people) for step, w, people in coins]
         return Side(n, f, a + np.zeros_like(f), b, sampled, n * np.max(each, axis=0))
 
     def _axis(self, m: SampledPair) -> int:

@@ -386,6 +386,7 @@ _AGREE, _ROW, _TAIL, _LEVEL = 0, 1, 2, 4  # lanes of noise
 
 _PASSES = 16
 _HEAVY = 5.0  # standard errors, from which on a prefix is taken out of the table
+_SETTLED = 0.01  # of one, by which what is taken out may still be off
 _GHOSTS = 4.0  # rows in which what is taken out at once may share a bucket with the most frequent that is left
 _MOST_HEAVY = 256
 _MORE = 1 << 14  # candidates that are looked up again besides those that are wanted
@@ -476,6 +477,13 @@ class Level:
             heavy, taken = np.append(heavy, new), np.append(taken + left[heavy], left[new])
             table = self._without(candidates[heavy], taken)
             left = self._sums(table, self.n - float(taken.sum()), candidates)
+        left = left[heavy]
+        for _ in range(_PASSES):  # those of the last pass share buckets, too
+            if (np.abs(left) < _SETTLED * self._least**0.5).all():
+                break
+            taken = taken + left
+            table = self._without(candidates[heavy], taken)
+            left = self._sums(table, self.n - float(taken.sum()), candidates[heavy])
         order = np.argsort(heavy)
         return heavy[order], taken[order], table
 

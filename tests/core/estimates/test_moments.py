@@ -113,6 +113,42 @@ def test_intervals_allow_for_noise_that_no_report_has_shown(a, b, part):
             assert times / runs > 0.9
 
 
+def held_of_a_private_x(m, x, y, true) -> dict[str, list[bool]]:
+    """Whether intervals, but those that exclude nothing, hold what is true, by name; of runs, float64[runs, n]."""
+    held: dict[str, list[bool]] = {name: [] for name in true}
+    for reports, public in zip(m.perturb(x.reshape(-1)).reshape(x.shape), y, strict=True):
+        found = linear_fit((m, reports), public)
+        for name, value in true.items():
+            _, low, high = found[name]
+            if high - low < 2:
+                held[name].append(low <= value <= high)
+    return held
+
+
+def test_slopes_and_correlations_allow_for_what_nobody_has_both_of():
+    """2 % have each of two independent numbers: of 1,000 people, of whom often nobody has both, 18 % held.
+
+    Of 60 runs below 85 % hold with a probability of 0.002, if 95 % do. Keys are fixed.
+    """
+    x, y = np.random.default_rng(7).random((2, 60, 1000)) < 0.02
+    held = held_of_a_private_x(Piecewise((0, 1), epsilon=8.0), x * 1.0, y * 1.0, {"slope": 0, "correlation": 0})
+    for of_name in held.values():
+        assert len(of_name) > 30
+        assert np.mean(of_name) > 0.85
+
+
+def test_a_correlation_allows_for_noise_that_makes_a_variance_too_large():
+    """Where the noise hides the variance of x in two samples of three, 42 % of the others held.
+
+    Of 25 intervals below 80 % hold with a probability of 0.002, if 95 % do. Keys are fixed.
+    """
+    u, v = np.random.default_rng(8).normal(size=(2, 80, 2000))
+    y = 0.95 * u + (1 - 0.95**2) ** 0.5 * v
+    [held] = held_of_a_private_x(Piecewise((-17, 17), epsilon=6.0), u, y, {"correlation": 0.95}).values()
+    assert len(held) > 20
+    assert np.mean(held) > 0.8
+
+
 def test_the_intercept_is_as_little_known_as_the_slope():
     """Of 1,000 uneven numbers at epsilon 4 one interval in six is bounded: 47 % of these held if taken for normal.
 

@@ -278,3 +278,11 @@ def test_one_column_weighs_all_its_pairs():
         joint_of(plan.columns, ["c0", "zz"])
     with pytest.raises(ParameterError, match=r"\['count'\] of its own"):
         joint_of(PrivacyPlan.pairs({"count": [0, 1], "b": [0, 1]}, epsilon=1.0).columns, ["count", "b"])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_pair_that_nobody_answers_has_no_part_in_its_columns():
+    """4 people answer c0_c1, with c0 = 0: without a warning, their weights in randomized response of 4 values."""
+    margin = margins(PrivacyPlan.pairs({f"c{k}": range(2) for k in range(3)}, epsilon=1.0).columns)["c0"]
+    found = MarginEstimate().result(margin, Tally(4, np.array([4, 2, 2, *[0] * 7]), margin.fingerprint))
+    np.testing.assert_allclose(found.counts, np.array([math.e + 1, -2]) * 4 / (math.e - 1))
