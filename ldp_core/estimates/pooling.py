@@ -282,13 +282,15 @@ def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[
                 "means are pooled of numbers of one interval: clip the numbers to the same one"
             )
         return pa.nulls(1), [[0] for _ in mechanisms]
-    # What is "other" depends on what is listed.
-    alike = len({domain.labels for domain in there}) == 1
-    lists: list[list[Any]] = [list(domain.values if alike else domain.labels) for domain in there]
-    common = [value for value in lists[0] if all(value in others for others in lists[1:])]
+    # A day is no month that begins with it.
+    lists: list[list[Any]] = [[*zip(*(ends.to_pylist() for ends in d.ends), strict=True)] for d in there]
+    if all(one == lists[0] for one in lists):  # (what is "other" depends on what is listed)
+        lists = [[*one, *domain.values[len(one) :]] for one, domain in zip(lists, there, strict=True)]
+    places = [{value: k for k, value in enumerate(one)} for one in lists]
+    common = [value for value in lists[0] if all(value in others for others in places)]
     if not common:
         raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
-    codes = [[known.index(value) for value in common] for known in lists]
+    codes = [[known[value] for value in common] for known in places]
     return there[0].arrow_values.take(pa.array(codes[0])), codes
 
 

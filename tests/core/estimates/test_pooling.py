@@ -1,5 +1,6 @@
 """Several mechanisms' tallies of one population: as good as the likelihood makes them, with intervals that hold."""
 
+import datetime as dt
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import optimize, stats
 from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
+    Dates,
     Domain,
     Hybrid,
     Keyed,
@@ -143,6 +145,20 @@ def test_other_is_pooled_only_where_the_same_is_listed():
     made = [(few, few.simulate([50, 50], seed=1)), (more, more.simulate([50, 45, 5], seed=2))]
     assert pool(made).values.to_pylist() == ["a"]
     assert pool([made[0], (few, few.simulate([50, 50], seed=3))]).values.to_pylist() == ["a", "other"]
+
+
+def test_a_day_is_not_the_month_that_begins_with_it():
+    """Of January alone: half report the first day, all report the month. What is said of both is wrong of either."""
+    days = RandomizedResponse(Dates("2024-01-01", "2024-01-03"), epsilon=3.0)
+    months, weeks = (RandomizedResponse(Dates("2024-01-01", "2025-01-01", every=e), epsilon=3.0) for e in ("1mo", "6d"))
+    january = days.simulate([50, 50], seed=1)
+    for other in (months, weeks):
+        with case(other), pytest.raises(ParameterError, match="no value in common"):
+            pool([(days, january), (other, other.simulate([100] + [0] * (other.domain.size - 1), seed=2))])
+    longer = RandomizedResponse(Dates("2024-01-02", "2024-01-05"), epsilon=3.0)
+    assert pool([(days, january), (longer, longer.simulate([5, 5, 5], seed=3))]).values.to_pylist() == [
+        dt.date(2024, 1, 2)
+    ]
 
 
 def held_by(of_epsilon, sizes, runs=250):
