@@ -371,7 +371,7 @@ class _Answers:
             row = {"column": name, "file": paths[name].name, "rows": f"{frame.height:,}"}
             if self.covered is not None:
                 cut = len(self._about(name)["partial_windows"])
-                row |= {"windows": f"{frame['window_start'].n_unique():,}", "filled in part": f"{cut:,}"}
+                row |= {"windows": f"{frame['window_start'].drop_nulls().n_unique():,}", "filled in part": f"{cut:,}"}
             written.append(row)
         with files.replacing(beside) as whole:
             whole.write_text(said, encoding="utf-8")

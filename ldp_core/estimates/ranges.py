@@ -144,7 +144,7 @@ class RangeEstimate(Question[Ranges]):
             if not hasattr(mechanism, "sums"):
                 raise refuse_mechanism("a set of values", "a frequency oracle", mechanism)
             codes = [mechanism.code_of(value) for value in self.values]
-            return reader, [" or ".join(map(str, self.values))], np.array(codes)
+            return reader, [" or ".join(mechanism.domain.texts[code] for code in codes)], np.array(codes)
         if self.edges is None:
             cells = [reader.between(low, high) for low, high in self.ranges or [(self.low, self.high)]]
         else:

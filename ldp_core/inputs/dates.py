@@ -200,6 +200,14 @@ class Dates(Domain):
         return found[0], found[1]
 
     @override
+    def as_report(self, value: Any) -> Any:
+        with suppress(DomainError):
+            micros, day = _moment("value", value)
+            if micros % _DAY == 0 if self.days else not day:
+                return self._text(micros)
+        return super().as_report(value)
+
+    @override
     def outside(self, values: Any, *, column: str = "values") -> Bools:
         micros = self._moments(as_arrow(values, self.kind, column=column), column)
         inside: Bools = (micros >= self.low) & (micros < self.high)

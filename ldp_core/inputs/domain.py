@@ -306,6 +306,11 @@ class Domain(Declared, Inputs):
             return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
         return self.arrow_type
 
+    def as_report(self, value: Any) -> Any:
+        """A value as reports have it: as text beside ``other``."""
+        value = value.item() if isinstance(value, np.generic) else value
+        return text_of(value) if self.kind != self.declared.kind else value
+
     def lookup(self, reports: Any, *, column: str = "reports") -> Codes:
         """Codes of values that `decode` made, ``other`` included; anything else is an error.
 

@@ -34,7 +34,7 @@ spends nothing more (`ldp_core.plans.drawn`); but to hide it is what fake data a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -205,9 +205,9 @@ class FakeDataColumn(DrawnColumn, FrequencyOracle):
 def _weights(prior: Iterable[float], size: int) -> tuple[float, ...]:
     weights: list[float] | None = None
     with suppress(TypeError, ValueError, OverflowError):
-        weights = [float(weight) for weight in prior]
+        weights = None if isinstance(prior, Mapping) else [float(weight) for weight in prior]
     if weights is None:
-        raise ParameterError("a prior is a list of numbers")
+        raise ParameterError(f"a prior is a list of numbers, in the order of the values, got {type(prior).__name__}")
     if len(weights) != size:
         raise ParameterError(f"a prior has a weight for each of the {size} values, got {len(weights)}")
     if not (all(0 <= weight < np.inf for weight in weights) and 0 < sum(weights) < np.inf):

@@ -310,6 +310,10 @@ def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):
     assert re.findall(r"(\S+) \*  +true", shown) == ["2024-01-01", "2024-04-08"]
     assert "* the records fill this window only in part" in shown
     assert ldp(f"{line} --json").data["columns"]["won"]["partial_windows"] == ["2024-01-01", "2024-04-08"]
+    untimed = pl.read_parquet("a.parquet").with_columns(day=pl.when(pl.int_range(pl.len()) % 9 != 0).then("day"))
+    untimed.ldp.sink_parquet("b.parquet", ldp_polars.read_plan("a.parquet"))
+    written = ldp("estimate b.parquet --window 1w --event-time day --output weekly").out
+    assert re.search(r"parquet +32 +15 +2\n", written)  # two values each of 15 weeks, and of no week
     ldp(f"{line} --plot a.json")
     spec = json.loads(Path("a.json").read_text())
     [rows] = spec["datasets"].values()

@@ -41,7 +41,6 @@ from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.poisoning import Influence, gain_of, influence_of
 from ldp_core.reports import Native, Word
 from ldp_core.reports.bits import bit_of
-from ldp_core.tables import text_of
 from ldp_core.tally import Tally
 
 
@@ -447,9 +446,8 @@ class FrequencyOracle(Mechanism):
 
     @override
     def code_of(self, value: Label) -> int:
-        as_text = self.domain.kind != self.domain.declared.kind  # as reports have all beside "other", and dates
         with suppress(ReportError):
-            return int(self.domain.lookup([text_of(value) if as_text else value])[0])
+            return int(self.domain.lookup([self.domain.as_report(value)])[0])
         raise ParameterError(f"value must be one of the domain's {self.domain.size}, got {shown(value)}")
 
     @override

@@ -1,5 +1,6 @@
 """Several mechanisms' tallies of one population: as good as the likelihood makes them, with intervals that hold."""
 
+import datetime as dt
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from scipy import optimize, stats
 from ldp_core import (
     BlockHadamardResponse,
     CountMeanSketch,
+    Dates,
     Domain,
     Hybrid,
     Keyed,
@@ -143,6 +145,27 @@ def test_other_is_pooled_only_where_the_same_is_listed():
     made = [(few, few.simulate([50, 50], seed=1)), (more, more.simulate([50, 45, 5], seed=2))]
     assert pool(made).values.to_pylist() == ["a"]
     assert pool([made[0], (few, few.simulate([50, 50], seed=3))]).values.to_pylist() == ["a", "other"]
+
+
+def test_dates_are_pooled_of_cells_that_hold_the_same():
+    """A day is not the month that begins with it. The last day of those that are clipped is not the day itself."""
+    days = RandomizedResponse(Dates("2024-01-01", "2024-01-03"), epsilon=3.0)
+    months, weeks = (RandomizedResponse(Dates("2024-01-01", "2025-01-01", every=e), epsilon=3.0) for e in ("1mo", "6d"))
+    january = days.simulate([50, 50], seed=1)
+    for other in (months, weeks):
+        with case(other), pytest.raises(ParameterError, match="no value in common"):
+            pool([(days, january), (other, other.simulate([100] + [0] * (other.domain.size - 1), seed=2))])
+    second, third = dt.date(2024, 1, 2), dt.date(2024, 1, 3)
+    one = RandomizedResponse(Dates("2024-01-01", "2024-01-04", "1d", "clip"), epsilon=3.0)
+    for ends, options, known in [
+        (("2024-01-02", "2024-01-05"), {}, [second]),
+        (("2024-01-01", "2024-01-04"), {"unmatched": "other"}, [second]),  # (the last is none of later ones)
+        (("2024-01-01", "2024-01-04"), {"unmatched": "clip", "missing": "2024-01-01"}, [second, third]),
+    ]:
+        other = RandomizedResponse(Dates(*ends, **options), epsilon=2.0)
+        made = [(m, m.simulate([5] * m.domain.size, seed=3)) for m in (one, other)]
+        with case(options):
+            assert pool(made).values.to_pylist() == known
 
 
 def held_by(of_epsilon, sizes, runs=250):

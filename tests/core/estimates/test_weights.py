@@ -56,10 +56,15 @@ def test_weights_of_each_value_add_up_to_its_estimated_count():
 def test_values_whose_reports_are_text_are_asked_for_by_themselves():
     """Beside "other" reports of numbers and Booleans are text, as those of dates always are."""
     days = Dates("2024-01-01", "2024-03-01", every="1mo", unmatched="other")
+    hours = Dates("2024-01-01T00:00", "2024-01-01T12:00", every="6h", unmatched="other")
     for domain, value, other in [
         (Domain([False, True], unmatched="other"), True, 1),
         (Domain([7, 8], unmatched="other"), 8, True),
+        (Domain([False, True], unmatched="other"), np.True_, "True"),
         (days, dt.date(2024, 2, 1), dt.date(2024, 2, 2)),
+        (days, dt.datetime(2024, 2, 1), dt.datetime(2024, 2, 1, 1)),
+        (hours, dt.datetime(2024, 1, 1, 6), dt.date(2024, 1, 1)),
+        (hours, "2024-01-01T06:00", "2024-01-01"),
     ]:
         m = RandomizedResponse(domain, epsilon=np.log(4))  # p = 2/3, q = 1/6
         with case(domain):
@@ -68,6 +73,7 @@ def test_values_whose_reports_are_text_are_asked_for_by_themselves():
             assert Joint({"x": m, "y": m}, ["x", "y"]).counters == 15
             both = RangeEstimate(values=[value, "other"]).result(m, m.tally(domain.texts))
             np.testing.assert_allclose(both.counts, 2, rtol=1e-9)  # (2 - 3 x 2/6) / (1/2)
+            assert both.values == (f"{domain.texts[1]} or other",)
             with pytest.raises(ParameterError, match="one of the domain's 3"):
                 m.weights(domain.texts, other)
 

@@ -118,6 +118,10 @@ BAD = {
     "domain": (lambda: PrivacyPlan.split({"x": ["a"]}, epsilon=1), "column 'x': .*two values"),
     "priors": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"z": [1]}), "no such columns"),
     "prior size": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1]}), "each of the 2"),
+    "prior of": (
+        lambda: PrivacyPlan.fake({"x": [False, True], "y": AB}, epsilon=1, priors={"x": {False: 9, True: 1}}),
+        "list of",
+    ),
     "prior sign": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1, -1]}), "weights"),
     "prior zero": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [0, 0]}), "weights"),
     "prior nan": (lambda: PrivacyPlan.fake({"x": AB, "y": AB}, epsilon=1, priors={"x": [1, math.nan]}), "weights"),
