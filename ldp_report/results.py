@@ -197,6 +197,8 @@ def _changed(
     if mechanism is None or last is None or before is None or len(view.labels) > 1:
         return None
     places = {text: k for k, text in enumerate(getattr(mechanism.inputs, "texts", ()))}
+    if isinstance(mechanism.inputs, core.Dates):  # times of UTC as Beam's files have them, in Parquet and in NDJSON
+        places |= {t: k for text, k in places.items() for t in (f"{text}+00:00", f"{text.replace(' ', 'T')}Z")}
     if bool(places) != bool(view.labels) or (places and not view.counts):  # (a curve, a median: no shares of values)
         return None
     found: list[tuple[str, float, float]] = []
@@ -534,7 +536,8 @@ def _rows(file: Path, most: int) -> list[Row]:
         return _READERS[file.suffix](file, data, most)
     except core.LdpError:
         raise
-    except (pa.ArrowException, OSError, ValueError, OverflowError):  # what they say may quote the file
+    # what they say may quote the file (KeyError: a zone that nobody knows)
+    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError):
         raise core.InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
 
 

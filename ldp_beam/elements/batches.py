@@ -453,9 +453,10 @@ def as_reports(values: list[Any], form: ReportFormat, column: str) -> pa.Array:
     """Single reports, as `Perturb` makes them from single records, as an Arrow array of their type."""
     with suppress(pa.ArrowException, TypeError, ValueError, OverflowError, LookupError):  # they quote the value
         return _converted(values, form)
+    types = " or ".join(dict.fromkeys(str(form.arrow_type(packed=packed)) for packed in (False, True)))
     raise ReportError(
-        f"column {column!r}: reports must be of type {form.arrow_type()} or {form.arrow_type(packed=True)}, as the "
-        "mechanism makes them; if these are values, perturb them first"
+        f"column {column!r}: each report must be of type {types}, as the mechanism makes them, and many a pyarrow "
+        "array; if these are values, perturb them first"
     )
 
 

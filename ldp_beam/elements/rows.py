@@ -194,13 +194,13 @@ def row_type(schema: pa.Schema) -> Any:
 
 
 UNKNOWN = {"median", "quantile"}
-"""Columns of words and dates that are null where the reports do not tell; of numbers they are nan."""
-_WORD_OR_NONE = Optional[str]  # noqa: UP045 (Beam knows no other way to say it)
+"""Columns of words, dates and times that are null where the reports do not tell; of numbers they are nan."""
+_WORD_OR_NONE, _TIME_OR_NONE = Optional[str], Optional[Timestamp]  # noqa: UP045 (Beam knows no other way to say it)
 
 
 def _declared(field: pa.Field) -> Any:
     kind = python_type(field.type)
-    return _WORD_OR_NONE if kind is str and field.name in UNKNOWN else kind
+    return {str: _WORD_OR_NONE, Timestamp: _TIME_OR_NONE}.get(kind, kind) if field.name in UNKNOWN else kind
 
 
 def _row_of(schema: pa.Schema, values: Iterable[Any]) -> Any:
@@ -234,7 +234,7 @@ _ARROW_TYPES = {
     **dict.fromkeys((bool, np.bool_), pa.bool_()),
     **dict.fromkeys((int, np.int64), pa.int64()),
     **dict.fromkeys((float, np.float64), pa.float64()),
-    Timestamp: pa.timestamp("us", "UTC"),
+    **dict.fromkeys((Timestamp, _TIME_OR_NONE), pa.timestamp("us", "UTC")),
 }
 
 
@@ -291,5 +291,7 @@ def text_row(row: Any, kind: Any = HistogramRow) -> Any:
 
 
 def word_of(value: Any) -> str | None:
-    """The text of a value; None, and of numbers nan, if the reports do not tell."""
+    """The text of a value, of a time as `Dates` has it; None, and of numbers nan, if the reports do not tell."""
+    if isinstance(value, Timestamp):
+        return str(value.to_utc_datetime())
     return None if value is None or value != value else text_of(value)  # noqa: PLR0124 (nan)

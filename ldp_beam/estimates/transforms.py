@@ -85,8 +85,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     of a distribution one `DistributionRow` per bucket, of heavy hitters one `HistogramRow` per value found, the most
     frequent first; of any question the columns of `Question.schema` between those that all rows have. Values of a
     domain of integers are in `IntegerHistogramRow`, of Booleans in `BooleanHistogramRow`; rows of columns of different
-    types go through `text_row` before they go into one table. A number that the reports do not tell is nan, a word or
-    date is None. Intervals are about the people who reported, unless the question has a ``population``; see
+    types go through `text_row` before they go into one table. A number that the reports do not tell is nan, a word,
+    date or time is None. Intervals are about the people who reported, unless the question has a ``population``; see
     `ldp_core.Histogram`.
 
     Elements may be ``pyarrow.RecordBatch`` or ``pyarrow.Table`` (the fast way), dictionaries, ``beam.Row`` or

@@ -84,7 +84,7 @@ def estimate_batch(rows: Sequence[EstimateRow], schema: pa.Schema | None = None)
 
 def _cell(value: Any, to: pa.DataType) -> Any:
     if pa.types.is_timestamp(to):
-        return _micros(value)
+        return None if value is None else _micros(value)
     if pa.types.is_map(to):
         return list(value.items())
     return word_of(value) if pa.types.is_string(to) else value

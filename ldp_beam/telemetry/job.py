@@ -84,6 +84,8 @@ class TelemetryJob:
         _ = self.window_micros
         if Path(self.output).is_file():
             raise InputError(f"the output must be a directory, and {self.output!r} is a file")
+        if {*"*?["} & {*self.output}:  # (of many folders --overwrite would delete)
+            raise InputError(f"the output {self.output!r} would be a pattern of names: take a folder without * ? [")
         place = self.record if self.record == PLACE else None
         ids = [name for name in (self.id, self.record) if name is not None and name != PLACE]
         read = ReadEvents(

@@ -96,13 +96,16 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     if local and (unknown := beams.get_all_options(retain_unknown_options=True).keys() - beams.get_all_options()):
         name = min(unknown).replace("_", "-")
         raise ParameterError(f"neither this command nor Beam has an option --{name}: remove it, or see --help")
+    try:
+        pipeline = beam.Pipeline(options=beams)
+    except ValueError as error:  # of a runner that there is not
+        raise ParameterError(str(error)) from None
     job.claim_output(overwrite=options.overwrite)
     secret = None
     if job.key is not None:
         secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
     print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
     began = time.perf_counter()
-    pipeline = beam.Pipeline(options=beams)
     job.build(pipeline)
     result = pipeline.run()
     result.wait_until_finish()

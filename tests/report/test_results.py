@@ -11,6 +11,7 @@ import pytest
 
 from ldp_core import (
     CdfEstimate,
+    Dates,
     HeavyHitters,
     HistogramEstimate,
     Hybrid,
@@ -277,6 +278,27 @@ def test_what_has_changed_is_said_of_declared_values():
     assert {name for name, text in said.items() if text} == {("histogram", k) for k in (1, 2, 3)}
     assert [text.count(" to ") for name, text in said.items() if text] == [1, 2, 2]
     assert f"\u2068{arabic}\u2069 " in said["histogram", 2]  # so that it does not turn the numbers around
+
+
+@pytest.mark.parametrize("written", ["2024-01-0{} 06:00:00+00:00", "2024-01-0{}T06:00:00Z"])
+def test_what_has_changed_is_said_of_times_as_beam_writes_them(written):
+    """Parquet has them with a zone, and nothing was said."""
+    at = UnaryEncoding(Dates("2024-01-01T06:00", "2024-01-03T06:00", "1d"), epsilon=2.0)
+    rows = []
+    for day, people in enumerate(([6000, 4000], [4000, 6000]), 1):
+        when = {"window_start": f"2024-01-0{day}", "window_end": f"2024-01-0{day + 1}"}
+        found = at.estimate(at.simulate(people, seed=1)).to_arrow().to_pylist()
+        rows += [{**row, **when, "value": written.format(k)} for k, row in enumerate(found, 1)]
+    said = Results({"at": rows}, plan=PrivacyPlan({"at": at})).to_json()["columns"][0]["changed"]
+    assert all(f"{written.format(k)} " in said for k in (1, 2))
+
+
+def test_a_zone_that_nobody_knows(tmp_path):
+    times = pa.array([0], pa.timestamp("s", "America/Nowhere"))
+    table = pa.table({"value": ["ios"], "count": [2.0], "low": [1.0], "high": [3.0], "n": [3], "window_start": times})
+    pq.write_table(table, tmp_path / "os.parquet")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_results(tmp_path)
 
 
 def test_broken_files_are_our_errors(tmp_path_factory):

@@ -40,6 +40,8 @@ def test_rows_have_dates_as_text_and_times_as_timestamps():
     hour = Timestamp.from_utc_datetime(NOON)
     found = [(row.value, round(row.count, 3)) for row in rows]
     assert found == [(hour - 12 * 3600, 0), (hour - 6 * 3600, 0), (hour, 60), (hour + 6 * 3600, 60)]
+    texts = run(ldp_beam.Histogram("at", AT) | beam.Map(ldp_beam.text_row), [reports])
+    assert [row.value for row in texts] == [f"2024-01-01 {k:02}:00:00" for k in (0, 6, 12, 18)], "not Timestamp(...)"
     [median] = run(ldp_beam.Estimate("born", BORN, "median"), [reports])
     assert (median.median, median.low, median.high) == ("2024-03-16", "2024-03-01", "2024-03-31")
     [spring] = run(ldp_beam.Estimate("born", BORN, "range:low=2024-03-01,high=2024-05-31"), [reports])

@@ -26,6 +26,7 @@ from ldp_core import (
     QuantilesEstimate,
     RandomizedResponse,
     SquareWave,
+    UnaryEncoding,
 )
 
 from ...cases import each
@@ -136,6 +137,21 @@ def test_words_and_dates_that_the_reports_do_not_tell(tmp_path):
     numbers, words = RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=2.0), MedianEstimate().schema(m)
     [row] = run(ldp_beam.Estimate("v", numbers, "median") | beam.Map(ldp_beam.text_row, row_type(words)), reports[1:])
     assert (row.median, row.low, row.high) == (None, "1.0", "2.0")
+
+
+@pytest.mark.parametrize("question", ["median", "quantiles:probabilities=[0.5]"])
+def test_times_that_the_reports_do_not_tell(tmp_path, question):
+    """The null of a window without records ended the job."""
+    hours = UnaryEncoding(Dates("2026-01-01T00:00", "2026-01-02T00:00", "6h"), epsilon=50.0)
+    options = {"private": True, "window": 10, "event_time": "t", "fill": (0, 20)}
+    estimate = ldp_beam.Estimate("v", hours, question, **options)
+    sinks = [estimate | WriteEstimates(str(tmp_path / form), form) for form in ("parquet", "ndjson")]
+    rows, tables, lines = run(All([estimate | beam.Reshuffle(), *sinks]), [{"v": "2026-01-01 06:00:00", "t": 5}])
+    name, noon = question.partition("s:")[0], datetime(2026, 1, 1, 9, tzinfo=UTC)  # the middle of 6 to 12
+    assert {row.n: getattr(row, name) for row in rows} == {0: None, 1: Timestamp.from_utc_datetime(noon)}
+    assert {row["n"]: row[name] for path in tables for row in pq.read_table(path).to_pylist()} == {0: None, 1: noon}
+    written = [json.loads(line) for path in lines for line in Path(path).read_text().splitlines()]
+    assert {row["n"]: row[name] for row in written} == {0: None, 1: "2026-01-01T09:00:00Z"}
 
 
 def test_an_endless_fill_is_for_streams():

@@ -474,6 +474,7 @@ def test_bad_arguments_fail_before_the_job_starts(tmp_path):
         (PlanError, "keyed noise: give --secret-file FILE or --secret-env NAME, and --id COLUMN", plan(os=lasting)),
         (InputError, "no file", {"inputs": (str(tmp_path / "nothing-*.csv"),)}),
         (InputError, "the output must be a directory", {"output": str(tmp_path / "file")}),
+        *((InputError, "a pattern", {"output": str(tmp_path / name)}) for name in ("out*", "out?", "out[1]")),
     ):
         with pytest.raises(error, match=match):
             job(good, **changes)
@@ -582,6 +583,11 @@ def test_options_that_are_misspelt_or_nobodys_are_refused(capsys, tmp_path):
     assert main([*files, "--output", str(tmp_path / "out"), "--no-such-option"]) == 2
     assert "neither this command nor Beam has an option --no-such-option" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+    (earlier := tmp_path / "earlier" / RESULTS).parent.mkdir()
+    earlier.write_text("{}")
+    assert main([*files, "--output", str(earlier.parent), "--overwrite", "--runner=Nobodys"]) == 2
+    assert "Unexpected pipeline runner: Nobodys" in capsys.readouterr().err
+    assert earlier.exists(), "it was deleted for a job that could not begin"
     flags = [
         "--flink_master=x",
         "--checkpointing_interval=1",
