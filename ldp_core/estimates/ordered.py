@@ -203,7 +203,7 @@ class Reader:
             near = curve if part == 1 else self.curve(n, counters, z * part)
             before = np.concatenate([np.zeros((len(n), 1)), near.low[:, :-1]], axis=1)[:, None, ::-1]
             ends.append(_answer(first, np.argmax(near.high[:, None] >= p - _TIE, axis=2).reshape(-1), none))
-            ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p + _TIE, axis=2).reshape(-1), none))
+            ends.append(_answer(last, before.shape[2] - 1 - np.argmax(before <= p, axis=2).reshape(-1), none))
         middle = _answer(first, at, unknown)
         if middle.type == pa.float64():  # of a cell, its middle
             middle = pa.array((np.array(middle) + np.array(_answer(last, at, unknown))) / 2, from_pandas=True)
