@@ -459,6 +459,7 @@ def test_points_of_curves_hold_where_a_report_supports_half_of_a_range(monkeypat
     if planted:
         score_intervals_alone(monkeypatch)
         monkeypatch.setattr(base, "_means", lambda _, total, *__: (np.zeros(len(total)),) * 2)
+        monkeypatch.setattr(base, "_EACH", 0)  # (so that no least noise is known)
     worst, runs = [], 250
     for n, d, epsilon, points in ((25, 300, 6.0, [2, 127, 254]), (200, 300, 4.0, [2, 127, 254])):
         m = HadamardResponse(range(d), epsilon=epsilon, unmatched="other")
