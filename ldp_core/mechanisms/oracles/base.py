@@ -57,6 +57,8 @@ class Moments(NamedTuple):
     """How unlike it is for values of one side: the sum of the squared differences from these means."""
     reach: F64
     """How far apart two reports can be, times p - q."""
+    least: F64
+    """Of the noise of one report, the least of any value; or 0."""
 
 
 class FrequencyOracle(Mechanism):
@@ -314,7 +316,7 @@ class FrequencyOracle(Mechanism):
             found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
             made: F64 = n * (found if each is shares else shares @ found)
             return made.clip(min=0)
-        found, inner, outer, unlike, _ = self.moments(weights, people)
+        found, inner, outer, unlike, _, least = self.moments(weights, people)
         sums = people[:, : self.domain.size] @ (weights > 0).T
         within = sums.clip(0, n)
         found += (within - sums) * (inner - outer)
@@ -322,7 +324,8 @@ class FrequencyOracle(Mechanism):
         # They are few if the sum of noisy counts, of values of unlike noise, is not known to a tenth.
         unlike *= self.rates.a.max() / np.maximum(_TENTH * np.minimum(inner, outer), 1e-99) ** 2
         few = n < np.maximum(_A_CELL * people.shape[1], unlike)
-        return np.where(few, np.maximum(found, within * inner + (n - within) * outer), found).clip(min=0)
+        # Counts that reports support together err together: what is told from them may be below that of any people.
+        return np.maximum(np.where(few, np.maximum(found, within * inner + (n - within) * outer), found), n * least)
 
     def moments(self, weights: F64, people: F64) -> Moments:
         """Of sums of weights, float64[r, d], given people of each code, float64[k, codes].
@@ -340,11 +343,11 @@ class FrequencyOracle(Mechanism):
                 (given * inside).sum(axis=1), given.sum(axis=1), inside.sum(axis=1), given.shape[1], last
             )
             unlike = ((given - np.where(inside, inner[:, None], outer[:, None])) ** 2).sum(axis=1)
-            parts.append((people[:, : given.shape[1]] @ given.T, inner, outer, unlike))
+            parts.append((people[:, : given.shape[1]] @ given.T, inner, outer, unlike, given.min(axis=1)))
         # If reports support as many values each, one that supports a value of the sum does not support another one.
         reach = np.ones(len(weights)) if least == most else np.abs(weights).max(axis=1)
-        variances, inner, outer, unlike = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-        return Moments(variances, inner, outer, unlike, reach)
+        variances, inner, outer, unlike, lowest = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+        return Moments(variances, inner, outer, unlike, reach, lowest)
 
     def _in_sums(self, weights: Bools) -> F64:
         """The weights of the estimated counts in `sums`."""
@@ -619,12 +622,12 @@ class SummedCells(CountedCells):
     def moments(self, weights: F64, people: F64) -> Moments:
         """Over all cells, some at a time.
 
-        How unlike it is for values is told from groups of random signs, as the expected square of a sum with these is
+        How unlike it is for many values is told from groups of random signs: the expected square of a sum with these is
         the sum of squares (M. F. Hutchinson, Communications in Statistics 19(2), 1990).
         """
         (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
         signs = np.eye(codes)
-        if codes > _SIGNS:
+        if codes > _EACH:
             signs = np.random.default_rng(0).choice([-1.0, 1.0], (_SIGNS, codes)) / _SIGNS**0.5
         high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
         two_levels = np.where(inside, weights == high, weights == low).all()
@@ -656,7 +659,8 @@ class SummedCells(CountedCells):
         inner, outer = _means(inside_alone, variances[k], size, codes, variances[k + 1] if codes > d else 0.0)
         signs_in = given[k + 2 :] @ inside.T
         unlike = variances[k + 2 :] - signs_in * inner - (everybody[k + 2 :] - signs_in) * outer
-        return Moments(variances[:k], inner, outer, (unlike**2).sum(axis=0), most - least)
+        lowest = np.maximum(variances[k + 2 :].min(axis=0) if codes <= _EACH else np.zeros(r), 0)
+        return Moments(variances[:k], inner, outer, (unlike**2).sum(axis=0), most - least, lowest)
 
 
 MOST_COVARIANCES = 256
@@ -667,6 +671,7 @@ _PRODUCTS = 1 << 18  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
 _TENTH = 0.1
+_EACH = 1024  # values, which are looked at one by one
 _SIGNS = 64  # groups of them: a sum of squares is known to a fifth
 
 
