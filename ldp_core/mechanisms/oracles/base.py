@@ -626,7 +626,7 @@ class SummedCells(CountedCells):
         the sum of squares (M. F. Hutchinson, Communications in Statistics 19(2), 1990).
         """
         (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
-        signs = np.eye(codes)
+        signs = np.eye(codes)[: codes * k]  # (without people nobody asks)
         if codes > _EACH:
             signs = np.random.default_rng(0).choice([-1.0, 1.0], (_SIGNS, codes)) / _SIGNS**0.5
         high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
@@ -659,7 +659,7 @@ class SummedCells(CountedCells):
         inner, outer = _means(inside_alone, variances[k], size, codes, variances[k + 1] if codes > d else 0.0)
         signs_in = given[k + 2 :] @ inside.T
         unlike = variances[k + 2 :] - signs_in * inner - (everybody[k + 2 :] - signs_in) * outer
-        lowest = np.maximum(variances[k + 2 :].min(axis=0) if codes <= _EACH else np.zeros(r), 0)
+        lowest = variances[k + 2 :].min(axis=0, initial=np.inf).clip(min=0) if codes <= _EACH else np.zeros(r)
         return Moments(variances[:k], inner, outer, (unlike**2).sum(axis=0), most - least, lowest)
 
 
@@ -671,7 +671,7 @@ _PRODUCTS = 1 << 18  # of them at a time
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
 _TENTH = 0.1
-_EACH = 1024  # values, which are looked at one by one
+_EACH = 2048  # values, which are looked at one by one
 _SIGNS = 64  # groups of them: a sum of squares is known to a fifth
 
 
