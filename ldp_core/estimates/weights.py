@@ -208,8 +208,8 @@ def weighted_mean(
     moment tells. The interval is unbounded where all numbers are the same, where none is above 0 (no report supports
     the value), and where fewer than ten people are effective. One record does not tell how much another one would
     differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0. Reports
-    of private numbers have the interval of `MeanEstimate`, of as many people as are effective: V is not below what
-    their noise is known to have. (Weights do not tell of far reports that nobody sent.)
+    of private numbers have, of each group, the interval of `MeanEstimate`, of as many people as are effective; lengths
+    add up as above, and V is not below their noise. (Weights do not tell of far reports that nobody sent.)
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports for a value
@@ -260,7 +260,7 @@ def weighted_mean(
     below = above = np.array([np.inf])
     two = most > least and bool(((u == least) | (u == most)).all())
     if mechanism is not None:
-        ends = _of_private(mechanism, made, math.sqrt(variance), effective, z)
+        ends = _of_private(mechanism, parts, means, variances / parts**2, parts**2 / sizes, z)
         return WeightedMean(made, math.sqrt(variance), *ends, effective, len(u), confidence)
     if effective > LEAST_EFFECTIVE - SAME and most > 0 and (two or variance > (DIGITS * made) ** 2):
         if two:
@@ -283,16 +283,19 @@ def weighted_mean(
     return WeightedMean(made, error, low, high, effective, len(u), confidence)
 
 
-def _of_private(mechanism: Any, mean: float, error: float, effective: float, z: float) -> tuple[float, float]:
-    """The ends of a mean of private numbers, as `MeanEstimate` has them, of so many effective people."""
-    if effective < LEAST_EFFECTIVE - SAME:
+def _of_private(
+    mechanism: Any, parts: F64, means: F64, variances: F64, effective: F64, z: float
+) -> tuple[float, float]:
+    """The ends of a mean of private numbers, where each group has those of `MeanEstimate`, of its effective people."""
+    if float((parts**2 / effective).sum()) * (LEAST_EFFECTIVE - SAME) > 1:
         return -math.inf, math.inf
-    length = mechanism.domain.high - mechanism.domain.low
-    low, high, slope = mechanism.domain.low, mechanism.domain.high, mechanism.slope * length
-    ends = score_interval(effective, np.array(mean), np.array(error), z, low, high, slope)
+    low, high = mechanism.domain.low, mechanism.domain.high
+    length, made = high - low, float(parts @ means)
+    ends = score_interval(effective, means, np.sqrt(variances), z, low, high, mechanism.slope * length)
     coin, off = mechanism.step * length / effective, off_of(mechanism)
-    low, high = reach_of_few(ends, np.array(mean), effective, z, coin, (error**2, 0.0, 0.0), 1)
-    return float(low) - off, float(high) + off
+    low, high = reach_of_few(ends, means, effective, z, coin, (variances, 0.0, 0.0), 1)
+    below, above = parts * (means - low), parts * (high - means)
+    return made - math.sqrt(below @ below) - off, made + math.sqrt(above @ above) + off
 
 
 def is_private(numbers: Any) -> bool:

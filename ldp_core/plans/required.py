@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
+from ldp_core.estimates.mean import FEW_NUMBERS
 from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
@@ -133,7 +134,8 @@ def required_n(
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
         ask: the question, as ``"median"``; see `recommend`. The margin is half of its widest interval where people are
             spread evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
-        change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit.
+        change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit, of 20
+            people or more.
         base: with a change of a share: what the share is before.
         power: with a change: the probability of finding it, in (0, 1).
         domain: the values, or how many declared ones; see `recommend`.
@@ -300,7 +302,8 @@ class _Asked(NamedTuple):
         if self.frequency is not None:
             raise ParameterError("a change has base in place of a frequency")
         beta = check_open("beta", self.beta) / (error.together if self.simultaneous else 1)
-        return self.change.reports(error, beta, of_group(self.population, self.group), given)
+        found = self.change.reports(error, beta, of_group(self.population, self.group), given)
+        return max(found, FEW_NUMBERS) if error.length else found  # (fewer do not tell by how much they differ)
 
     def suffices(self, error: Error, margin: float, reports: float) -> bool:
         """Whether so many do."""

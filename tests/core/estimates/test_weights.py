@@ -1,6 +1,7 @@
 """Weights add up to the estimates, and what is estimated from them has intervals that hold."""
 
 import datetime as dt
+import math
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from ldp_core import (
     Dates,
     Domain,
     FrequencyOracle,
+    Hybrid,
     InputError,
     Joint,
+    NOutput,
     Numeric,
     ParameterError,
     Piecewise,
@@ -111,6 +114,17 @@ def test_reports_that_are_rarely_far_hold_where_nobody_sent_one():
             weighted_mean(m.weights(x) if planted else (m, x), weights=1.0 + 2 * (np.arange(n) % 2)) for x in reports
         ]
         assert (np.mean([one.low <= 0.3 <= one.high for one in found]) < 0.93) == planted
+
+
+@each("kind", [NOutput, Hybrid, Piecewise])
+def test_private_numbers_of_few_people_in_a_group_hold(kind):
+    """Without noise: of three 0 or 1 in one group, all are alike in one of four samples, and 75 % held."""
+    m, groups, held = kind((0, 1), epsilon=50.0), ["few"] * 3 + ["many"] * 200, 0.0
+    for ones in range(4):
+        numbers = np.append(np.arange(3) < ones, np.full(200, 0.5))
+        found = weighted_mean((m, m.perturb(numbers)), groups=groups, shares={"few": 0.1, "many": 0.9})
+        held += math.comb(3, ones) / 8 * (found.low <= 0.5 <= found.high)
+    assert held > 0.95
 
 
 @each("method", ["sampled", "fake"])

@@ -266,6 +266,21 @@ def test_a_change_is_found_where_few_reports_decide():
         assert power - 0.04 < chance[some][found].sum() < power + 0.12, (base, after)
 
 
+def test_a_change_of_a_mean_is_found_by_few_people():
+    """By enumeration: of fewer than 20 numbers errors are not told; 8 and 16 people found 6 and 44 %, not 50 and 80."""
+    m = OneBitMean((0, 1), epsilon=8.0)
+    for power in (0.5, 0.8):
+        n = required_n(m, change=0.5, power=power).n
+        pairs = np.argwhere(np.ones((n + 1, n + 1)))
+        heads = [(1 + mean * (math.exp(8) - 1)) / (math.exp(8) + 1) for mean in (0.25, 0.75)]
+        chance = np.prod([stats.binom.pmf(pairs[:, side], n, heads[side]) for side in (0, 1)], axis=0)
+        counters = np.stack([n - pairs, pairs], axis=2)
+        found = np.array(Compare().rows(m, np.full((len(pairs), 2), n), counters)[0]["p_value"]) < 0.05
+        assert chance[found].sum() > power, n
+    with pytest.raises(ParameterError, match="needs at least 20 people"):
+        required_epsilon("one_bit_mean", domain=Interval(0, 1), n=19, change=0.5)
+
+
 def test_a_change_among_these_people_is_found_whatever_the_share():
     """Its noise is the same. By enumeration: 98 people were to find 2 % more in 80 % of cases, and 100 did in 17 %."""
     m = RandomizedResponse(epsilon=6.0)
