@@ -626,9 +626,11 @@ class SummedCells(CountedCells):
         the sum of squares (M. F. Hutchinson, Communications in Statistics 19(2), 1990).
         """
         (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
-        signs = np.eye(codes)[: codes * k]  # (without people nobody asks)
-        if codes > _EACH:
-            signs = np.random.default_rng(0).choice([-1.0, 1.0], (_SIGNS, codes)) / _SIGNS**0.5
+        of = min(k, 1)  # (without people nobody asks)
+        if codes <= _EACH:
+            signs = np.eye(of * codes, codes)
+        else:
+            signs = np.random.default_rng(0).choice([-1.0, 1.0], (of * _SIGNS, codes)) / _SIGNS**0.5
         high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
         two_levels = np.where(inside, weights == high, weights == low).all()
         groups = np.concatenate([people, np.ones((1, codes)), np.arange(1, codes + 1)[None] == codes, signs])
