@@ -643,7 +643,8 @@ class SummedCells(CountedCells):
             sums *= sums
             square += sums.sum(axis=1)
             within += np.einsum("rc,rc->r", sums, counts)
-            supported += (groups @ table) @ sums.T
+            of_groups = np.concatenate([groups[:-codes] @ table, table]) if len(signs) == codes else groups @ table
+            supported += of_groups @ sums.T
         other = (1 - float(self.p)) / (self.cells - self.supporting)  # the chance of a cell that does not support x
         more = float(self.p) / self.supporting - other
         q, _, _, difference = self.rates
