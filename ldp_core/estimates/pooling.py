@@ -48,8 +48,6 @@ from ldp_core.estimates.comparison import chi_square_tail, domain_of, nearer, si
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging, MeanEstimate, off_of
 from ldp_core.estimates.tails import few_at, reach_of_few, scores_of_few
-from ldp_core.inputs.dates import Dates
-from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -282,7 +280,7 @@ def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[
                 "means are pooled of numbers of one interval: clip the numbers to the same one"
             )
         return pa.nulls(1), [[0] for _ in mechanisms]
-    lists = [_cells(domain) for domain in there]
+    lists = [domain.meanings for domain in there]
     if all(one == lists[0] for one in lists):  # (what is "other" depends on what is listed)
         lists = [[*one, *domain.values[len(one) :]] for one, domain in zip(lists, there, strict=True)]
     places = [{value: k for k, value in enumerate(one)} for one in lists]
@@ -291,17 +289,6 @@ def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[
         raise ParameterError("the mechanisms know no value in common, so that there is nothing to pool")
     codes = [[known[value] for value in common] for known in places]
     return there[0].arrow_values.take(pa.array(codes[0])), codes
-
-
-def _cells(domain: Domain) -> list[Any]:
-    """What each label stands for: a day is no month that begins with it, and not itself with all later ones."""
-    begins, ends = (side.to_pylist() for side in domain.ends)
-    if domain.unmatched in ("clip",):
-        begins[0] = ends[-1] = None
-    cells: list[Any] = list(zip(begins, ends, strict=True))
-    if isinstance(domain, Dates) and domain.missing is not None:
-        cells[domain.encode([None])[0]] += ("nulls",)
-    return cells
 
 
 def _of(side: Side, codes: list[int]) -> Side:

@@ -199,6 +199,18 @@ class Dates(Domain):
             raise ParameterError("a range of dates goes from low to a later high: swap them")
         return found[0], found[1]
 
+    @property
+    @override
+    def meanings(self) -> list[Any]:
+        """A day is no month that begins with it, and not itself with all later ones, or with nulls."""
+        begins, ends = (side.to_pylist() for side in self.ends)
+        if self.unmatched == "clip":
+            begins[0] = ends[-1] = None
+        cells: list[Any] = list(zip(begins, ends, strict=True))
+        if self.missing is not None:
+            cells[self.encode([None])[0]] += ("nulls",)
+        return cells
+
     @override
     def as_report(self, value: Any) -> Any:
         with suppress(DomainError):

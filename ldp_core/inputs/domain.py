@@ -306,6 +306,11 @@ class Domain(Declared, Inputs):
             return pa.dictionary(pa.from_numpy_dtype(self.code_dtype), pa.string())
         return self.arrow_type
 
+    @property
+    def meanings(self) -> list[Any]:
+        """What each label stands for, to tell whether it is the same in another domain."""
+        return list(zip(*(side.to_pylist() for side in self.ends), strict=True))
+
     def as_report(self, value: Any) -> Any:
         """A value as reports have it: as text beside ``other``."""
         value = value.item() if isinstance(value, np.generic) else value
