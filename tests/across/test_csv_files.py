@@ -75,6 +75,7 @@ FILES = {  # its bytes; values; lines of another number of fields; values that a
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_each_bad_line_is_one_dead_letter_and_no_good_one_is(tmp_path, monkeypatch):
     path = tmp_path / "a.csv"
     for name, (content, values, other, no_text) in FILES.items():

@@ -100,6 +100,7 @@ def rows_of(*names: str) -> beam.PTransform[Any, Any]:
     return Histograms()
 
 
+@pytest.mark.slow
 def test_rows_of_beam_have_the_type_of_the_domain_and_agree_with_polars():
     for single, events in ((False, FOUR.to_arrow().to_batches()), (True, FOUR.to_dicts())):
         transforms = [rows_of(column) | beam.Reshuffle() for column in ROWS]

@@ -169,6 +169,7 @@ def wrong_lines():
 WRONG = sorted(set(wrong_lines()))
 
 
+@pytest.mark.slow
 def test_every_value_on_the_line_that_cannot_be_ends_with_2(ldp, people):
     assert len(WRONG) > 70
     assert sorted(COMMANDS) == sorted(GOOD)
@@ -240,6 +241,7 @@ def without(missing, *lines, cwd):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
     lines = ["perturb people.parquet reports.parquet --plan plan.toml", "estimate reports.parquet"]
     lines += ["run --help", "--help"]
@@ -253,6 +255,7 @@ def test_without_beam_and_altair_the_others_work(ldp, people, tmp_path):
     assert "ldp-telemetry[plot]" in done[5][1]
 
 
+@pytest.mark.slow
 def test_without_its_renderer_a_picture_names_the_extra(ldp, people, monkeypatch):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     ldp("simulate plan.toml people.parquet --plot a.json")
@@ -279,6 +282,7 @@ def test_a_process_ends_at_once(monkeypatch, capsys):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only on Linux")
+@pytest.mark.slow
 def test_a_process_that_cannot_write_its_help_says_so():
     """There was a traceback; as of Ctrl-C while it imports."""
     run = [sys.executable, "-c", "import ldp_cli; ldp_cli.main()", "--help"]

@@ -76,6 +76,7 @@ def test_dates_are_declared_read_from_text_and_answered_as_dates(ldp):
     assert "the nearest are 2024-02-01 and 2024-03-01" in refused.err
 
 
+@pytest.mark.slow
 def test_a_new_plan_is_what_the_core_makes_of_the_values(ldp):
     """Numbers and text were given mechanisms with epsilon / D: in sum too much, under `sampled` too little."""
     declared = {"0:60": Interval(0, 60), "text:3": Prefixes(ascii_lowercase + digits, 3, "cut"), "a,b": ["a", "b"]}
@@ -300,6 +301,7 @@ def test_check_reads_as_perturb_does(ldp):
     assert ldp("plan check plan.toml some.ndjson --json").data["records"] == 301
 
 
+@pytest.mark.slow
 def test_explain_is_the_plan_s(ldp, people):
     plan = PrivacyPlan.from_toml(Path("plan.toml"))
     assert ldp("plan explain plan.toml --people 4000").out == plan.explain(4000) + "\n"
@@ -347,6 +349,7 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert next(iter(found.values())) == min(found.values())
 
 
+@pytest.mark.slow
 def test_a_question_is_planned_as_the_core_plans_it(ldp):
     rows = recommend(range(1, 21), 1.0, 1000, ask="median")
     assert ldp("recommend 1..20 -e 1 -n 1000 --ask median --json").data == [row.values() for row in rows]
@@ -466,6 +469,7 @@ def test_numbers_that_mean_another_one_elsewhere(ldp):
     assert 'domain = ["8:30", "12:00"]' in ldp("plan new -e 1 -c at=8:30,12:00").out
 
 
+@pytest.mark.slow
 def test_no_value_is_a_script_in_the_page_of_a_picture(ldp):
     plan = PrivacyPlan({"os": RandomizedResponse(["</script><script>alert(1)</script>", "ios"], epsilon=1.0)})
     Path("evil.toml").write_text(plan.to_toml(), encoding="utf-8")

@@ -61,6 +61,7 @@ def renamed(ldp, line):
     return False
 
 
+@pytest.mark.slow
 def test_groups_of_columns_of_any_name(ldp, reports):
     """The answer's own fields replaced some groups in JSON, and its heads in tables."""
     for line in (*(f"estimate r.parquet {way}" for way in (*ESTIMATES, *BY_PRIVATE)), *OTHERS):
@@ -82,6 +83,7 @@ def test_groups_of_columns_of_any_name(ldp, reports):
                     assert "g-two" in shown
 
 
+@pytest.mark.slow
 def test_groups_in_files_and_pictures(ldp, reports):
     """A picture took the group `population` for that of its intervals."""
     names = ["population", "partial", "key", "value", "share", "rate", "anything"]

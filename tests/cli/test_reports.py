@@ -752,6 +752,7 @@ def test_the_planner_is_a_file(ldp, monkeypatch):
     assert "must end in .html" in ldp("planner -o planner.txt", code=1).err
 
 
+@pytest.mark.slow
 def test_comparisons_are_those_of_polars(ldp, people, reports):
     ldp("perturb people.parquet again.parquet --plan plan.toml")
     plan, other = ldp_polars.read_plan("reports.parquet"), pl.read_parquet("again.parquet")

@@ -12,6 +12,7 @@ from ldp_core import Interval, PrivacyPlan, SquareWave
 from tests.cases import case
 
 
+@pytest.mark.slow
 def test_a_share_may_be_in_percent_wherever_it_is_asked_for(ldp):
     """Four options took only a number."""
     columns = {"os": ["a", "b"], "w": SquareWave((0, 60), epsilon=4)}

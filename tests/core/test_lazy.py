@@ -38,6 +38,7 @@ def loaded(*programs: str) -> list[list[str]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_the_package_is_imported_from_a_zip_archive(tmp_path):
     archive = tmp_path / "wheel.zip"
     with zipfile.ZipFile(archive, "w") as made:

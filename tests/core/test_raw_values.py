@@ -137,6 +137,7 @@ def heard(caplog, capfd, recwarn):
 
 @each("secret", SECRETS)
 @each("name", MECHANISMS)
+@pytest.mark.slow
 def test_values_are_not_quoted(heard, name, secret):
     """Nor raw values where reports are expected."""
     m, values = MECHANISMS[name], SECRETS[secret]

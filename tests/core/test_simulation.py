@@ -137,6 +137,7 @@ QUICK = [
 
 
 @each("name", QUICK)
+@pytest.mark.slow
 def test_counters_have_the_law_of_real_reports(name):
     check_law(ALL[name], 20, 1 << 11)
 

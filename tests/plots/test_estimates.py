@@ -95,6 +95,7 @@ def test_a_histogram_from_anywhere_is_the_same_picture():
             assert form != "core" or drawn == data(HISTOGRAM.plot())
 
 
+@pytest.mark.slow
 def test_control_characters_are_drawn_as_json_writes_them(tmp_path):
     """What draws SVG ends the whole process at one."""
     m, shown = RandomizedResponse(["a\x1b", "b\uffff"], epsilon=1.0), ["a\\u001b", "b\\uffff"]
@@ -148,6 +149,7 @@ def test_no_reports_are_drawn_as_nothing():
         empty.plot(shares=True)
 
 
+@pytest.mark.slow
 def test_groups_and_columns_are_pictures_of_their_own():
     plan = PrivacyPlan(
         {"crashed": RandomizedResponse(epsilon=1.0), "won": RandomizedResponse(epsilon=1.0)}, keep=["os"]
@@ -466,6 +468,7 @@ def test_themes():
         ldp_plots.themed(chart, "grey")
 
 
+@pytest.mark.slow
 def test_a_map_of_rates_for_each_value_of_a_column(tmp_path):
     """Maps on shared axes could not be drawn: "Duplicate signal name". And `by` took the first column alone."""
     values = {"version": ["17", "18", "19"], "os": ["ios", "web"], "crashed": [False, True]}

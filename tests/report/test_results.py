@@ -37,6 +37,7 @@ PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
 ROW = {"value": "true", "count": 12.5, "low": 3.0, "high": 21.0, "n": 100}
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_files(results):
     found = read_results(results).to_json()
     assert [column["name"] for column in found["columns"]] == [EVIL_COLUMN, "minutes", "length", "word"]

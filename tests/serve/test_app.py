@@ -448,6 +448,7 @@ def test_kept_columns():
         assert SECRET not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_clients_are_told_what_kept_values_are():
     """One of another kind cost the others of its message; times in microseconds as numbers were refused."""
     plan = PrivacyPlan({"level": RandomizedResponse(["low", "high"], epsilon=2.0)}, keep=["x"])

@@ -66,6 +66,7 @@ def test_a_full_disk_says_where_and_takes_the_same_again(tmp_path, caplog):
     assert (n(store), in_files(folder)) == (6, 6)
 
 
+@pytest.mark.slow
 def test_a_journal_that_ends_anywhere(tmp_path):
     """Cut at each byte: whole records are there, of the torn one nothing, and all can be sent again."""
     store = opened(tmp_path / "whole")
@@ -322,6 +323,7 @@ def test_a_folder_is_of_one_plan_and_one_process(tmp_path):
 
 
 @pytest.mark.parametrize("planted", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_kill(tmp_path, planted):
     """SIGKILL while clients send: what was acknowledged is there, and what they send again does not count twice."""
     plan_file, folder, body = tmp_path / "plan.toml", tmp_path / "out", lines(*[ROW] * 7)

@@ -53,6 +53,7 @@ FILLS = [
 
 
 @each("kind", [ldp_beam.Histogram, ldp_beam.PrivateHistogram])
+@pytest.mark.slow
 def test_bounded(kind):
     found = run(All([filled(kind=kind, fill=fill) for fill, _ in FILLS]), [batch([11, 12, 55])])
     for rows, (_, starts) in zip(found, FILLS, strict=True):
@@ -110,6 +111,7 @@ def test_empty_windows_of_quantiles():
     assert [(row.median, row.low, row.high) for row in rows if not row.n] == [(None, "low", "high")]
 
 
+@pytest.mark.slow
 def test_words_and_dates_that_the_reports_do_not_tell(tmp_path):
     """Where all reports say ``other`` there is no median: the null ended the job."""
     sizes, days = (

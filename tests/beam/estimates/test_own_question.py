@@ -213,6 +213,7 @@ def found(rows):
     return {place: out[place] for place in PLACES}
 
 
+@pytest.mark.slow
 def test_rows_from_reports_and_from_values():
     """As batches and as single records; behind a shuffle, where rows have gone through their coder."""
     for private in (True, False):
@@ -336,6 +337,7 @@ def test_other_processes(tmp_path):
         assert [json.loads(line)["n"] for line in file.read_text().splitlines()] == [6] * number
 
 
+@pytest.mark.slow
 def test_yaml():
     pytest.importorskip("jinja2", reason="needs Beam YAML: pip install 'ldp-telemetry[yaml]'")
     from ..yaml.spec import create, expand

@@ -70,6 +70,7 @@ def tallies(*arguments, **options):
 
 @columns
 @each("chunk", [N, 100, 1])
+@pytest.mark.slow
 def test_fixed_windows_by_keys(column, chunk):
     batches = EVERYTHING.to_batches(max_chunksize=chunk)[:200]
     batches += EVERYTHING[sum(batch.num_rows for batch in batches) :].to_batches()

@@ -46,6 +46,7 @@ REPORTS = PLAN.perturb(RECORDS)
 SOURCES = {"batches": [REPORTS.slice(i, 100) for i in range(0, N, 100)], "records": REPORTS.to_pylist()}
 
 
+@pytest.mark.slow
 def test_rows_are_those_of_the_core():
     """In fixed and sliding windows, per key; of batches and of single records."""
     at, keys = REPORTS["day"].to_numpy(), REPORTS["of"].to_numpy(zero_copy_only=False)
@@ -137,6 +138,7 @@ def test_what_would_count_a_person_twice_is_refused():
         ldp_beam.Estimate("x", m, person="x")
 
 
+@pytest.mark.slow
 def test_windows_are_compared_by_person():
     """Those of the core, of people who are in both windows, per key; with several panes a refusal."""
     at, keys = REPORTS["day"].to_numpy(), REPORTS["of"].to_numpy(zero_copy_only=False)

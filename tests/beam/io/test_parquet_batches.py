@@ -89,6 +89,7 @@ COLUMNS = {
 TEXT_ENCODINGS = [None, "PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"]
 
 
+@pytest.mark.slow
 def test_good_files_are_read_as_arrow_reads_them():
     codecs = product(("none", "snappy", "gzip", "zstd", "brotli", "lz4"), ("1.0", "2.0"), [None])
     for codec, version, encoding in (*codecs, *product(("none", "snappy"), ("1.0", "2.0"), TEXT_ENCODINGS[1:])):

@@ -443,6 +443,7 @@ def test_bad_charges():
             BoundContributions("user", 1, window="1d").epsilon(COIN, windows=0)
 
 
+@pytest.mark.slow
 def test_the_bound_of_persons_is_the_repeats_of_estimates():
     """Of the same windows, where noise is keyed or a population is meant; not of others, nor behind other steps."""
     m, secret = RandomizedResponse(epsilon=1.0), Secret(bytes(range(16, 48)))

@@ -43,6 +43,7 @@ SHORT = [case for case in CASES if case not in LONG]
         *(pytest.param(engine, CASES, id=engine, marks=MARKS[engine]) for engine in ("prism", "flink")),
     ],
 )
+@pytest.mark.slow
 def test_streams(request, engine, cases):
     """An engine does what Beam's model says, or the one thing that is known: also if it does better, that is seen."""
     runs = ENGINES[engine](request)

@@ -266,6 +266,7 @@ def numbers(n: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("suffix", ["parquet", *(pytest.param(s, marks=pytest.mark.slow) for s in ("csv", "ndjson"))])
+@pytest.mark.slow
 def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
     n = 18_000
     (tmp_path / "plan.toml").write_text(MIXED.to_toml())
@@ -503,6 +504,7 @@ def test_files_with_different_types(tmp_path):
         job(str(tmp_path / "*.parquet"))
 
 
+@pytest.mark.slow
 def test_a_parquet_file_that_breaks_in_the_middle(tmp_path, plan_file, capsys):
     path = tmp_path / "events.parquet"
     write(events(6000), path)

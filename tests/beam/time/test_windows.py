@@ -329,6 +329,7 @@ def test_own_windows_without_times_are_refused():
         assert len(run(beam.WindowInto(other) | steps[1], elements)) == 1
 
 
+@pytest.mark.slow
 def test_times_at_both_ends_of_beams_are_dead_letters():
     times = [MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros, SECONDS * 10**6]
     for batched, window in product((False, True), (60, "30d", SlidingWindows(60, 30), Sessions(60))):

@@ -281,6 +281,7 @@ def test_where_nothing_is_proved_and_where_all_is_hidden(monkeypatch):
     assert closed_form(5.0, 1000, 1e-6) == 5.0
 
 
+@pytest.mark.slow
 def test_very_many_reports_are_put_together_and_their_bound_is_no_less():
     """Blocks, few and many of them, against sums over all numbers; of each reduction."""
     for epsilon, values in ((0.5, 2), (1.0, 16), (5.0, 16)):
@@ -303,6 +304,7 @@ def test_tails_of_many_coins_are_lower_bounds():
         assert np.all((tails < exact) & (exact < tails * math.exp(math.sqrt(math.pi / 2 / coins)) * (1 + 1e-9)))
 
 
+@pytest.mark.slow
 def test_counts_of_work_stay_small():
     """A million reports take a part of a second, and 10^10 too: so many numbers at a time, and so many times."""
     levels = k_ary(1.0, 16)

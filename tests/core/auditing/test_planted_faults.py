@@ -110,6 +110,7 @@ def test_a_null_that_passes_through():
     assert not audit(m, trials=FEW).broken
 
 
+@pytest.mark.slow
 def test_a_ledger_that_charges_too_little():
     """Two reports of one value, charged 2 epsilon_1 = 3; enumerated, they spend 3.319."""
     m = LongitudinalUnaryEncoding([0, 1], epsilon_infinity=8.0, epsilon_1=1.5, variant="OUE")
@@ -297,6 +298,7 @@ PLANTED = [
 ]
 
 
+@pytest.mark.slow
 def test_faults_beside_the_values():
     m = RandomizedResponse(epsilon=1.0)
     for plant, said in PLANTED:

@@ -153,6 +153,7 @@ def test_counts_of_pairs(runs, n, d1, d2):
 
 @each("width", [2, 8, 13])
 @each("n_groups", [2, 300])
+@pytest.mark.slow
 def test_grouped_column_sums(runs, sizes, width, n_groups):
     for n in sizes[1:]:
         rows = keystream().bytes(n * width).reshape(n, width).copy()

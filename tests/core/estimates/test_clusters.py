@@ -87,6 +87,7 @@ def test_errors_are_those_of_sums_over_persons():
         assert student(1.959964, degrees) == pytest.approx(stats.t.ppf(0.975, degrees), rel=0.005)
 
 
+@pytest.mark.slow
 def test_all_mechanisms_tell_persons_apart():
     """One report of each, of all mechanisms: as if nobody was told apart. Each report twice says no more."""
     for name, m in ALONE.items():
@@ -167,6 +168,7 @@ def check_held(question, m, tallies, truth, low="low", high="high"):
 
 
 @pytest.mark.filterwarnings("ignore:implausible")  # (that is what repeated noise looks like)
+@pytest.mark.slow
 def test_intervals_of_all_linear_questions_hold_for_constant_values_under_keyed_noise(monkeypatch):
     counts = np.bincount(AGES, minlength=16)
     m, rounding = SubsetSelection(range(16), epsilon=1.0), StochasticRounding((0, 15), epsilon=1.0, buckets=16)

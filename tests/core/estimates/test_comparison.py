@@ -340,6 +340,7 @@ def test_differences_of_few_reports_hold(case):
 
 
 @each("case", [(3.0, 500), (5.0, 2000)])
+@pytest.mark.slow
 def test_a_thousand_differences_hold_together_where_one_side_is_small(case):
     """So far out few reports are skewed: 0.88 held, and with Holm's p-values in 0.11 of comparisons one was called."""
     (epsilon, few), d, runs = case, 1000, 100

@@ -144,6 +144,7 @@ def test_intervals_cover_and_standard_errors_are_those_of_the_runs(kind, n, meth
     assert 0.6 < ratio.min() < ratio.max() < 1.8
 
 
+@pytest.mark.slow
 def test_intervals_hold_for_every_population():
     """Of a heap at one number, at a cut or inside a bucket; of whole numbers; where reports say nothing; of few.
 

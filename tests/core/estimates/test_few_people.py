@@ -86,6 +86,7 @@ def coverages(m, n, confidence=0.95):
     return [chances(n, true, m.p, m.q) @ held(low, high, true, n) for true in shares_of(n)]
 
 
+@pytest.mark.slow
 def test_counts_of_one_value_hold():
     for make in ORACLES:
         for epsilon in EPSILONS:
@@ -253,6 +254,7 @@ def tree_covered(epsilon, n, k, runs=1000):
     return min(found)
 
 
+@pytest.mark.slow
 def test_ranges_and_values_of_a_tree_hold():
     """Fewer than 93 % of 4,000 have a probability of 1e-6 where 94.8 % hold; of 500, where 96.8 % do, one of 1e-5."""
     for epsilon, n, k in ((2.0, 50, 3), (4.0, 50, 1), (4.0, 200, 5), (6.0, 50, 3), (6.0, 200, 5), (8.0, 200, 1)):
@@ -261,6 +263,7 @@ def test_ranges_and_values_of_a_tree_hold():
             assert tree_covered(epsilon, n, k, runs) >= 0.93
 
 
+@pytest.mark.slow
 def test_ranges_of_one_report_or_two_hold():
     """Most reports are in the middle of a tree's level, others on both sides of it: 91 and 92 % held.
 
@@ -290,6 +293,7 @@ def test_errors_at_the_estimate_of_a_tree_hold_less(monkeypatch):
     assert tree_covered(6.0, 50, 3) < 0.9
 
 
+@pytest.mark.slow
 def test_trees_about_a_population_hold():
     """The interval of these people was moved by the difference of two others: of two people 13 % held together.
 
@@ -307,6 +311,7 @@ def test_trees_about_a_population_hold():
             assert (inside.all(axis=1).mean() if simultaneous else inside.mean(axis=0).min()) >= 0.93
 
 
+@pytest.mark.slow
 def test_curves_and_quantiles_hold():
     """They were z standard errors at the estimates: of 50 at epsilon 8 85 % held, of two at epsilon 4 64 % of bands."""
     rng = np.random.default_rng(1)
@@ -372,6 +377,7 @@ def test_noisy_sums_hold():
                 assert (inside.all(axis=1).mean() if simultaneous else inside.mean()) >= 0.93
 
 
+@pytest.mark.slow
 def test_differences_of_noisy_sums_hold():
     """Together, those of two people held 82 % at epsilon 1, and those of 38 people 92 % at epsilon 4."""
     for epsilon, *sizes in ((1.0, 1, 1), (1.0, 2, 2), (1.0, 5, 50), (4.0, 19, 19)):
@@ -454,6 +460,7 @@ def test_four_and_five_coins_of_a_mean():
 
 
 @pytest.mark.parametrize("planted", [False, True])
+@pytest.mark.slow
 def test_points_of_curves_hold_where_a_report_supports_half_of_a_range(monkeypatch, planted):
     """Hardly anybody reports the columns of which most of the noise comes: they held in 77 %."""
     if planted:
@@ -495,6 +502,7 @@ def test_ranges_hold_where_values_differ_in_noise():
             assert held(low, high, 0, 1).mean() > 0.94
 
 
+@pytest.mark.slow
 def test_ranges_hold_where_values_are_reported_together():
     """A line of 53 values has an eighth of the others' noise: the variance told from it was 0 in 10 %; 86 % held."""
     m, rng = ProjectiveGeometryResponse(range(257), epsilon=4.0), np.random.default_rng(1)
@@ -509,6 +517,7 @@ def test_ranges_hold_where_values_are_reported_together():
             assert held(low, high, 0, 1).mean() > 0.94
 
 
+@pytest.mark.slow
 def test_points_of_curves_hold_with_a_column_that_supports_all_values():
     """It is as large a step of those above a point as of all, but p times that of what is asked: 90 % held."""
     m, people = HadamardResponse(range(511), epsilon=6.0, unmatched="none"), np.zeros(512, int)

@@ -41,6 +41,7 @@ def fitted_chain():
     return fit_tables([frames[0], frames[2].to_arrow()])  # the third one says nothing more
 
 
+@pytest.mark.slow
 def test_a_chain_is_fitted_exactly_from_its_pairs():
     # Without noise the distribution of largest entropy that has the pairs of a chain is the chain itself (McKenna and
     # others, section 2): a closed form.
@@ -54,6 +55,7 @@ def test_a_chain_is_fitted_exactly_from_its_pairs():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_tables_agree_and_are_nearer_than_the_pairs_themselves():
     # Shares below 0 go, and so does part of the noise. Of 20 seeds none was further away.
     shares = shares_of_a_chain()

@@ -80,6 +80,7 @@ def pooled_runs(groups, drawn):
 
 
 @pytest.mark.parametrize("f", [0.1, slow(0.0), slow(0.5)])
+@pytest.mark.slow
 def test_intervals_hold_and_errors_are_small(f):
     """In 200 runs outside of 90 to 99 % with a probability below 0.01, if 95 % hold. The seeds are fixed.
 
@@ -184,6 +185,7 @@ def held_by(of_epsilon, sizes, runs=250):
         slow(OneBitMean, [(4.0, 300)] * 10),
     ],
 )
+@pytest.mark.slow
 def test_means_of_skewed_numbers_are_not_drawn_to_groups_of_small_ones(of_epsilon, sizes):
     """Weights by the groups' own variances held 78 to 92 %, of means 0.74 to 0.92. Below 0.9: one run set in 2,000."""
     held, mean = held_by(of_epsilon, sizes)

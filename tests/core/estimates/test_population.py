@@ -66,6 +66,7 @@ def test_a_share_of_many_people_has_the_score_interval_of_its_reports():
     assert found.frequency_standard_errors[1] == pytest.approx(0.033524, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_size_of_a_population_leads_from_these_people_to_many():
     """Of all mechanisms, and of intervals that hold together: N = n is these people, and a great N is many."""
     for name, m in EVERY.items():

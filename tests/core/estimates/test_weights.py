@@ -240,6 +240,7 @@ def test_known_shares_of_small_groups_hold():
             assert bounded == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_means_by_rounding_and_hadamard_response_hold():
     """Few of the reports are far off, on one side: of 20 and 50 people 84 to 87 % held."""
     m, runs = StochasticRounding((0, 10), epsilon=4.0, buckets=64, oracle="hadamard_response"), 60

@@ -139,6 +139,7 @@ def test_reports_travel_and_tallies_merge(name):
 
 
 @each("name", ALONE)
+@pytest.mark.slow
 def test_counts_of_groups_are_sums_of_those_of_the_reports(monkeypatch, name):
     """Of one group and of many, in one block and in several. What one report counts is in tests of all outcomes."""
     m = ALONE[name]
@@ -177,6 +178,7 @@ def test_estimates_of_several_tallies_are_those_of_each(name):
 
 
 @each("name", ALONE)
+@pytest.mark.slow
 def test_keyed_reports_are_a_function_of_person_and_value(name):
     """In whatever batches, longer than any block; under a seed, with which a second round is drawn again too."""
     m, n = ALONE[name], 70_000

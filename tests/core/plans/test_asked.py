@@ -85,6 +85,7 @@ def test_the_errors_of_medians_and_means_are_the_closed_forms():
     assert row.standard_error == pytest.approx(60 * math.sqrt(average / N), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_each_question_has_its_own_order():
     trees = ["hierarchical_histogram:prefixes", "hierarchical_histogram"]
     assert list(found(64, "median"))[:2] == list(found(64, "cdf"))[:2] == trees

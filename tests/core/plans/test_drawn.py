@@ -373,6 +373,7 @@ def test_sampled_columns_know_the_parts_of_their_reports():
 # ---- one column of several is answered, the others are fakes
 
 
+@pytest.mark.slow
 def test_the_published_amplification_does_not_hold_for_records_that_differ_everywhere():
     """RS+FD of CIKM 2021 for epsilon 1: its record spends epsilon', the answer's own; see `ldp_core.plans.fake`."""
     for values, other in ((AB, AB), (AB, ABC)):

@@ -130,6 +130,7 @@ def test_metadata_of_typed_reports_are_a_table(metadata):
         described(metadata)
 
 
+@pytest.mark.slow
 def test_a_large_plan_of_one_s_own_has_no_limits(monkeypatch):
     plan = PrivacyPlan({"page": LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)})
     reports = plan.perturb(pa.record_batch({"page": [1, 2, 3]}))

@@ -59,6 +59,7 @@ SHARES = (0, 0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.95, 1)
 
 @each(("m", "margin"), CASES)
 @each("population", ["many", None])
+@pytest.mark.slow
 def test_any_share_is_within_the_margin_as_often_as_promised(m, margin, population):
     n = required_n(m, margin, population=population).n
     assert max(missed(m, n, share, margin, population) for share in SHARES) <= 0.05
@@ -77,6 +78,7 @@ def test_half_of_the_people_miss_it(m, margin):
 
 @each("prior", [[1, 0, 0], [0, 1, 0], [1, 3, 6]])
 @each("population", ["many", None])
+@pytest.mark.slow
 def test_any_value_of_a_prior_is_within_the_margin(prior, population):
     """The last value was planned for: where all fakes are of another one, 21 % missed the margin in place of 5 %."""
     m = PrivacyPlan.fake(
@@ -100,6 +102,7 @@ def test_all_shares_together(m, margin):
 
 
 @each("kind", [CountMeanSketch, HadamardCountMeanSketch])
+@pytest.mark.slow
 def test_collisions_are_in_the_margin_of_a_sketch(kind):
     """All other people have one value: 183,599 were planned for 1 %, and over the functions 9.5 and 12 % missed it."""
     for k, m, epsilon, margin in ((512, 128, 1.0, 0.01), (64, 64, 1.0, 0.05), (64, 32, 2.0, 0.1), (8, 4, 1.0, 0.9)):
@@ -124,6 +127,7 @@ def test_collisions_are_in_the_margin_of_a_sketch(kind):
             required_n(sketch, 1 / math.sqrt(k * m))
 
 
+@pytest.mark.slow
 def test_values_that_share_bits_of_a_filter_are_in_the_margin_of_rappor():
     """One that is no candidate has 95 or 65 % of the people: for candidates it said that nothing is enough."""
     m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.1, p=0.1, q=0.9)
@@ -148,6 +152,7 @@ def test_sums_with_noise_are_within_the_margin():
         assert 0.002 < noise[far].sum() <= 0.05  # (and not for want of a bound: without tails 51 people for a fifth)
 
 
+@pytest.mark.slow
 def test_means_of_few_people_are_within_the_margin():
     """Few values are far off: 7, 10 and 22 people were planned, of whom 10, 9 and 13 % missed it by noise alone."""
     rng = np.random.default_rng(1)

@@ -336,6 +336,7 @@ def test_a_need_says_which_question_it_answers(how, says):
     assert says in table._repr_html_()
 
 
+@pytest.mark.slow
 def test_what_no_epsilon_is_enough_for_is_named():
     table = required_epsilon(None, 0.01, 10_000, domain=1000)
     assert "hadamard_response" not in {row.mechanism for row in table}
@@ -371,6 +372,7 @@ def error_of(question, tallier, reports, true):
     return math.sqrt(((counts - true.reshape(-1)) ** 2).mean()) / n
 
 
+@pytest.mark.slow
 def test_the_comparison_agrees_with_the_reports():
     columns, n, runs = {"x": range(4), "y": range(12), "z": [False, True]}, 500, 400
     rng, found = np.random.default_rng(2), {}

@@ -60,6 +60,7 @@ def test_the_parts_of_a_split_add_up_to_no_more(epsilon, weights):
     assert product <= exact_exp(epsilon)
 
 
+@pytest.mark.slow
 def test_columns_of_many_ordered_values_are_collected_so_that_they_have_a_median():
     months = Dates(date(1900, 1, 1), date(2000, 1, 1), every="1mo")
     for epsilon in (0.5, 2.0, 5.0):

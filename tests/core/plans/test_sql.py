@@ -59,6 +59,7 @@ def drawn_from(m, n=3000):
 
 @each("packed", [False, True])
 @each("name", COUNTED)
+@pytest.mark.slow
 def test_duckdb_makes_our_histogram(name, packed):
     m = ORACLES[name]
     keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoized else None
@@ -84,6 +85,7 @@ def test_signed_words_groups_other_values_and_hard_labels():
         assert max(differences(mine, numbers).values()) < 1e-9
 
 
+@pytest.mark.slow
 def test_duckdb_makes_our_table_of_two_columns():
     labels = ["o'hara", "{a}", "c"]
     kinds = {
@@ -197,6 +199,7 @@ def test_other_arguments_are_refused():
             pairs.sql(asked, "reports")
 
 
+@pytest.mark.slow
 def test_intervals_of_few_are_null_or_ours():
     of_three = UnaryEncoding(["a", "b", "c"], epsilon=4.0)
     for m in (RandomizedResponse(range(100), epsilon=1.0), RandomizedResponse(epsilon=6.0), of_three):

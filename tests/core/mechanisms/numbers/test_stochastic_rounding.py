@@ -119,6 +119,7 @@ def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, orac
         assert held.mean() >= 12
 
 
+@pytest.mark.slow
 def test_shares_of_points_hold_though_points_are_drawn():
     """Of numbers at one place so many reports are of a point as a binomial law says; 95 % held in 13 to 67 %.
 

@@ -62,6 +62,7 @@ SMALL = [(1, 2, 3, 1.0), (1, 4, 3, 1.0), (2, 2, 3, 1.0), (1, 2, 3, 50.0)]  # k, 
 
 @each("kind", SKETCHES)
 @each(("k", "m", "codes", "epsilon"), SMALL)
+@pytest.mark.slow
 def test_probabilities_variance_and_ratio_over_all_functions(kind, k, m, codes, epsilon):
     """P, q, the variance with its collisions, the spread and epsilon, by enumeration."""
     records = [0, 0, 0, 1, 1, 2]
@@ -173,6 +174,7 @@ def test_simultaneous_intervals_cover_in_spite_of_a_heavy_value():
 @each("kind", SKETCHES)
 @each(("k", "m"), [(1, 2), (8, 2), (1, 16)])
 @each("people", [[20_000], [10_000, 10_000]])
+@pytest.mark.slow
 def test_intervals_hold_together_over_the_functions_of_few_cells(kind, k, m, people):
     """Who collides with a frequent value under every function looks as frequent; two that never collide as rare."""
     truth = np.array(people + [0] * 30)

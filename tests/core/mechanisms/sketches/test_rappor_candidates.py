@@ -113,6 +113,7 @@ def test_more_candidates_than_bits_are_selected():
     check_binomial(max(false, 1), 25, 0.05)
 
 
+@pytest.mark.slow
 def test_intervals_hold_where_candidates_are_selected():
     """Of sixty that people hold, of more than bits: 88 % held, chosen and estimated by the same reports."""
     m, inside = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.05, p=0.02, q=0.98), []
