@@ -271,6 +271,10 @@ def _unit(
         if days and all(_IS_DATE.match(text) for text in texts):
             return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
     inputs = None if mechanism is None else mechanism.inputs
+    if inputs is not None and inputs.kind in ("int", "float"):
+        with suppress(ValueError):  # `ldp_beam.text_row` makes text of numbers, for one table with words
+            numbers = {text: float(text) for text in texts}
+            return "", lambda x: _number(numbers.get(_word(x), x))
     words = list(inputs.texts) if isinstance(inputs, core.Domain) else []
     words += [text for text in texts if text not in words]
     places = {word: float(k) for k, word in enumerate(words)}
