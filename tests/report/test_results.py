@@ -128,6 +128,21 @@ def test_numbers_that_a_file_has_as_text_are_numbers():
     assert grade["groups"][0]["rows"] == [["", 1.0, 0.0, 2.0]]
 
 
+def test_records_in_several_windows_are_counted_once():
+    """Windows of 2 days begin each day: the page said that twice as many reports were counted."""
+    of_day, day = {"a": [3, 5, 7, 11], "b": [2, 0, 4, 0]}, np.timedelta64(1, "D")
+    rows = [
+        {**ROW, "window_start": str(start), "window_end": str(start + 2 * day), "g": g, "n": n}
+        for g, sizes in of_day.items()
+        for k, start in enumerate(np.datetime64("2026-01-01") + np.arange(-1, 4) * day)
+        if (n := sum(sizes[max(k - 1, 0) : k + 1]))
+    ]
+    assert sum(row["n"] for row in rows) == 2 * 32
+    assert Results({"crashed": rows[::-1]}).to_json()["counted"] == 32
+    later = {**rows[0], "pane_index": 1, "n": 4}  # of the same window in discarding mode: new ones only
+    assert Results({"crashed": [*rows, later]}).to_json()["counted"] == 36
+
+
 def test_only_what_was_counted_is_there(tmp_path):
     """A page of `ldp estimate` said that no record was late, and nobody had looked."""
     (tmp_path / "os.ndjson").write_text(json.dumps(ROW))
