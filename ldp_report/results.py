@@ -94,7 +94,7 @@ class Results:
         columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
         self._say_of_searches(columns)
         sizes = [[group["n"] or 0 for group in column["groups"]] for column in columns]
-        summed = max(map(sum, sizes), default=0)
+        summed = max((_counted_once(column["groups"], windows) for column in columns), default=0)
         each = median_low([n for column in sizes for n in column] or [0])
         counted = summed if self.counted is None else self.counted
         letters = None if self.letters is None else _letters(self.letters)
@@ -181,6 +181,20 @@ class Results:
                 )
             ],
         }
+
+
+def _counted_once(groups: Iterable[dict[str, Any]], windows: Sequence[tuple[datetime, datetime, int]]) -> int:
+    """How many records there are in groups, in order of time; each once where windows overlap, as sliding ones do."""
+    counted, last = 0, dict[str, tuple[datetime, datetime]]()
+    for group in groups:
+        if group["window"] is not None:
+            start, end, _ = windows[group["window"]]
+            before = last.setdefault(group["key"], (start, end))
+            if start < before[1] and (start, end) != before:
+                continue
+            last[group["key"]] = start, end
+        counted += group["n"] or 0
+    return counted
 
 
 def _changed(
@@ -271,6 +285,10 @@ def _unit(
         if days and all(_IS_DATE.match(text) for text in texts):
             return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
     inputs = None if mechanism is None else mechanism.inputs
+    if inputs is not None and inputs.kind in ("int", "float"):
+        with suppress(ValueError):  # `ldp_beam.text_row` makes text of numbers, for one table with words
+            numbers = {text: float(text) for text in texts}
+            return "", lambda x: _number(numbers.get(_word(x), x))
     words = list(inputs.texts) if isinstance(inputs, core.Domain) else []
     words += [text for text in texts if text not in words]
     places = {word: float(k) for k, word in enumerate(words)}

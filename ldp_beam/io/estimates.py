@@ -277,7 +277,7 @@ class WriteEstimates(beam.PTransform[Any, Any]):
     A file's name has the ends of the window and a digest of the content: a repeated write makes the same file again,
     and no pane overwrites another's. Each is written under a dot name and renamed when it is complete. In
     accumulating mode a later pane replaces an earlier one: take the highest ``pane_index`` of each
-    window, column, key and value. Rows of different questions have different columns: give each question a folder.
+    window, column and key. Rows of different questions have different columns: give each question a folder.
 
     The result is a PCollection of the files' paths. Of which type the values are: see `EstimateBatches`.
 

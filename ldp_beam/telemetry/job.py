@@ -30,6 +30,7 @@ HISTOGRAMS = "histograms"
 REPORTS = "reports/part"
 PLACE = "(place in its file)"  # a column that no file has: which file a record is in, and where there
 WINDOW_START = "window_start"  # column of stored reports
+_OF_WORDS = "_of_words"
 _KEYED = "--secret-file FILE or --secret-env NAME, and --id COLUMN"
 
 
@@ -182,7 +183,7 @@ class TelemetryJob:
 
     def claim_output(self, *, overwrite: bool) -> None:
         """Make sure that there are no results in the output yet."""
-        files = {HISTOGRAMS, *(_file_of(name) for name in engine.question_names())}
+        files = {HISTOGRAMS, *(_file_of(name) + of for name in engine.question_names() for of in ("", _OF_WORDS))}
         outputs = (*(f"{file}.*" for file in files), f"{engine.DEAD_LETTERS}.*", f"{REPORTS}*", engine.RESULTS)
         matches = FileSystems.match([f"{self.output}/{name}" for name in outputs])
         there = [file.path for match in matches for file in match.metadata_list]
@@ -195,11 +196,16 @@ class TelemetryJob:
 
     @property
     def files(self) -> dict[str, list[str]]:
-        """Files of answers, and the columns in each: all that have the columns of a histogram share one."""
+        """Files of answers, and the columns in each: all that have the columns of a histogram share one.
+
+        Medians that are dates or words are not beside numbers, which would become text.
+        """
         found: dict[str, list[str]] = {}
         for name, question in self.questions.items():
-            counted = question.schema(self.asked[name]).names == list(ENTRY)
-            found.setdefault(HISTOGRAMS if counted else _file_of(question.name), []).append(name)
+            schema = question.schema(self.asked[name])
+            file = HISTOGRAMS if schema.names == list(ENTRY) else _file_of(question.name)
+            of = _OF_WORDS if "low" in schema.names and not pa.types.is_floating(schema.field("low").type) else ""
+            found.setdefault(file + of, []).append(name)
         return found
 
     def _row_of(self, names: Sequence[str]) -> Any:

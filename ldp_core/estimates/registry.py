@@ -13,6 +13,7 @@ from ldp_core.estimates.base import OFFERS, Question
 from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
+from ldp_core.estimates.joint import TableEstimate
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.quantiles import CdfEstimate, MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.ranges import RangeEstimate
@@ -32,6 +33,7 @@ QUESTIONS: tuple[type[Question[Any]], ...] = (
     QuantilesEstimate,
     MedianEstimate,
     RangeEstimate,
+    TableEstimate,
 )
 """What tells the most comes first."""
 

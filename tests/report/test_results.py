@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -24,6 +26,7 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     RangeEstimate,
+    SquareWave,
     SubsetSelection,
     UnaryEncoding,
     compare,
@@ -96,6 +99,49 @@ def test_a_table_of_three_columns_is_one_group(tmp_path):
         assert (group["key"], group["n"], found["counted"]) == ("country = fr", 4, 4)
         assert [group["rows"][i][0] for i in (0, 7)] == [["false"] * 3, ["true"] * 3]
         (tmp_path / f"{name}.csv").unlink()
+
+
+def test_a_table_is_known_in_a_process_that_made_none():
+    """It was a histogram of a group of its own rate, until something else in the process had asked for a table."""
+    rate = dict.fromkeys(("rate", "rate_standard_error", "rate_low", "rate_high"), 0.5)
+    row = {"os": "ios", "crashed": "true", "count": 12.5, "low": 3.0, "high": 21.0, **rate, "n": 100}
+    program = f"from ldp_report import Results; print(Results({{'t': [{row}]}}).to_json()['columns'][0]['groups'])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    shown = [["ios", "true"], 12.5, 3.0, 21.0, 0.5, 0.5, 0.5]
+    assert done.stdout.strip() == str([{"window": None, "key": "", "n": 100, "rows": [shown]}])
+
+
+def test_numbers_that_a_file_has_as_text_are_numbers():
+    """They were words, in their order of appearance: `ldp_beam.text_row` makes text of them, for a table with words."""
+    numbers = {"low": "9.5", "median": "10.0", "high": "100.0", "n": 9}
+    words = {"low": "1", "median": "10", "high": "9", "n": 9}  # in the order of their domain
+    plan = PrivacyPlan(
+        {
+            "age": RandomizedResponse(range(200), epsilon=1.0),
+            "seconds": SquareWave((0, 200), epsilon=1.0),
+            "grade": RandomizedResponse(["1", "10", "9"], epsilon=1.0),
+        }
+    )
+    rows = {"age": [numbers, {**numbers, "median": None, "window_start": "2026-01-01", "window_end": "2026-01-02"}]}
+    age, seconds, grade = Results({**rows, "seconds": [numbers], "grade": [words]}, plan=plan).to_json()["columns"]
+    assert [group["rows"] for group in age["groups"]] == [[["", 10.0, 9.5, 100.0]], [["", None, 9.5, 100.0]]]
+    assert (age["unit"], seconds["unit"], seconds["groups"][0]["rows"]) == ("", "", [["", 10.0, 9.5, 100.0]])
+    assert grade["groups"][0]["rows"] == [["", 1.0, 0.0, 2.0]]
+
+
+def test_records_in_several_windows_are_counted_once():
+    """Windows of 2 days begin each day: the page said that twice as many reports were counted."""
+    of_day, day = {"a": [3, 5, 7, 11], "b": [2, 0, 4, 0]}, np.timedelta64(1, "D")
+    rows = [
+        {**ROW, "window_start": str(start), "window_end": str(start + 2 * day), "g": g, "n": n}
+        for g, sizes in of_day.items()
+        for k, start in enumerate(np.datetime64("2026-01-01") + np.arange(-1, 4) * day)
+        if (n := sum(sizes[max(k - 1, 0) : k + 1]))
+    ]
+    assert sum(row["n"] for row in rows) == 2 * 32
+    assert Results({"crashed": rows[::-1]}).to_json()["counted"] == 32
+    later = {**rows[0], "pane_index": 1, "n": 4}  # of the same window in discarding mode: new ones only
+    assert Results({"crashed": [*rows, later]}).to_json()["counted"] == 36
 
 
 def test_only_what_was_counted_is_there(tmp_path):

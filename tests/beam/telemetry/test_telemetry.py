@@ -30,6 +30,7 @@ from ldp_beam.telemetry.running import _counted
 from ldp_beam.telemetry.table import estimate_tables
 from ldp_beam.time.times import PER_SECOND
 from ldp_core import (
+    Dates,
     DBitFlip,
     Domain,
     DtypeError,
@@ -303,6 +304,27 @@ def test_means_heavy_hitters_and_one_candidate(tmp_path, capsys, suffix):
     assert f"records: {n:,} in estimates + 0 dead letters" in printed
     assert "seconds: hybrid, [0, 12], epsilon 4; estimated mean and half of its 95% interval" in printed
     assert "place: hadamard_count_mean_sketch, 1 value, epsilon 4" in printed
+
+
+def test_medians_of_numbers_are_numbers_beside_those_of_words(tmp_path, capsys):
+    """All were in one file, as text: `ldp report` drew numbers as words in their order of appearance."""
+    exact = {"epsilon": 50.0}  # so large that there is no noise
+    ages, grades = RandomizedResponse(range(9), **exact), RandomizedResponse(["none", "school", "phd"], **exact)
+    days = RandomizedResponse(Dates("2024-01-01", "2024-01-05", every="1d"), **exact)
+    (tmp_path / "plan.toml").write_text(PrivacyPlan({"age": ages, "grade": grades, "born": days}).to_toml())
+    rows = {"age": [8, 2, 7], "grade": ["phd", "none", "school"], "born": [dt.date(2024, 1, day) for day in (2, 3, 4)]}
+    source, out = write(pa.table({**rows, "t": [START] * 3}), tmp_path / "events.parquet"), tmp_path / "out"
+    ask = [word for name in rows for word in ("--ask", f"{name}=median")]
+    arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", str(out), *ask]
+    assert telemetry(*arguments, "--event-time", "t") == 0
+    files = {"medians": [("age", 7.0)], "medians_of_words": [("born", "2024-01-03"), ("grade", "school")]}
+    for file, expected in files.items():
+        lines = [json.loads(line) for line in (out / f"{file}.ndjson").read_text().splitlines()]
+        stored = pq.read_table(out / f"{file}.parquet").to_pylist()
+        for found in (lines, stored):
+            assert sorted((row["column_name"], row["median"]) for row in found) == expected
+    assert telemetry(*arguments, "--event-time", "t") != 0
+    assert "has 6 files of an earlier run" in capsys.readouterr().err
 
 
 # ---- keyed noise
