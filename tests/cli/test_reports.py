@@ -18,8 +18,10 @@ from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
     Domain,
+    HeavyHitters,
     HierarchicalHistogram,
     InputError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -714,6 +716,18 @@ def test_a_report_has_what_was_estimated(ldp, people):
     found = said["columns"]["os"]["estimates"]
     rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
     assert [row[:2] for row in rows] == [[row["value"], row["count"]] for row in found]
+
+
+def test_reports_of_groups_in_which_nothing_is_found_are_counted(ldp):
+    """The title and the page had 900 of 903."""
+    plan = PrivacyPlan({"word": HeavyHitters(Prefixes("ab", 4), epsilon=5.0, levels=(2, 4), rows=8)}, keep=["g"])
+    words = pl.DataFrame({"word": ["abba"] * 903, "g": ["many"] * 900 + ["few"] * 3})
+    words.ldp.perturb(plan).ldp.sink_parquet("reports.parquet", plan)
+    assert "word: 903 reports" in ldp("estimate reports.parquet --by g").out
+    ldp("estimate reports.parquet --by g --output found")
+    assert set(pl.read_parquet("found/word.parquet")["g"]) == {"many"}
+    ldp("report found")
+    assert data_of(Path("report.html").read_text())["counted"] == 903
 
 
 def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):
