@@ -21,6 +21,7 @@ from ldp_core import (
     HeavyHitters,
     HierarchicalHistogram,
     InputError,
+    PlanError,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -593,6 +594,22 @@ def test_raw_data_are_not_estimated(ldp, people):
     Path("broken.parquet").write_bytes(Path("people.parquet").read_bytes()[:-9])
     assert "--plan" not in ldp("estimate broken.parquet", code=1).err
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
+
+
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet"])
+def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
+    """Reports of text were "no reports" in all files but those of Polars, whatever the user said."""
+    made = pl.read_parquet("reports.parquet").select(pl.col("os", "crashed").ext.storage())
+    plan = PrivacyPlan.from_toml("plan.toml")
+    Path("part.toml").write_text(PrivacyPlan({name: plan[name] for name in made.columns}).to_toml())
+    getattr(made, f"write_{kind}")(f"plain.{kind}")
+    assert "nothing says" in ldp(f"estimate plain.{kind} --plan part.toml", code=1).err
+    found = ldp(f"estimate plain.{kind} --plan part.toml --assume-reports --json").data["columns"]
+    known = ldp("estimate reports.parquet --json").data["columns"]
+    assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in found}
+    with pytest.raises(PlanError, match="no reports"):  # written they would be text of any kind
+        made.ldp.sink_parquet("again.parquet", PrivacyPlan.from_toml("part.toml"), assume_reports=True)
 
 
 def test_what_a_record_spent_is_what_the_files_say(ldp, people, reports):
