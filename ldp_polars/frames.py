@@ -351,7 +351,7 @@ def groups_of(
     """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
-    columns = _check_reports(reports, plan, pl.Categorical, pl.String)
+    columns = _check_reports(reports, plan, pl.Categorical, *([pl.String] if assume_reports else []))
     keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
         if not isinstance(name, str) and (argument == "by" or name is not None):

@@ -604,7 +604,7 @@ def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
     plan = PrivacyPlan.from_toml("plan.toml")
     Path("part.toml").write_text(PrivacyPlan({name: plan[name] for name in made.columns}).to_toml())
     getattr(made, f"write_{kind}")(f"plain.{kind}")
-    assert "nothing says" in ldp(f"estimate plain.{kind} --plan part.toml", code=1).err
+    assert "no reports" in ldp(f"estimate plain.{kind} --plan part.toml", code=1).err
     found = ldp(f"estimate plain.{kind} --plan part.toml --assume-reports --json").data["columns"]
     known = ldp("estimate reports.parquet --json").data["columns"]
     assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in found}
