@@ -135,9 +135,9 @@ def estimate(
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
-        covered = None if event_time is None else _ends(reports, event_time)
+        counted, covered = _counted(reports, event_time)
     seeded = printing.seed_words(made, reports)
-    answers = _Answers(made, wanted, questions, frames, by or [], covered, confidence, top, seeded, repeats)
+    answers = _Answers(made, wanted, questions, frames, by or [], counted, covered, confidence, top, seeded, repeats)
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -226,13 +226,15 @@ def _some(frame: pl.DataFrame, column: str, texts: list[str], option: str) -> pl
 _SCREEN = 40  # lines of tables that a screen has room for
 
 
-def _ends(reports: pl.LazyFrame, event_time: str) -> tuple[Any, Any]:
-    """Times of the first and of the last record."""
+def _counted(reports: pl.LazyFrame, event_time: str | None) -> tuple[int, tuple[Any, Any] | None]:
+    """The number of records, also where a search finds nothing; of windows the times of the first and of the last."""
+    import polars as pl  # noqa: PLC0415 (only here)
     from polars import selectors  # noqa: PLC0415 (only here)
 
-    time = selectors.by_name(event_time)
-    [ends] = reports.select(time.min().name.suffix(".first"), time.max().name.suffix(".last")).collect().rows()
-    return ends[0], ends[1]
+    time = [] if event_time is None else [selectors.by_name(event_time)]
+    ends = [end for one in time for end in (one.min().name.suffix(".first"), one.max().name.suffix(".last"))]
+    [[n, *found]] = reports.select(pl.len(), *ends).collect().rows()
+    return n, (found[0], found[1]) if found else None
 
 
 @dataclass(frozen=True)
@@ -244,6 +246,7 @@ class _Answers:
     questions: dict[str, core.Question[Any]]
     frames: dict[str, pl.DataFrame]
     by: list[str]
+    counted: int  # reports
     covered: tuple[Any, Any] | None  # of windows, the times of the first and of the last record
     confidence: float
     top: int  # so many values are shown
@@ -315,7 +318,6 @@ class _Answers:
         frame = self.frames[name]
         parts = frame.partition_by(keys, maintain_order=True) if keys else [frame]  # (Python has no nanoseconds)
         groups = [part.to_dicts() for part in parts if part.height]
-        n = sum(group[0]["n"] for group in groups)
         rows: list[dict[str, str]] = []
         hidden, cut, rates = 0, False, isinstance(self.questions[name], core.TableEstimate)
         for group in groups:
@@ -339,14 +341,15 @@ class _Answers:
         if most is not None and len(rows) > most:
             notes.append(f"... {len(rows) - most:,} more rows; --output FOLDER writes all")
             rows = rows[:most]
-        title = f"{name}: {n:,} reports, {m.title}, epsilon {m.epsilon:g}"
+        title = f"{name}: {self.counted:,} reports, {m.title}, epsilon {m.epsilon:g}"
         printing.show(rows, title=title, notes=notes if rows else ["nothing was found"])
 
     def write(self, folder: Path, *, csv: bool, overwrite: bool) -> list[dict[str, str]]:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, said = folder / RESULTS, about(self.plan, self.confidence, self.covered, self._of_all(), self.repeats)
+        beside, whom = folder / RESULTS, self._of_all()
+        said = about(self.plan, self.confidence, self.covered, whom, self.repeats, self.counted)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):
             files.refuse_existing(path, overwrite=overwrite)

@@ -262,7 +262,7 @@ def one_value_a_row(expr: pl.Expr) -> pl.Expr:
 
 
 def _keeps_rows(expr: pl.Expr) -> bool:
-    with suppress(pl.exceptions.PolarsError):
+    with suppress(pl.exceptions.PolarsError, pl.exceptions.PanicException):  # (as of several fields of a struct)
         return expr.meta.is_length_preserving()
     # Polars 2.1 does not know the dtype of bins before it knows the column's, and gives up; they are elementwise.
     inputs = expr.meta.pop()

@@ -477,7 +477,7 @@ def read_results(
         found.plan = core.PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
-        found.repeats = _whole(said.get("repeats"))
+        found.repeats, found.counted = _whole(said.get("repeats")), _whole(said.get("counted"))
         found.population = (
             said.get("population") if said.get("population") == "many" else _whole(said.get("population"))
         )

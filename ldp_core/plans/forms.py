@@ -331,18 +331,20 @@ def about(
     covered: tuple[Any, Any] | None = None,
     population: str | int | None = None,
     repeats: int | None = None,
+    counted: int | None = None,
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
     ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
     whom the intervals are about, if it is said of all columns. ``repeats``: how often a person reports, if it is said.
+    ``counted``: the reports, also those of groups in which nothing was found.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
-    said = {"population": population, "repeats": repeats}
+    said = {"population": population, "repeats": repeats, "counted": counted}
     said = {name: value for name, value in said.items() if value is not None}
     return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **said}, indent=1) + "\n"
 

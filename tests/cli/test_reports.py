@@ -18,8 +18,11 @@ from ldp_cli import files
 from ldp_core import (
     CountMeanSketch,
     Domain,
+    HeavyHitters,
     HierarchicalHistogram,
     InputError,
+    PlanError,
+    Prefixes,
     PrivacyPlan,
     RandomizedResponse,
     Secret,
@@ -593,6 +596,22 @@ def test_raw_data_are_not_estimated(ldp, people):
     assert "no reports" in ldp("estimate people.parquet --plan plan.toml", code=1).err
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+@pytest.mark.parametrize("kind", ["csv", "ndjson", "parquet"])
+def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
+    """Reports of text were "no reports" in all files but those of Polars, whatever the user said."""
+    made = pl.read_parquet("reports.parquet").select(pl.col("os", "crashed").ext.storage())
+    plan = PrivacyPlan.from_toml("plan.toml")
+    Path("part.toml").write_text(PrivacyPlan({name: plan[name] for name in made.columns}).to_toml())
+    getattr(made, f"write_{kind}")(f"plain.{kind}")
+    assert "no reports" in ldp(f"estimate plain.{kind} --plan part.toml", code=1).err
+    found = ldp(f"estimate plain.{kind} --plan part.toml --assume-reports --json").data["columns"]
+    known = ldp("estimate reports.parquet --json").data["columns"]
+    assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in found}
+    with pytest.raises(PlanError, match="no reports"):  # written they would be text of any kind
+        made.ldp.sink_parquet("again.parquet", PrivacyPlan.from_toml("part.toml"), assume_reports=True)
+
+
 def test_what_a_record_spent_is_what_the_files_say(ldp, people, reports):
     """A plan of one of its columns said that a record spent the epsilon of that one."""
     whole = PrivacyPlan.from_toml("plan.toml")
@@ -714,6 +733,18 @@ def test_a_report_has_what_was_estimated(ldp, people):
     found = said["columns"]["os"]["estimates"]
     rows = [row for group in data["columns"][0]["groups"] for row in group["rows"]]
     assert [row[:2] for row in rows] == [[row["value"], row["count"]] for row in found]
+
+
+def test_reports_of_groups_in_which_nothing_is_found_are_counted(ldp):
+    """The title and the page had 900 of 903."""
+    plan = PrivacyPlan({"word": HeavyHitters(Prefixes("ab", 4), epsilon=5.0, levels=(2, 4), rows=8)}, keep=["g"])
+    words = pl.DataFrame({"word": ["abba"] * 903, "g": ["many"] * 900 + ["few"] * 3})
+    words.ldp.perturb(plan).ldp.sink_parquet("reports.parquet", plan)
+    assert "word: 903 reports" in ldp("estimate reports.parquet --by g").out
+    ldp("estimate reports.parquet --by g --output found")
+    assert set(pl.read_parquet("found/word.parquet")["g"]) == {"many"}
+    ldp("report found")
+    assert data_of(Path("report.html").read_text())["counted"] == 903
 
 
 def test_columns_of_the_same_reports_go_into_one_folder(ldp, people):

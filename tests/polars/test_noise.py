@@ -122,6 +122,21 @@ def test_one_tag_for_several_columns_is_added_to_their_names(columns, run):
         windows.collect()
 
 
+def test_values_under_the_name_of_no_column_take_a_tag():
+    """Fields of two structs had one name, and so equal reports of equal values: others told that values differ."""
+    df = pl.DataFrame({"user": range(200)}).select("user", *(pl.struct(os=True).alias(k) for k in ("home", "work")))
+    m, fields = RandomizedResponse(epsilon=0.1), {k: pl.col(k).struct.field("os") for k in ("home", "work")}
+    chosen = pl.when(pl.col("user") > 9).then(pl.lit(value=True)).otherwise(pl.lit(value=False))  # called "literal"
+    for noise in ({"key": SECRET, "id": "user"}, {"seed": 1}, {"seed": 1, "row_id": "user"}):
+        for values in (*fields.values(), chosen):
+            with pytest.raises(ParameterError, match="pass tag= here"):
+                values.ldp.perturb(m, **noise)
+        told = [field.ldp.perturb(m, **noise, tag=k, typed=False).alias(k) for k, field in fields.items()]
+        for out in (df.select(told), df.select(field.alias(k).ldp.perturb(m, **noise) for k, field in fields.items())):
+            assert 50 < sum(one == other for one, other in out.rows()) < 150
+    assert df.select(fields["home"].ldp.perturb(m, key=None, id=None)).columns == ["os"]
+
+
 def test_plans(run):
     df = people()
     plan = PrivacyPlan({"x": MECHANISMS["bits"], "flag": RandomizedResponse(epsilon=1.0)}, keep=["g"])

@@ -158,6 +158,7 @@ UNCLEAR = {  # what Polars cannot classify; streaming would broadcast it
     "selector, filter": cs.by_index(0).filter(pl.col("w") == "a"),
     "scalar function": X.map_batches(lambda s: s[0], return_dtype=pl.String, returns_scalar=True),
     "function": X.map_batches(lambda s: s, return_dtype=pl.String, is_elementwise=True),
+    "several fields": X.struct.field("a", "b"),  # PanicException of Polars 2.1
 }
 
 
