@@ -28,8 +28,8 @@ class NoiseOptions(TypedDict, total=False):
         seed: an integer that makes a run repeatable. **Such reports are not private**: for tests and simulation.
         row_id: with ``seed``: what identifies a row, as ``id`` does. Default the row's position, which is
             right in ``select`` and ``with_columns`` only, where no earlier step filters, sorts or samples.
-        tag: name of the noise; different tags are independent. Default the column's name; fields of structs need a
-            tag, or an alias before. With a plan, and with an expression that may be several columns (a selector,
+        tag: name of the noise; different tags are independent. Default the column's name; what is computed needs a tag,
+            or an alias before. With a plan, and with an expression that may be several columns (a selector,
             ``pl.col("^q_.*$")``), the tag is added to their names.
     """
 
@@ -111,14 +111,13 @@ def keyed_noise(
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)
+    computed = not values.meta.is_column_selection(allow_aliasing=True) and values.meta == values.meta.undo_aliases()
+    if computed and column is tag is None and (key is not None or seed is not None) and values.meta.root_names():
+        raise ParameterError(
+            "pass tag= here, the name of the noise, or .alias(NAME) before .ldp: two that are computed, as age > 30 "
+            f"and age > 50 are, would both have that of {name!r}, and equal reports say that they are equal"
+        )
     if column is None and name is not None:
-        plain = values.meta.undo_aliases().meta
-        roots, fresh = {*plain.root_names()}, key is None and seed is None
-        if not (fresh or tag or name in roots or not roots) and plain.output_name(raise_if_undetermined=False) == name:
-            raise ParameterError(
-                f"pass tag= here, the name of the noise: values called {name!r}, as no column is, may be there twice, "
-                "as fields of two structs are, and would have the same noise"
-            )
         column, tag = name if tag is None else tag, None
     if key is not None:
         if not isinstance(key, Secret) or ids is None or seed is not None or row_id is not None:

@@ -122,13 +122,13 @@ def test_one_tag_for_several_columns_is_added_to_their_names(columns, run):
         windows.collect()
 
 
-def test_values_under_the_name_of_no_column_take_a_tag():
-    """Fields of two structs had one name, and so equal reports of equal values: others told that values differ."""
+def test_computed_values_take_a_tag():
+    """Two under one name had equal reports of equal values: others told that values differ."""
     df = pl.DataFrame({"user": range(200)}).select("user", *(pl.struct(os=True).alias(k) for k in ("home", "work")))
     m, fields = RandomizedResponse(epsilon=0.1), {k: pl.col(k).struct.field("os") for k in ("home", "work")}
     chosen = pl.when(pl.col("user") > 9).then(pl.lit(value=True)).otherwise(pl.lit(value=False))  # called "literal"
     for noise in ({"key": SECRET, "id": "user"}, {"seed": 1}, {"seed": 1, "row_id": "user"}):
-        for values in (*fields.values(), chosen):
+        for values in (*fields.values(), chosen, pl.col("user") > 3, cs.integer() > 3):
             with pytest.raises(ParameterError, match="pass tag= here"):
                 values.ldp.perturb(m, **noise)
         told = [field.ldp.perturb(m, **noise, tag=k, typed=False).alias(k) for k, field in fields.items()]
