@@ -114,7 +114,7 @@ class Pairs(NamedTuple):
 
     def covariances(self, f1: F64, f2: F64) -> F64:
         """S, float64[d, d]; 0 where the sides do not differ at all."""
-        d, n1, n2 = len(f1), self.before.m, self.after.m
+        d, n1, n2 = len(f1), *(np.maximum(side.m, 1) for side in (self.before, self.after))  # (or nobody answers)
         one, two = np.c_[-np.eye(d), f1] / n1, np.c_[np.eye(d), -f2] / n2
         half = d + 1
         alone = one @ self.gram[:half, :half] @ one.T + two @ self.gram[half:, half:] @ two.T
@@ -189,10 +189,11 @@ class ComparePersons(Compare):
         def added(*squares: F64, times: float = 1.0) -> F64:
             """Standard errors of differences, or so many times as much, of the squares of those of both sides."""
             both = rho * np.sqrt(np.prod(squares, axis=0))
-            both = np.where(rho > 0, np.maximum(both - step * (times / sums.effective) ** 2, 0), both)
+            both = np.where(rho > 0, np.maximum(both - step * (times / max(sums.effective, 1)) ** 2, 0), both)
             made: F64 = np.sqrt(np.maximum(np.sum(squares, axis=0) - 2 * both, 0))
             return made
 
+        before, after = (np.where(side.n > 0, side.estimates, np.nan) for side in sides)
         d, z = two.estimates - one.estimates, z_score(self.confidence, len(f1) if self.simultaneous else 1)
         errors = added(*(side.variance(side.inside) for side in sides))
         ends = [x.ends(student(z, of.degrees)) for x, of in zip(of_few(one, two, errors, z), who, strict=True)]
@@ -212,7 +213,7 @@ class ComparePersons(Compare):
             )
         whole = np.where(degrees, statistic, np.nan), degrees, np.where(degrees, p_value, np.nan)
         return self._comparison(
-            mechanism, [one.estimates, two.estimates, d, errors, low, high, p_values, holm(p_values), *whole, *n.T]
+            mechanism, [before, after, after - before, errors, low, high, p_values, holm(p_values), *whole, *n.T]
         )
 
 

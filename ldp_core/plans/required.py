@@ -145,8 +145,8 @@ def required_n(
         group: the share of the people who are in the group that is asked about, see `recommend`.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
-            histogram unless it says more; or N, of a change on either side: what takes more people is left out, or
-            refused if all do.
+            histogram unless it says more (a change of a mean is tested as one of ``"many"``); or N, of a change on
+            either side: what takes more people is left out, or refused if all do.
         repeats: how many reports each person sends, of values that stay, and that many in every group: their noise
             averages out but for what permanent answers have in common (`Mechanism.common_noise`), and who is in the
             sample does not. Under keyed noise a person's reports are one: leave it out. What they spend is not
@@ -224,7 +224,7 @@ class _Change(NamedTuple):
                 raise ParameterError(
                     "the noise of a mean is taken where it is greatest, whatever the mean: leave out base"
                 )
-            shares = [0.0, 0.0, 0.0]
+            shares, population = [0.0, 0.0, 0.0], population or "many"  # (of these people the test is the same)
         elif self.base is None or not 0 <= self.base < self.base + self.size <= 1:
             raise ParameterError(
                 "a change of a share is in (0, 1), and needs base, the share before, in [0, 1 - change], got a change "
@@ -450,7 +450,7 @@ def _people(question: Question[Any], m: Mechanism, margin: float, f: float | Non
             return n
         few, enough = (few, n) if half <= margin else (n, enough)
         n *= (half / margin) ** 2 * 1.0005
-        if not few < n < enough:
+        if not few < n <= enough - 1:  # (or rounded up it is tried again, for ever)
             n = math.sqrt(few * enough)
         n = math.ceil(n)  # (what is answered is what was tried)
     return enough

@@ -12,6 +12,7 @@ from ldp_core import (
     LongitudinalRandomizedResponse,
     ParameterError,
     Piecewise,
+    PrivacyPlan,
     PrivSet,
     RandomizedResponse,
     Tally,
@@ -19,6 +20,7 @@ from ldp_core import (
     compare,
     compare_persons,
 )
+from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.comparison_of_persons import ComparePersons, Pairs
 from ldp_core.estimates.mean import MeanEstimate
 
@@ -176,6 +178,23 @@ def test_few_reports_of_a_small_side_are_as_improbable_as_without_ids():
     found = compare_persons(m, (few, range(200)), (many, range(200, 3400)))
     pearson = stats.chi2_contingency([np.bincount(few), np.bincount(many)]).statistic
     assert (found.statistic, found.degrees_of_freedom) == (pytest.approx(pearson, rel=0.05), 15)
+
+
+@pytest.mark.parametrize("nobody", [0, 1])
+def test_a_side_on_which_nobody_answers_tells_nothing(nobody):
+    """As of a column of a sampled plan in a small group, where all draw another one: it was a ZeroDivisionError."""
+    m = PrivacyPlan.sampled({"os": ["a", "b"], "late": [False, True]}, epsilon=2.0)["os"]
+    answers = [
+        m.reports.to_arrow(m.reports.rows(np.full(40, drawn), np.zeros(40 * drawn, np.uint8))) for drawn in (0, 1)
+    ]
+    sides = answers[::-1] if nobody else answers
+    found = compare_persons(m, *((side, range(40)) for side in sides))
+    plain, _ = Compare().rows(m, np.array([[40, 40]]), np.array([[m.tally(side).counters for side in sides]]))
+    got = found.to_arrow().to_pydict()
+    for name in ("before", "after", "difference", "low", "high", "p_value", "degrees_of_freedom", "p_value_of_all"):
+        np.testing.assert_allclose(np.array(got[name], float), np.array(plain[name].to_pylist(), float), err_msg=name)
+    assert (found.low == -np.inf).all()
+    assert np.isnan(found.differences).all()
 
 
 def test_what_is_refused():

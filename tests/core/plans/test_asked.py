@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import optimize, stats
 
 from ldp_core import (
     CdfEstimate,
@@ -20,6 +20,7 @@ from ldp_core import (
     PrivacyPlan,
     QuantilesEstimate,
     RandomizedResponse,
+    RangeEstimate,
     UnaryEncoding,
     question_of,
     recommend,
@@ -119,6 +120,26 @@ def test_so_many_people_keep_the_margin_of_a_median(key, margin):
     assert 0.99 * epsilon < back.epsilon < 1.005 * epsilon
     assert back.n == need.n
     assert kept(need.n) >= 0.93 > 0.85 > kept(need.n // 6)
+
+
+def test_few_people_are_counted_to_the_last_one(monkeypatch):
+    """By Wilson's interval of 6 in 10 reports; a search that tried the number that it had again never ended."""
+    tried, ask = [], RangeEstimate.expected_error
+
+    def limited(*asked):
+        tried.append(asked)
+        assert len(tried) < 100
+        return ask(*asked)
+
+    monkeypatch.setattr(RangeEstimate, "expected_error", limited)
+    for epsilon, margin in ((2.0, 0.2), (2.0, 0.15), (3.0, 0.1), (2.0, 0.1)):
+        m = RandomizedResponse(range(10), epsilon=epsilon)
+
+        def half(n, m=m):
+            return Z * math.sqrt(0.24 / n + (Z / n) ** 2 / 4) / (1 + Z**2 / n) / (m.p - m.q)
+
+        exact = optimize.brentq(lambda n, margin=margin: half(n) - margin, 1, 1e6)
+        assert 0 <= required_n(m, margin, ask="range:low=0,high=5").n - exact <= 1 + exact / 1000
 
 
 def test_cells_can_be_asked_for_ranges_and_quantiles():

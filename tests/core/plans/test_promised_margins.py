@@ -305,6 +305,17 @@ def test_a_change_among_these_people_is_found_whatever_the_share():
     assert chance[tuple(some.T)][found].sum() > 0.78
 
 
+def test_a_change_of_a_mean_among_these_people_is_tested_as_that_of_many():
+    """20 people were to find 0.1 more, as if their spread were no error of the test: none of 200 tests found it."""
+    m, rng, ends = Hybrid((0, 1), epsilon=8.0), np.random.default_rng(3), np.array([0.0, 1.0])
+    n = required_n(m, change=0.1, population=None).n
+    sides = [round(n * mean) for mean in (0.45, 0.55)]
+    tallies = [[m.simulate_values(ends, np.array([n - k, k]), rng) for k in sides] for _ in range(200)]
+    counters = np.array([[tally.counters for tally in pair] for pair in tallies])
+    found = np.array(Compare(population=None).rows(m, np.full((200, 2), n), counters)[0]["p_value"]) < 0.05
+    assert found.mean() > 0.8, n
+
+
 def test_buckets_are_a_part_of_the_margin():
     """Of eight buckets means are up to 1/16 off: 11,242 people were to tell them within 0.01."""
     m = SquareWave((0, 1), epsilon=4.0, buckets=8)
