@@ -115,7 +115,6 @@ def test_a_file_of_a_thousand_reports_is_read_back_by_both(tmp_path):
         assert (tally["n"], tally["fingerprint"]) == (1000, LONG["x"].fingerprint)
 
 
-@pytest.mark.slow
 def test_what_would_not_be_read_is_not_written(tmp_path):
     plan = PrivacyPlan({"x": LocalHashing(range(DEFAULT.labels + 1), epsilon=1.0)})
     for write in (

@@ -80,7 +80,6 @@ def reports_of(transform, elements):
     return good
 
 
-@pytest.mark.slow
 def test_declared_types_in_and_declared_types_out():
     """The output of single records had no schema, and with Beam's checks of types while it runs the job ended."""
     plan = PrivacyPlan({"app": SURE_BITS, "crashed": SURE_BOOL}, keep=["day"])

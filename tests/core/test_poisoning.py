@@ -452,6 +452,7 @@ def test_honest_reports_are_plausible(name):
 
 @each("alarm", [0.3, 0.1, 0.01])
 @each("epsilon", [0.5, 4.0])
+@pytest.mark.slow
 def test_piles_are_found_implausible_as_rarely_as_asked_for(alarm, epsilon):
     """Over all piles of 6 reports of 3 bits, and whoever of them has a value at all."""
     m = UnaryEncoding(Domain(range(3), unmatched="none"), epsilon=epsilon)

@@ -153,7 +153,6 @@ def test_reports_without_a_time_are_said_and_compared_with_nothing():
 
 
 @pytest.mark.filterwarnings("ignore:os. left out")
-@pytest.mark.slow
 def test_quantiles_are_those_of_the_core():
     """Of columns of ordered numbers alone, between frames, groups and windows."""
     age, wave = SubsetSelection(range(30), epsilon=3.0), SquareWave((0, 9), epsilon=3.0, buckets=16)

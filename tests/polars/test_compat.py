@@ -60,7 +60,6 @@ def collected(queries, folder):
     return {name: pl.read_parquet(folder / f"{name}.out") for name in queries}
 
 
-@pytest.mark.slow
 def test_queries_travel_without_cloudpickle(lazy, no_cloudpickle, tmp_path):
     keyed = queries(lazy, key=Secret(bytes(32)).shared(), id="i")
     mine = queries(lazy, seed=1, row_id="i") | {f"{name}, keyed": query for name, query in keyed.items()}

@@ -279,7 +279,6 @@ HEIGHTS = {"head": 10, "tail after": 10, "slice": 11, "limit": 3, "explode": 2 *
 
 
 @pytest.mark.parametrize("names", groups(FEW, "rr str other", "oue int none"))
-@pytest.mark.slow
 def test_reports_in_every_context(names, run, support):
     for name, packed in product(names, (False, True)):
         mechanism = MECHANISMS[name]

@@ -362,7 +362,6 @@ def reports_of(data, series, mechanism, **options):
 @fewer
 @given(st.data())
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
-@pytest.mark.slow
 def test_one_report_a_row_and_parts_add_up(data):
     mechanism = data.draw(mechanisms())
     series = data.draw(columns(mechanism.domain))

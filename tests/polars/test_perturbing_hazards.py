@@ -261,7 +261,6 @@ def test_chained_encode_and_histogram_draws_once_a_record(run, engine, draws):
 
 
 @pytest.mark.filterwarnings("error::RuntimeWarning")  # of groups in which nobody answers a pair
-@pytest.mark.slow
 def test_all_estimates_of_one_query_are_of_one_draw_of_the_column_that_a_record_answers(run):
     """Polars 2.1 perturbs anew for each column that is estimated, if nothing says that it must not."""
     people = pl.int_range(200, eager=True)

@@ -213,7 +213,6 @@ def found(rows):
     return {place: out[place] for place in PLACES}
 
 
-@pytest.mark.slow
 def test_rows_from_reports_and_from_values():
     """As batches and as single records; behind a shuffle, where rows have gone through their coder."""
     for private in (True, False):

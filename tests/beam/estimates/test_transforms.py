@@ -200,7 +200,6 @@ def rows_of(tally, *, bounded, timing, filled=None):
     return [row.value for row in (*waiting, *fn.finish_bundle())]
 
 
-@pytest.mark.slow
 def test_the_panes_of_a_bundle_are_answered_together(monkeypatch):
     """One window took 5 ms, and each record in one of its own 6: as many panes as a bundle has are one answer."""
     asked = []
@@ -410,7 +409,6 @@ def test_reports_are_not_suspected(caplog):
 
 
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
-@pytest.mark.slow
 def test_batches_that_do_not_say_that_they_are_reports_are_refused(tmp_path):
     """A share of 33 % came out as 14 %, with a warning in a worker's log."""
     raw = pa.record_batch({"x": [True] * 30 + [False] * 70, "g": ["a", "b"] * 50, "t": [3] * 100})

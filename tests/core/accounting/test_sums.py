@@ -61,6 +61,7 @@ def exact_among_a_third(q: float, n: int, epsilon: float) -> float:
     return float(np.maximum(np.outer(yes, no) - math.exp(epsilon) * np.outer(no, yes), 0).sum())
 
 
+@pytest.mark.slow
 def test_it_is_never_above_what_the_reports_reveal_and_falls_with_n_and_delta():
     for epsilon in (0.5, 8.0):
         m = UnaryEncoding(range(4), epsilon=epsilon)

@@ -67,6 +67,7 @@ def test_it_finds_what_is_there():
     assert 0.95 < found.lower_bound < m.realized_epsilon
 
 
+@pytest.mark.slow
 def test_bounds_are_seldom_too_high():
     """Of 30 audits with a false alarm of 1/2 at most 15 are expected to be wrong, and 27 with probability 5e-6."""
     m = RandomizedResponse([0, 1], epsilon=0.5)

@@ -308,6 +308,7 @@ def test_faults_beside_the_values():
         assert said is None or any(said in what for what in found.structure), (plant, found)
 
 
+@pytest.mark.slow
 def test_what_is_beside_reports_by_chance_accuses_nobody():
     """One report more, of a value that is always the same, is there in memory: it was said to tell the input."""
     m, more = RandomizedResponse(epsilon=1.0), pa.array([True])

@@ -176,6 +176,7 @@ def level(pair, n, shares, channel, supports, runs=800):
     return (found.p_value < 0.05).mean()
 
 
+@pytest.mark.slow
 def test_the_test_of_few_reports_holds_its_level():
     """Of independent columns: 7.5 % of 800 are 3.2 standard errors above 5 %.
 

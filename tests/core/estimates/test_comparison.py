@@ -234,6 +234,7 @@ RARE = [
 
 
 @each("case", RARE)
+@pytest.mark.slow
 def test_levels_where_few_reports_decide(case):
     """1,000 runs: at most 5 % and three standard errors of 0.7 %; with normal tails of few it was 12 to 52 %."""
     make, d, epsilon, sizes = case
@@ -589,6 +590,7 @@ def test_who_answers_a_sampled_column_is_a_sample_of_these_people():
     np.testing.assert_allclose(found.standard_errors, math.sqrt(variance), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_run_lengths_of_the_cusum():
     """Tables of D. C. Montgomery, Statistical Quality Control: two-sided 168 and 465 for h = 4 and 5, k = 1/2.
 
@@ -636,6 +638,7 @@ def test_run_lengths_for_large_shifts():
         assert np.linalg.solve(np.eye(401) - moves, np.ones(401))[0] == pytest.approx(wanted, rel=0.005)
 
 
+@pytest.mark.slow
 def test_windows_of_few_supporting_reports_have_few_false_alarms():
     """Of 1 in 1,000 people, where nothing changes: at most one alarm in 200 windows (there was one in 140)."""
     m, rng, alarms = UnaryEncoding(range(3), epsilon=8.0), np.random.default_rng(4), 0

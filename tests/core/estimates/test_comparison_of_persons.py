@@ -115,6 +115,7 @@ def test_sets_and_sketches_have_a_test_of_all_values():
         assert compare(m, *map(m.tally, sides)).degrees_of_freedom == 0
 
 
+@pytest.mark.slow
 def test_levels_and_intervals_hold():
     """Two cases of `python -m benchmarks.comparisons`. It fails with 1 in 100 of other seeds."""
     for same, keyed_noise, reports in ((True, True, 5), (False, False, 5)):

@@ -358,6 +358,7 @@ def test_estimate_makes_counts_consistent_and_says_so(method):
         Rappor("int", bits=16, hashes=2, cohorts=4, f=0.5, p=0.4, q=0.6).over([0, 1, 2, 3]),
     ],
 )
+@pytest.mark.slow
 def test_few_reports_can_be_made_consistent(mechanism, n):
     """The estimates of few reports were refused: "cannot come from n reports of this mechanism"."""
     for seed in range(20):

@@ -144,6 +144,7 @@ def range_coverages(m, n, inside, confidence=0.95):
     return [chances(n, true, p, q) @ held(low, high, true, n) for true in shares_of(n)]
 
 
+@pytest.mark.slow
 def test_ranges_of_randomized_response_hold():
     for d in (16, 400):
         for inside in (1, d // 2, d - 1):
@@ -192,6 +193,7 @@ def outside(n, k):
     return people
 
 
+@pytest.mark.slow
 def test_ranges_of_nearly_all_values_hold():
     """Fewer than 93 % of 2,000 have a probability below 0.0001 where 95 % hold."""
     for epsilon, variant in ((1.0, "optimized"), (4.0, "optimized"), (6.0, "optimized"), (6.0, "symmetric")):
@@ -226,6 +228,7 @@ def rates_covered(epsilon, n, runs=1000):
     ).min()
 
 
+@pytest.mark.slow
 def test_cells_and_rates_of_pairs_hold():
     for epsilon in (4.0, 6.0, 8.0):
         for n in (60, 300):
@@ -360,6 +363,7 @@ def noisy_sums(epsilon, people):
     return m, people + rng.negative_binomial(sizes, chance) - rng.negative_binomial(sizes, chance)
 
 
+@pytest.mark.slow
 def test_noisy_sums_hold():
     """Those of 5 people at epsilon 8 held 82 %; of a population, together, 36 % of 20,000, and 69 % of 100."""
     for n, population in ((5, None), (50, None), (100, "many"), (20_000, "many")):
@@ -391,6 +395,7 @@ def test_differences_of_noisy_sums_hold():
                 assert (inside.all(axis=1).mean() if simultaneous else inside.mean()) >= 0.94
 
 
+@pytest.mark.slow
 def test_noisy_sums_seldom_differ_by_chance():
     """Laplace noise has longer tails than a normal variable: Holm's test rejected in 9 to 42 % at level 5 %."""
     for n in (1, 2, 10, 100):
@@ -418,6 +423,7 @@ def test_a_group_that_no_report_supports_has_no_ratio():
     assert np.isfinite(ratio(many * 0.5 * np.tile(numbers, 200), many).high)
 
 
+@pytest.mark.slow
 def test_of_many_people_it_is_the_score_interval():
     """Also about a population; at epsilon 8 the noise makes 7 of 20,000 reports support a value."""
     for make in ORACLES:
@@ -486,6 +492,7 @@ def test_points_of_curves_hold_where_a_report_supports_half_of_a_range(monkeypat
     assert planted or min(worst) > 0.92, worst
 
 
+@pytest.mark.slow
 def test_ranges_hold_where_values_differ_in_noise():
     """Their variance at a count of 0, told from noisy counts, was below 0: 87 % held; that of too few people, 92 %.
 
@@ -529,6 +536,7 @@ def test_points_of_curves_hold_with_a_column_that_supports_all_values():
     assert held(low, high, 0.5, 1).mean(axis=0).min() > 0.97
 
 
+@pytest.mark.slow
 def test_ranges_hold_where_nearly_all_have_no_value():
     """Their code is one point of those of the last values, with whom they share a report: 91 % held."""
     m, simulator, people = (

@@ -76,6 +76,7 @@ def test_tables_agree_and_are_nearer_than_the_pairs_themselves():
     assert joined["frequency"].to_numpy() == pytest.approx(joined["frequency_right"].to_numpy(), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_fitted_is_refused():
     os_level, os_paid, _ = tables(20_000, 20.0, 0)
     other = os_level.with_columns(pl.col("os").replace("web", "android"))

@@ -125,6 +125,7 @@ def held_of_a_private_x(m, x, y, true) -> dict[str, list[bool]]:
     return held
 
 
+@pytest.mark.slow
 def test_slopes_and_correlations_allow_for_what_nobody_has_both_of():
     """2 % have each of two independent numbers: of 1,000 people, of whom often nobody has both, 18 % held.
 
@@ -137,6 +138,7 @@ def test_slopes_and_correlations_allow_for_what_nobody_has_both_of():
         assert np.mean(of_name) > 0.85
 
 
+@pytest.mark.slow
 def test_a_correlation_allows_for_noise_that_makes_a_variance_too_large():
     """Where the noise hides the variance of x in two samples of three, 42 % of the others held.
 
@@ -149,6 +151,7 @@ def test_a_correlation_allows_for_noise_that_makes_a_variance_too_large():
     assert np.mean(held) > 0.8
 
 
+@pytest.mark.slow
 def test_the_intercept_is_as_little_known_as_the_slope():
     """Of 1,000 uneven numbers at epsilon 4 one interval in six is bounded: 47 % of these held if taken for normal.
 

@@ -74,6 +74,7 @@ def reports_of(name, m, n, *, alike):
 
 
 @each("name", EVERY)
+@pytest.mark.slow
 def test_honest_reports_of_every_mechanism_are_plausible(name):
     m = EVERY[name]
     for n in (0, 1, 3000):

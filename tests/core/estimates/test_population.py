@@ -135,6 +135,7 @@ def test_of_all_people_the_error_of_a_mean_is_the_noise_of_their_numbers():
             assert compare(m, *tallies, population=n).standard_errors[0] ** 2 == pytest.approx(2 * known, rel=of)
 
 
+@pytest.mark.slow
 def test_a_mean_of_n_people_holds_where_a_rare_report_is_near():
     """Missed in 8 and 12 %: of numbers in the middle, a report far off is a third of a coin or less."""
     rng, runs = np.random.default_rng(5), 1500

@@ -137,11 +137,13 @@ def coverage_of_means(n, share, weigh, runs=400):
 
 
 @each(("n", "share"), [(2000, 0.2), (2000, 0.05)])
+@pytest.mark.slow
 def test_means_in_a_private_group_hold(n, share):
     """Outside of 92 to 98 % with a probability below 0.01, if they hold 95 % of the time. The seed is fixed."""
     assert 0.92 <= coverage_of_means(n, share, lambda m, reports: m.weights(reports, True)) <= 0.98
 
 
+@pytest.mark.slow
 def test_means_of_very_uneven_public_numbers_hold():
     """86 to 89 % of log-normal numbers held, as a sample without the largest ones has a low mean and a low variance."""
     rng, runs = np.random.default_rng(5), 1000
@@ -159,6 +161,7 @@ def test_means_of_very_uneven_public_numbers_hold():
     np.testing.assert_allclose([even.low, even.high], ratios(sums, 0.95)[2:])  # Fieller's
 
 
+@pytest.mark.slow
 def test_means_of_private_numbers_in_a_private_group_hold():
     """All of 25 to 50 people at the end: 34 to 95 % held, as few samples have one of the far reports."""
     rng, runs = np.random.default_rng(6), 160

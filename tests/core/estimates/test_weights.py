@@ -105,6 +105,7 @@ def test_reports_of_numbers_have_the_interval_of_their_mean():
         total((RandomizedResponse(epsilon=1.0), [True]))
 
 
+@pytest.mark.slow
 def test_reports_that_are_rarely_far_hold_where_nobody_sent_one():
     """5 % of reports are far. As weights alone 71 % held; of 400, fewer than 372 in one of 25 times if 95 % hold."""
     m, runs, n = Piecewise((0, 1), epsilon=6.0), 400, 20

@@ -41,6 +41,7 @@ def test_a_bucket_is_a_whole_number_and_so_are_the_answers():
     assert (empty.low, empty.high) == (18, 90)
 
 
+@pytest.mark.slow
 def test_intervals_of_whole_numbers_hold():
     """Two populations, one with a third at one age; of 10 tallies each, about a population."""
     m, rng = SquareWave(AGES, epsilon=1.0), np.random.default_rng(3)

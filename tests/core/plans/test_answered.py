@@ -98,6 +98,7 @@ def unlikely(noise: dict, *, fault: float = 0.0) -> float:
     return max(found)
 
 
+@pytest.mark.slow
 def test_reports_have_their_exact_probabilities():
     """(Pr[chi-square of 11 > 50] is 6e-7.)"""
     noise = {"key": Secret.generate()}

@@ -38,6 +38,7 @@ def found(values, ask, **options):
     return {row.key: row for row in recommend(values, 1.0, N, ask=ask, **options)}
 
 
+@pytest.mark.slow
 def test_the_errors_of_ranges_are_the_closed_forms():
     """Of unary encoding bits are independent; of the tree `range_variances` is tested against reports."""
     d, low, high = 64, 10, 33
@@ -61,6 +62,7 @@ def test_the_errors_of_ranges_are_the_closed_forms():
     assert half["unary_encoding"].margin == pytest.approx(2 * rows["unary_encoding"].margin, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_the_errors_of_medians_and_means_are_the_closed_forms():
     """Of a median z sd(F) / f; of numbers that are spread evenly the noise's mean and length^2 / 12."""
     d = 64
@@ -105,6 +107,7 @@ def test_each_question_has_its_own_order():
 
 
 @pytest.mark.parametrize(("key", "margin"), [("hierarchical_histogram:prefixes", 3), ("unary_encoding", 4)])
+@pytest.mark.slow
 def test_so_many_people_keep_the_margin_of_a_median(key, margin):
     """Of 200 populations, each a random sample: an answer is a value, and so up to half a value farther away."""
     d, rng, epsilon = 64, np.random.default_rng(5), 2.0

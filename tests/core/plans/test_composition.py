@@ -180,6 +180,7 @@ def test_columns_of_which_one_is_answered_are_one_mechanism(maker):
 
 
 @each("name", EVERY)
+@pytest.mark.slow
 def test_every_mechanism_gains_and_never_loses(name):
     m = EVERY[name]
     n, delta = 150, 1e-4

@@ -173,6 +173,7 @@ def test_means_of_few_people_are_within_the_margin():
     assert required_n(m, margin, population=None).n == 1
 
 
+@pytest.mark.slow
 def test_one_bit_means_take_as_many_people_as_their_bits_vary():
     """A report's rounding and the people's spread are not both at their most; few bits are on a lattice."""
     for epsilon in (1.0, 8.0):

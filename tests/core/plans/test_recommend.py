@@ -68,6 +68,7 @@ def test_the_adaptive_rule(epsilon):
 
 @settings(max_examples=30)
 @given(names, sizes, epsilons, st.integers(1, 10**9), st.floats(0, 1))
+@pytest.mark.slow
 def test_errors_and_margins_are_the_mechanisms(name, d, epsilon, n, f):
     m = mechanism(name, d, epsilon)
     (r,) = (r for r in recommend(d, epsilon, n, frequency=f) if r.key == name)
@@ -239,6 +240,7 @@ def test_plans_and_columns_of_which_one_is_answered():
     assert required_n(sampled, 0.02).n > 5 * required_n(sampled.inner, 0.02).n
 
 
+@pytest.mark.slow
 def test_heavy_hitters_are_found_by_so_many_people():
     """A value that a share f of the people has is found in 95 % of searches; with too few people in fewer."""
     m = HeavyHitters(Prefixes("abcd", 6), epsilon=3.0, rows=8, width=512)
@@ -310,6 +312,7 @@ def test_the_first_point_that_suffices_is_found_whatever_the_jumps():
     assert required._first(lambda *_: False, 400, 4.0) is None
 
 
+@pytest.mark.slow
 def test_epsilons_are_found_with_few_trials(monkeypatch):
     """A scan of the grid took 26,554 mechanisms."""
     asked, real = [], required.resolve

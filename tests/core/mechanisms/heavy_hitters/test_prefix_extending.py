@@ -216,6 +216,7 @@ def expected_variances(m: HeavyHitters) -> np.ndarray:
 
 
 @each("levels", [(4,), (2, 4)])
+@pytest.mark.slow
 def test_estimates_are_unbiased_and_vary_as_the_formula_says(levels):
     m = small(3.0, levels=levels, rows=16, width=512)
     counts, errors = estimated(m, 150)
@@ -286,6 +287,7 @@ def false_alarms(m: HeavyHitters, n: int, repeats: int) -> int:
 
 
 @each(("epsilon", "n"), [(1.0, 20_000), (4.0, 4000)])
+@pytest.mark.slow
 def test_nothing_is_found_where_nothing_is(epsilon, n):
     """The threshold is exceeded by chance in 1 run of 20; where support is rare the noise is skewed."""
     alarms = false_alarms(small(epsilon, levels=(4,), rows=8), n, 60)
@@ -306,6 +308,7 @@ def test_nothing_else_is_found_beside_frequent_values(held):
     assert false_alarms_beside(held, 120) <= 12  # of 6 that the promise allows (seeded: no false alarm)
 
 
+@pytest.mark.slow
 def test_intervals_cover():
     """One very frequent value, whose collisions are everywhere, and one to be covered."""
     m = small(3.0, levels=(4,), rows=16, width=256)
@@ -318,6 +321,7 @@ def test_intervals_cover():
     check_binomial(covered, 120, 0.95)
 
 
+@pytest.mark.slow
 def test_intervals_of_what_only_chance_lifted_above_the_threshold_cover():
     """200 values alike, of which those are found that noise makes large: 78 % held of estimate -+ z standard errors."""
     m = HeavyHitters(Prefixes(None, 8), epsilon=4.0, rows=16, width=1024)
@@ -354,6 +358,7 @@ def wrong_runs(n: int, runs: int = 40) -> int:
 
 
 @each("n", [2, 30])
+@pytest.mark.slow
 def test_of_few_reports_nothing_is_found_that_nobody_has(n):
     check_at_most(wrong_runs(n), 40, 0.05)
 

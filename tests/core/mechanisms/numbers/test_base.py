@@ -49,6 +49,7 @@ MEANS = [
 
 
 @each("name", SYMBOLS)
+@pytest.mark.slow
 def test_the_channel_is_that_of_the_code_and_its_values_are_unbiased_exactly(name):
     m = SYMBOLS[name]
     values = m.symbol_values()
@@ -140,6 +141,7 @@ def test_means_are_unbiased(name, population):
 
 @each("name", ["one bit", "one bit, epsilon 3", "piecewise", "hybrid", "hybrid, epsilon 0.5", "N outputs"])
 @each("n", [50, 1000])
+@pytest.mark.slow
 def test_intervals_of_means_cover(name, n):
     for numbers in (np.array([-1.0, -0.9, 0.4]), np.array([1.0])):
         # (Of 50 equal numbers there might be others, of which nobody came.)

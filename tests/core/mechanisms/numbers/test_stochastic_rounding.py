@@ -98,6 +98,7 @@ def test_the_mean_of_an_unbiased_distribution_is_the_mean():
     ("epsilon", "buckets", "oracle"),
     [(1.0, 16, "unary_encoding"), slow(3.0, 16, "randomized_response"), (4.0, 64, "subset_selection")],
 )
+@pytest.mark.slow
 def test_intervals_of_quantiles_hold_for_any_distribution(epsilon, buckets, oracle):
     """Also where the numbers between two points are all at one of them, or at one place between."""
     m = StochasticRounding((0, 100), epsilon=epsilon, buckets=buckets, oracle=oracle)
@@ -156,6 +157,7 @@ def test_a_mean_about_all_people_has_the_error_of_drawing_points():
 
 
 @each("n", [1, 2, 5, 19])
+@pytest.mark.slow
 def test_intervals_of_few_numbers_cover(n):
     """Where all of a few numbers are alike, or of reports without a bit, their variance is not 0. Seeded."""
     runs = 2000

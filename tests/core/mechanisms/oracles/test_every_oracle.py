@@ -43,6 +43,7 @@ from .helpers import (
 
 
 @each("name", ORACLES)
+@pytest.mark.slow
 def test_runs_are_unbiased_and_vary_as_promised(name):
     """And the check has power: a bias, and more noise than promised, of the same runs are found."""
     m = ORACLES[name]
@@ -67,6 +68,7 @@ def test_every_oracle_that_is_registered_is_here():
 
 
 @each("name", PURE)
+@pytest.mark.slow
 def test_reports_support_values_as_they_should(name):
     """Under fresh and keyed noise, in both layouts."""
     check_reports(PURE[name], keyed=list(PURE).index(name) % 4 == 0)
@@ -135,6 +137,7 @@ ENUMERATED = {
 
 
 @each("name", ENUMERATED)
+@pytest.mark.slow
 def test_probabilities_and_ratios_over_all_reports(name):
     m, d = ENUMERATED[name], ENUMERATED[name].domain.size
     if isinstance(m, BITS):

@@ -67,6 +67,7 @@ CASES = [
 
 
 @each(("variant", "prime", "case"), CASES)
+@pytest.mark.slow
 def test_probabilities_and_ratios_over_all_reports(monkeypatch, variant, prime, case):
     d, epsilon, policy = case
     assert d + (policy == "none") <= prime

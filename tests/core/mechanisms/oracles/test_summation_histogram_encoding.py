@@ -77,6 +77,7 @@ def test_the_law_is_discrete_laplace(epsilon, unit):
 
 
 @given(st.floats(0.0016, 300), st.integers(1, 64))
+@pytest.mark.slow
 def test_epsilon_is_never_above_the_one_asked_for(epsilon, unit):
     epsilon *= unit
     m = SHE(range(2), epsilon=epsilon, unit=unit)

@@ -143,6 +143,7 @@ def test_average_variance_of_a_workload(d):
 
 
 @each("epsilon", [0.5, 2.0])
+@pytest.mark.slow
 def test_intervals_hold(epsilon):
     d, rng = 64, np.random.default_rng(int(8 * epsilon))
     m = HierarchicalHistogram(range(d), epsilon=epsilon)

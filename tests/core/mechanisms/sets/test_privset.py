@@ -77,6 +77,7 @@ def test_the_first_item_that_is_met_has_its_exact_probability(m):
 
 
 @each("m", [*SMALL, PrivSet(range(12), epsilon=1.0, most=2, k=5)])
+@pytest.mark.slow
 def test_reports_have_their_distribution(m):
     """A chi-square test of each list, over all reports; fresh and keyed."""
     lists, n = padded_sets(m)[0], 20_000

@@ -160,6 +160,7 @@ def coverage(kind, hashes=64, width=64, *, simultaneous=False) -> np.ndarray:
 
 
 @each("kind", SKETCHES)
+@pytest.mark.slow
 def test_intervals_cover_in_spite_of_a_heavy_value(kind):
     assert 0.94 < coverage(kind).mean() < 0.995
 
@@ -167,6 +168,7 @@ def test_intervals_cover_in_spite_of_a_heavy_value(kind):
 RARE = int(stats.binom.ppf(FALSE_ALARM, 25, 0.95))  # of 25 runs hardly ever fewer are right
 
 
+@pytest.mark.slow
 def test_simultaneous_intervals_cover_in_spite_of_a_heavy_value():
     assert coverage(CountMeanSketch, 32, 256, simultaneous=True).all(axis=1).sum() >= RARE
 

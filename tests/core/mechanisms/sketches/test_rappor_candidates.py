@@ -75,6 +75,7 @@ def test_intervals_know_how_few_residuals_show_a_misfit():
 
 
 @each(("f", "p", "q", "unlisted"), [(0.5, 0.5, 0.75, 25_000), (0, 0.25, 0.75, 50_000)])
+@pytest.mark.slow
 def test_a_frequent_value_that_is_not_listed_makes_no_discoveries(f, p, q, unlisted):
     """Few shared bits have no normal sum, by which 17 and 24 % of the runs found somebody."""
     m, found, together = Rappor("int", bits=32, hashes=2, cohorts=8, f=f, p=p, q=q), 0, 0
@@ -92,6 +93,7 @@ def test_no_tallies_have_no_rows():
     assert (len(rows), len(sizes)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_p_values_of_what_nobody_holds_are_uniform():
     m, names = CASES["chrome"], [f"nobody {i}" for i in range(60)]
     found = fits(m, [*FRUIT, *names], dict.fromkeys(FRUIT, 4000), 60, 3)
@@ -200,6 +202,7 @@ def test_variance_in_advance_is_near_the_errors_of_an_estimate():
     assert m.over(FRUIT).explain(N).error
 
 
+@pytest.mark.slow
 def test_accuracy_holds():
     """Hoeffding's bound, which the normal approximation exceeds by far: at beta = 0.3 it still fails in fewer cases."""
     m, truth = CASES["md5"], {f"v{i}": 40 for i in range(500)}
