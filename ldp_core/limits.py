@@ -13,13 +13,14 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ldp_core.errors import InputError, LdpError, LimitError, ParameterError
+from ldp_core.errors import InputError, LdpError, LimitError, ParameterError, warn_user
 from ldp_core.parameters import Declared, check_integer, parameter
 
 VARIABLE = "LDP_LIMITS"
@@ -211,6 +212,12 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
         hidden = ("/.", UNFINISHED)
         whole = (file for file, name in there if not any(mark in name for mark in hidden) and not file.is_dir())
         found = sorted(map(str, whole))
+        with suppress(OSError):  # (of a journal that a server has taken away meanwhile)
+            if any(journal.stat().st_size for journal in Path(path).glob("journal/*.journal")):
+                warn_user(
+                    f"{str(path)!r}: reports in its journal are not counted; they are in a Parquet file when ldp serve "
+                    "has ended, or has started again"
+                )
         if not found:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif os.path.exists(path) or not has_magic(str(path)):

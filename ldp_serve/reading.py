@@ -23,7 +23,8 @@ KINDS: dict[str, pa.DataType] = {
 }
 """What a kept column may hold. In JSON dates and times are text in ISO 8601, times with their offset from UTC."""
 
-_DAY = r"(?!0000)\d{4}-(?!02-3|(0[469]|11)-31)(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
+_UNLEAP = r"(?!(\d\d)?([02468][1235679]|[13579][01345789])(00)?-02-29)"  # (of a century its first two digits count)
+_DAY = rf"(?!0000){_UNLEAP}\d{{4}}-(?!02-3|(0[469]|11)-31)(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])"
 _TIME = r"([01]\d|2[0-3])(:[0-5]\d(:[0-5]\d(\.\d{1,6})?)?)?(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)"
 _PATTERNS = {
     "text": "",

@@ -336,7 +336,7 @@ class _View:
             share = self._covered / self._intervals
             self.say(
                 f"{self._covered:,} of {self._intervals:,} intervals hold the truth ({share:.1%}); "
-                f"their confidence is {self._job.confidence:.0%}"
+                f"their confidence is {100 * self._job.confidence:g}%"
             )
         if self._short:
             self.say(
@@ -408,7 +408,7 @@ class _View:
 def window_table(rows: Sequence[HistogramRow], truth: Sequence[int], inside: Sequence[bool], bars: str) -> str:
     """A window's histogram: numbers, and a bar up to the interval, the interval, and a mark at the truth."""
     scale = max(1.0, *(row.high for row in rows), *truth)
-    interval = f"{rows[0].confidence:.0%} interval"
+    interval = f"{100 * rows[0].confidence:g}% interval"
     drawn = f"{bars[0]} up to {bars[1]} interval {bars[2]} truth"
     cells = [[rows[0].column_name, "true", "estimate", interval, "covers", drawn]]
     for row, true, hit in zip(rows, truth, inside, strict=True):

@@ -53,7 +53,8 @@ def test_a_record_too_few_or_too_many_is_seen():
 
 
 def test_windows_and_letters_go_to_the_page_too():
-    """And a window that a busy machine starved is no miss of its intervals."""
+    """And a window that a busy machine starved is no miss of its intervals, whose confidence is said as it is."""
+    confidence = 0.9995
     plan = PrivacyPlan({"v": RandomizedResponse(["a", "b"], epsilon=80.0)})
     devices = live.Devices(plan, devices=1, window=1_000_000)
     devices.truth.add(0, {"v": np.array([0, 0, 1])})
@@ -63,11 +64,11 @@ def test_windows_and_letters_go_to_the_page_too():
         for value, count in zip("ab", counts, strict=True):
             head = (Timestamp(start), Timestamp(start + 1), 0, "ON_TIME", True, True, "v", {}, value, count, 0.0)
             ends = (count, count, count / 3, 0.0, count / 3, count / 3, sum(counts))
-            box.put(HistogramRow(*head, *ends, 0.95, 80.0, "f" * 16))
+            box.put(HistogramRow(*head, *ends, confidence, 80.0, "f" * 16))
     box.put(("v", DeadLetter("v", "late", 4)))
-    with LivePage(plan, 0.95) as page:
+    with LivePage(plan, confidence) as page:
         fleet = Fleet(devices, print, pace=Pace(1.0))
-        view = live._View(LiveJob(plan, window="1s"), devices.truth, fleet, out, page)
+        view = live._View(LiveJob(plan, window="1s", confidence=confidence), devices.truth, fleet, out, page)
         view.head("")
         assert page.url in out.getvalue()
         while view._take(box, 0.0):
@@ -75,7 +76,8 @@ def test_windows_and_letters_go_to_the_page_too():
         data = json.loads(page.data(""))["data"]
         view.totals(Sent(messages=2, records=6))
     assert "2 more were sent in time but came late" in out.getvalue()
-    assert "2 of 2 intervals hold the truth (100.0%); their confidence is 95%\nleft out: 1 windows" in out.getvalue()
+    assert " 99.95% interval " in out.getvalue()
+    assert "2 of 2 intervals hold the truth (100.0%); their confidence is 99.95%\nleft out: 1 windows" in out.getvalue()
     assert data["columns"][0]["groups"][0]["rows"] == [["a", 2.0, 2.0, 2.0], ["b", 1.0, 1.0, 1.0]]
     assert (data["counted"], data["late"], data["windows"]) == (
         4,

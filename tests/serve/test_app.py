@@ -5,6 +5,7 @@ import datetime as dt
 import json
 import re
 import socket
+from calendar import isleap
 from collections import Counter
 from itertools import product
 
@@ -470,6 +471,16 @@ def test_clients_are_told_what_kept_values_are():
                 assert told, (kind, value)
                 taken[kind] += told
     assert (taken["date"], taken["time"], taken["boolean"], taken["integer"], taken["number"]) == (55, 13, 3, 5, 7)
+
+
+def test_clients_are_told_which_years_have_a_leap_day():
+    """The 29th of February of another year cost the others of its message."""
+    plan = PrivacyPlan({"level": RandomizedResponse(["low", "high"], epsilon=2.0)}, keep=["x"])
+    for kind, end in (("date", ""), ("time", " 10:00Z")):
+        pattern = re.compile(Reader(plan, {"x": kind}, LIMITS).compiled["patterns"]["x"], re.ASCII)
+        for day, there in (("02-28", lambda year: True), ("02-29", isleap)):
+            told = [year for year in range(1, 10_000) if pattern.search(f'"{year:04}-{day}{end}"')]
+            assert told == list(filter(there, range(1, 10_000)))
 
 
 def test_kept_columns_in_arrow_are_made_anew():

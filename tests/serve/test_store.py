@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ldp_core import InputError, Limits, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import InputError, LdpWarning, Limits, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_polars import read_plan
 
 from ..cases import case, full_disk
 from .helpers import (
@@ -64,6 +65,21 @@ def test_a_full_disk_says_where_and_takes_the_same_again(tmp_path, caplog):
     store.append([batch("a", 3), batch("b", 3)])
     store.finish()
     assert (n(store), in_files(folder)) == (6, 6)
+
+
+def test_who_counts_the_folder_is_told_of_reports_in_the_journal(tmp_path):
+    """Those of a server that runs, or was killed, were left out in silence."""
+    store = opened(tmp_path)
+    store.append([batch("a", 3)])
+    store.finish()
+    assert read_plan(tmp_path) == PLAN
+    store.append([batch("b", 2)])
+    with pytest.warns(LdpWarning, match="in its journal are not counted"):
+        read_plan(tmp_path)
+    store.close()
+    opened(tmp_path).close()
+    assert read_plan(tmp_path) == PLAN
+    assert in_files(tmp_path) == 5
 
 
 @pytest.mark.slow
