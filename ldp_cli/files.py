@@ -173,6 +173,9 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
             first = polars.scan_ndjson(sources[0]).collect_schema()  # so that 7 and then "7" is an error: two ids
         there |= {name: kind for name, kind in first.items() if kind != polars.Null}
         there |= {name: polars.Float64 for name, kind in kinds.items() if kind == "float" and name in there}
+        if id is not None and there.get(id) == polars.String:
+            for file, one in zip(found, sources, strict=True):
+                _refuse_numbers(file, one, id)
         return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
     said = {"str": polars.String, "date": polars.String}
     said |= {"float": polars.Float64, "int": polars.Int64, "bool": polars.Boolean}
@@ -186,6 +189,18 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
     frame = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False)
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
     return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
+
+
+def _refuse_numbers(file: str, source: Any, id: str) -> None:  # noqa: A002 (as in `scan`)
+    """Of ids that Polars takes for text, because some are: those that are numbers elsewhere would be other persons'."""
+    polars: Any = import_extra("polars", "polars")
+    with polars_work(file):
+        numbers = polars.scan_ndjson(source, schema={id: polars.Float64}, ignore_errors=True)  # (null: all else)
+        mixed = numbers.select(polars.all().is_not_null().any()).collect().item()
+    if mixed:
+        raise InputError(
+            f'{file!r}: some ids {id!r} are texts and some numbers; 7 and "7" are two ids: write all alike'
+        )
 
 
 def _unmarked(file: str) -> Any:

@@ -35,7 +35,8 @@ def perturb(
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
     id: Annotated[  # noqa: A002 (its name everywhere)
-        str | None, typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is not passed on.")
+        str | None,
+        typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is passed on only if kept."),
     ] = None,
     records: Annotated[
         int | None, options.count("With --id: take K records of each person, and drop the others.", metavar="K")

@@ -59,7 +59,8 @@ def perturb_frame(
     """Planned columns perturbed, the plan's ``keep`` passed on, all else dropped.
 
     Args:
-        frame: eager or lazy; of a lazy one only the schema is resolved here.
+        frame: eager or lazy; of a lazy one only the schema is resolved here. Its rows stay in their order: if that
+            follows a private value, it tells it.
         plan: mechanisms by column.
         packed, typed: see `perturb`. `sink_parquet` asks for typed reports.
         noise: see `perturb`; a tag is added to the columns' names. A seeded plan brings its ``seed``; give

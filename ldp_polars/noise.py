@@ -111,7 +111,7 @@ def keyed_noise(
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)
-    computed = not values.meta.is_column_selection(allow_aliasing=True) and values.meta == values.meta.undo_aliases()
+    computed = not (values.meta.is_column_selection(allow_aliasing=True) or _is_alias(values, name))
     if computed and column is tag is None and (key is not None or seed is not None) and values.meta.root_names():
         raise ParameterError(
             "pass tag= here, the name of the noise, or .alias(NAME) before .ldp: two that are computed, as age > 30 "
@@ -135,3 +135,8 @@ def keyed_noise(
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None
+
+
+def _is_alias(values: pl.Expr, name: str | None) -> bool:
+    """Whether the last step gives this name: one further within, or an operation of ``.name``, names no values."""
+    return name is not None and any(one.alias(name).meta == values.meta for one in values.meta.pop())

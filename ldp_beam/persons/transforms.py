@@ -121,7 +121,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
         Args:
             plan: that perturbs them; or what one report spends, under fresh noise and without permanent answers.
             windows: at least 1.
-            changes, change_times, keyed: see `PrivacyLedger`.
+            changes, change_times, keyed: see `PrivacyLedger`; ``changes`` are those in all these windows together.
 
         Returns:
             A fraction; ``math.inf`` if there is no bound.

@@ -160,13 +160,14 @@ class DrawnColumns:
     def draw(self, n: int, keyed: Keyed | None, tag: str | None = None) -> npt.NDArray[Any]:
         """The position of the column that each of n records answers, uniform; under keyed noise a person's own.
 
-        It depends on no value, and on nothing but the person and the columns' names: a person who reports again
-        answers the same column again, also where an epsilon has changed.
+        It depends on no value, and on nothing but the person and the columns' names, in whatever order: a person who
+        reports again answers the same column again, also where an epsilon has changed.
         """
-        names = json.dumps([name for name, _ in self.columns])
-        source = Keystream() if keyed is None else keyed.named(names, tag)
+        names = [name for name, _ in self.columns]
+        order: npt.NDArray[Any] = np.array(sorted(range(len(names)), key=names.__getitem__), np.uint16)
+        source = Keystream() if keyed is None else keyed.named(json.dumps(sorted(names)), tag)
         noise = source.bind("the drawn column", np.zeros(n, np.uint8)).of_persons()
-        return noise.uniform_below(len(self.columns), n, 0)
+        return order.take(noise.uniform_below(len(names), n, 0))
 
     def perturb(
         self, values: Mapping[str, Any], keyed: Keyed | None, *, packed: bool, tag: str | None = None

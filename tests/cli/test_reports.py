@@ -508,6 +508,17 @@ def test_columns_of_ndjson_may_come_late(ldp, mark):
     ldp("perturb two.ndjson once.parquet --overwrite --plan plan.toml --id user --records 1", code=1)
 
 
+def test_ids_of_ndjson_are_all_texts_or_all_numbers(ldp):
+    """One text among the first made all ids text: people with numbers had other noise than in files without it."""
+    ldp("plan new plan.toml -c minutes=0:60 -e 1")
+    perturb, ids = "perturb {}.ndjson once.parquet --plan plan.toml --id user --records 1", ["a", *range(150)]
+    for name, some in {"mixed": ids, "turned": [*map(str, ids), 7], "texts": map(str, ids)}.items():
+        Path(f"{name}.ndjson").write_text("".join(json.dumps({"minutes": 1.5, "user": one}) + "\n" for one in some))
+    for name in ("mixed", "turned"):
+        assert "two ids" in ldp(perturb.format(name), code=1).err
+    ldp(perturb.format("texts"))
+
+
 @pytest.mark.parametrize("name", ["partial", "epsilon", "confidence", "column_name", "pane_index"])
 def test_groups_are_not_named_as_what_files_say_of_estimates(ldp, people, name):
     """Else `partial` is written over, and on a page or picture groups are one."""

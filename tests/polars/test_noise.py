@@ -128,7 +128,8 @@ def test_computed_values_take_a_tag():
     m, fields = RandomizedResponse(epsilon=0.1), {k: pl.col(k).struct.field("os") for k in ("home", "work")}
     chosen = pl.when(pl.col("user") > 9).then(pl.lit(value=True)).otherwise(pl.lit(value=False))  # called "literal"
     for noise in ({"key": SECRET, "id": "user"}, {"seed": 1}, {"seed": 1, "row_id": "user"}):
-        for values in (*fields.values(), chosen, pl.col("user") > 3):
+        older = pl.col("user") > 3, pl.col("user").alias("one") > 3, (pl.col("user") > 3).name.suffix("_over")
+        for values in (*fields.values(), chosen, *older):
             with pytest.raises(ParameterError, match="pass tag= here"):
                 values.ldp.perturb(m, **noise)
         told = [field.ldp.perturb(m, **noise, tag=k, typed=False).alias(k) for k, field in fields.items()]

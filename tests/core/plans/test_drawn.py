@@ -239,6 +239,15 @@ def test_the_draw_is_the_persons_own_and_independent_of_the_columns_noise():
         check_binomial(np.sum((draw == 1) & (other == 1)), 60_000, share / 2)
 
 
+@each("make", [PrivacyPlan.sampled, PrivacyPlan.fake])
+def test_the_order_of_the_columns_changes_no_report(make):
+    """A person answered another column after the columns of a plan were written in another order."""
+    names, ids = ["x", "y", "z"], np.arange(300)
+    key, records = Secret.generate(), pa.table({name: ["a", "b", "a"] * 100 for name in names})
+    one, other = (make(dict.fromkeys(order, AB), epsilon=1) for order in (names, names[::-1]))
+    assert one.perturb(records, key=key, id=ids).to_pydict() == other.perturb(records, key=key, id=ids).to_pydict()
+
+
 # ---- one column alone
 
 
