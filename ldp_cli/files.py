@@ -124,19 +124,20 @@ class _InScript(json.JSONEncoder):
         return super().encode(o).replace("<", "\\u003c")
 
 
-def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
-    """The planned columns of records, as Arrow batches, of text as `scan` reads it; kept columns are not read."""
+def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
+    """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones need only be."""
     names = list(plan.inputs)
+    needed = [*names, *kept]
     for file in files_of(path):
         if format_of(file) == "parquet":
             with _reading(file), open_parquet(file) as opened:
-                _check(file, opened.schema_arrow.names, names, " of the plan")
+                _check(file, opened.schema_arrow.names, needed, " of the plan")
                 refuse_reports(opened.schema_arrow, names)
                 yield from opened.iter_batches(columns=names)
         else:
             to_arrow = our_polars().columns.to_arrow
             with polars_work(file):
-                frame = having(scan(file, plan), names, file, " of the plan").select(map(in_periods, names))
+                frame = having(scan(file, plan), needed, file, " of the plan").select(map(in_periods, names))
                 for part in frame.collect_batches(maintain_order=True):
                     columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
                     yield pa.record_batch(columns, names=names)
