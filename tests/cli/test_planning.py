@@ -303,6 +303,23 @@ def test_check_says_what_helps_each_column(ldp):
     assert "the plan fits" in ldp("plan check plan.toml some.csv").out
 
 
+@pytest.mark.parametrize(
+    ("field", "declared", "mended"), [("no", "yes,no", "false"), ("3.0", "3.0,yes", "3"), ("NA", "yes,NA", "")]
+)
+def test_text_of_another_type_names_the_column_and_what_helps(ldp, field, declared, mended):
+    """It was an error without the column."""
+    kind, dtype = ("false,true", "Boolean") if field == "no" else ("1..5", "Int64")
+    good = "true" if field == "no" else "4"
+    ldp(f"plan new plan.toml -c os=ios,web -c a={kind} -e 2 --other a")
+    Path("some.csv").write_text(f"os,a\nios,{good}\nweb,{field}\n")
+    for line in ("plan check plan.toml some.csv", "perturb some.csv out.parquet --plan plan.toml"):
+        assert f"{{'a': '{dtype}'}}: write numbers" in ldp(line, code=1).err
+    Path("mended.csv").write_text(f"os,a\nios,{good}\nweb,{mended}\n")
+    assert "the plan fits" in ldp("plan check plan.toml mended.csv").out
+    ldp(f"plan new texts.toml -c os=ios,web -c a={declared} -e 2 --other a")
+    assert "the plan fits" in ldp("plan check texts.toml some.csv").out
+
+
 def test_check_reads_as_perturb_does(ldp):
     """Arrow took 0x10 for 16, and made a column with +5 one of floats."""
     plan = PrivacyPlan({"age": RandomizedResponse([5, 16], epsilon=2.0), "ok": RandomizedResponse(epsilon=1.0)})
