@@ -124,19 +124,20 @@ class _InScript(json.JSONEncoder):
         return super().encode(o).replace("<", "\\u003c")
 
 
-def batches(path: str, plan: PrivacyPlan) -> Iterator[pa.RecordBatch]:
-    """The planned columns of records, as Arrow batches, of text as `scan` reads it; kept columns are not read."""
+def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
+    """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones need only be."""
     names = list(plan.inputs)
+    needed = [*names, *kept]
     for file in files_of(path):
         if format_of(file) == "parquet":
             with _reading(file), open_parquet(file) as opened:
-                _check(file, opened.schema_arrow.names, names, " of the plan")
+                _check(file, opened.schema_arrow.names, needed, " of the plan")
                 refuse_reports(opened.schema_arrow, names)
                 yield from opened.iter_batches(columns=names)
         else:
             to_arrow = our_polars().columns.to_arrow
-            with polars_work(file):
-                frame = having(scan(file, plan), names, file, " of the plan").select(map(in_periods, names))
+            frame = having(scan(file, plan), needed, file, " of the plan").select(map(in_periods, names))
+            with polars_work(file, frame):
                 for part in frame.collect_batches(maintain_order=True):
                     columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
                     yield pa.record_batch(columns, names=names)
@@ -299,14 +300,19 @@ def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan
 
 
 @contextmanager
-def polars_work(what: str) -> Iterator[None]:
-    """What Polars says of data may quote them, so only its kind is passed on; our own errors go through."""
+def polars_work(what: str, data: pl.LazyFrame | None = None) -> Iterator[None]:
+    """What Polars says of data may quote them, so only its kind and the columns are passed on; ours go through."""
     polars: Any = import_extra("polars", "polars")
     try:
         yield
     except (polars.exceptions.PolarsError, polars.exceptions.PanicException) as error:
         if (full := disk_error(error)) is not None:
             raise full from None  # (`replacing` knows which file it was)
+        if data is not None and (wrong := _misread(data)):
+            raise InputError(
+                f"{what}: some records do not have the types of the plan, or of the first records, {wrong}: write "
+                "numbers as 3 or 2.5, Booleans as true and nothing where one is missing, or declare these texts"
+            ) from None
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             "may quote them"
@@ -314,3 +320,16 @@ def polars_work(what: str) -> Iterator[None]:
     except OSError as error:
         about = f"{what}: {error.filename!r}" if error.filename else what
         raise disk_error(error) or InputError(f"{about}: {error.strerror or type(error).__name__}") from None
+
+
+def _misread(data: pl.LazyFrame) -> dict[str, str]:
+    """Columns that Polars cannot read even alone, and their types, none of them text: that is a broken file."""
+    polars: Any = import_extra("polars", "polars")
+    found = {}
+    for name, dtype in data.collect_schema().items():
+        if dtype != polars.String:
+            try:
+                data.select(in_periods(name)).null_count().collect(engine="streaming")
+            except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
+                found[name] = str(dtype)
+    return found

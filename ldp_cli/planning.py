@@ -132,9 +132,11 @@ def check(
             cells["not declared"] = f"{outside[name]:,}" if planned else ""
             cells["would be refused"] = wrong.get(name) or f"{refused[name]:,}" if planned else ""
             rows.append(cells)
-        remedy = 'declare these values, or unmatched = "other" in the plan: one more answer for all of them'
-        verdicts = [f"the plan does not fit: {remedy}" if bad else "the plan fits"]
+        verdicts = ["the plan does not fit" if bad else "the plan fits"]
         for name, m in made.columns.items():
+            if refused[name]:
+                remedies = {getattr(inputs, "remedy", "declare them") for inputs in made.sources(name).values()}
+                verdicts.append(f"{name}: {'; '.join(sorted(remedies))}")
             if taken := outside[name] - refused[name]:
                 counted = (
                     f"{name}: {taken:,} of {records:,} values ({printing.percent(taken / records)}) are not declared"
@@ -160,7 +162,7 @@ def _fit(plan: core.PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[s
     records, refused, outside = 0, dict.fromkeys(plan.columns, 0), dict.fromkeys(plan.columns, 0)
     wrong: dict[str, str] = {}
     with printing.working("checking the records"):
-        for batch in files.batches(data, plan):
+        for batch in files.batches(data, plan, plan.keep):
             records += batch.num_rows
             for name, source, inputs in ((c, *one) for c in plan.columns for one in plan.sources(c).items()):
                 try:

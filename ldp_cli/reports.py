@@ -82,7 +82,7 @@ def perturb(
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=partial(files.size_of, source))
-    with files.replacing(target) as beside, files.polars_work("perturb"), working as done:
+    with files.replacing(target) as beside, files.polars_work("perturb", scanned), working as done:
         going = files.counted(scanned, read, done)
         if records is not None:
             each = [files.in_periods(name, length) for name, length in periods.items()]

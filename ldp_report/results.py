@@ -46,7 +46,8 @@ class Results:
     """Estimates of some columns, and what became of the other records.
 
     Args:
-        columns: by name the rows of its estimate: mappings with the columns that the estimates of Polars or Beam have.
+        columns: by name the rows of its estimate, mappings with the columns that the estimates of Polars or Beam have;
+            or a frame of Polars, as of ``reports.ldp.estimates(plan)``.
             ``window_start`` and ``window_end`` are times, dates, or text in ISO 8601.
         letters: dead letters: mappings of ``column_name``, ``reason``, ``count``. None: nobody has counted them.
         plan: what the reports were made with.
@@ -79,6 +80,10 @@ class Results:
     live: bool = False
     repeats: int | None = None
     total: bool = False
+
+    def __post_init__(self) -> None:
+        frames = {name: rows.to_dicts() for name, rows in self.columns.items() if hasattr(rows, "to_dicts")}
+        self.columns = {**self.columns, **frames} if frames else self.columns
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.

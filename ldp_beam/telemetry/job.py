@@ -73,6 +73,7 @@ class TelemetryJob:
     def __post_init__(self) -> None:
         if self.event_time in self._private:
             raise PlanError(f"the plan perturbs {self.event_time!r}: it cannot be the event time, which windows need")
+        engine.refuse_keys_in({*self.by} & self._private, "the plan")
         options = {"simultaneous": self.simultaneous, "k": self.heavy_hitters, "repeats": self.repeats}
         questions = engine.questions_and_margins(self.plan.columns, self.ask, self.confidence, **options)
         object.__setattr__(self, "questions", questions)

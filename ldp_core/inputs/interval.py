@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal, NoReturn
+from typing import Any, ClassVar, Literal, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,8 @@ class Bounded(Inputs):
     low: float
     high: float
     missing: float | None
+
+    remedy: ClassVar[str] = 'declare a wider interval or unmatched="clip", and for nulls missing=, a number'
 
     @property
     @override
@@ -60,7 +62,7 @@ class Bounded(Inputs):
         wrong, missing = (int(np.count_nonzero(rows)) for rows in (self._refused(numbers), np.isnan(numbers)))
         raise DomainError(
             f"column {column!r}: {wrong} of {len(numbers)} values are not numbers in {self.summary} ({missing} of "
-            'them null or nan); declare a wider interval or unmatched="clip", and for nulls missing=, a number'
+            f"them null or nan); {self.remedy}"
         )
 
     @property

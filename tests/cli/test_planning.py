@@ -287,6 +287,39 @@ def test_check_counts_what_would_be_refused_and_shows_no_value(ldp, people):
         assert name in done.err
 
 
+def test_check_says_what_helps_each_column(ldp):
+    """It said ``unmatched = "other"`` of numbers, which have no such answer, and took a file without a kept column."""
+    Path("some.csv").write_text("os,minutes,late\nweb,61,1\nios,1,2\n")
+    ldp("plan new plan.toml -c os=ios,android -c minutes=0:60 -e 2 --keep day")
+    assert "does not have the columns ['day']" in ldp("plan check plan.toml some.csv", code=1).err
+    text = Path("plan.toml").read_text().replace('"day"', '"late"')
+    Path("plan.toml").write_text(text)
+    shown = " ".join(ldp("plan check plan.toml some.csv", code=1).out.split())
+    for name, answer in (("os", "other"), ("minutes", "clip")):
+        said = f'unmatched="{answer}"'
+        assert said in shown.partition(f"{name}: declare ")[2].partition(": declare")[0]
+        text = text.replace(f'[columns."{name}"]', f'[columns."{name}"]\n{said}')
+    Path("plan.toml").write_text(text)
+    assert "the plan fits" in ldp("plan check plan.toml some.csv").out
+
+
+@pytest.mark.parametrize(
+    ("field", "declared", "mended"), [("no", "yes,no", "false"), ("3.0", "3.0,yes", "3"), ("NA", "yes,NA", "")]
+)
+def test_text_of_another_type_names_the_column_and_what_helps(ldp, field, declared, mended):
+    """It was an error without the column."""
+    kind, dtype = ("false,true", "Boolean") if field == "no" else ("1..5", "Int64")
+    good = "true" if field == "no" else "4"
+    ldp(f"plan new plan.toml -c os=ios,web -c a={kind} -e 2 --other a")
+    Path("some.csv").write_text(f"os,a\nios,{good}\nweb,{field}\n")
+    for line in ("plan check plan.toml some.csv", "perturb some.csv out.parquet --plan plan.toml"):
+        assert f"{{'a': '{dtype}'}}: write numbers" in ldp(line, code=1).err
+    Path("mended.csv").write_text(f"os,a\nios,{good}\nweb,{mended}\n")
+    assert "the plan fits" in ldp("plan check plan.toml mended.csv").out
+    ldp(f"plan new texts.toml -c os=ios,web -c a={declared} -e 2 --other a")
+    assert "the plan fits" in ldp("plan check texts.toml some.csv").out
+
+
 def test_check_reads_as_perturb_does(ldp):
     """Arrow took 0x10 for 16, and made a column with +5 one of floats."""
     plan = PrivacyPlan({"age": RandomizedResponse([5, 16], epsilon=2.0), "ok": RandomizedResponse(epsilon=1.0)})

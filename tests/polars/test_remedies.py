@@ -92,6 +92,14 @@ WRONG = [  # a call, and what its error says to do
     (lambda: WORDS.select(WORD.unary_encode(epsilon=1.0)), "do not perturb them again$"),  # (not: declare the values)
     (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)$"),
     (lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"), "'day' is Int64; .*epoch"),
+    (
+        lambda: (
+            PEOPLE.ldp.perturb(DAYS)
+            .with_columns(pl.col("day").cast(str))
+            .ldp.histograms(DAYS, window="7d", event_time="day")
+        ),
+        r"'day' is String; of text column\.str\.to_datetime",
+    ),
     (lambda: PEOPLE.select(WORD.perturb(GRR).ldp.perturb(GRR)), r"\['word'\] hold reports already, says their dtype"),
     (
         lambda: PEOPLE.select(pl.col("crashed").ldp.randomized_response(epsilon=1.0).alias("twice").ldp.perturb(FLAG)),

@@ -129,6 +129,16 @@ def test_numbers_that_a_file_has_as_text_are_numbers():
     assert grade["groups"][0]["rows"] == [["", 1.0, 0.0, 2.0]]
 
 
+def test_frames_of_estimates_are_their_rows():
+    """They were an AttributeError."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)}, keep=["country"], seed=1)
+    records = pl.DataFrame({"os": ["ios", "web"] * 50, "country": ["fr"] * 40 + ["it"] * 60})
+    frames = records.ldp.perturb(plan).ldp.estimates(plan, by="country")
+    of_rows = Results({name: frame.to_dicts() for name, frame in frames.items()}, plan=plan).to_json()
+    assert [group["n"] for group in of_rows["columns"][0]["groups"]] == [40, 60]
+    assert Results(frames, plan=plan).to_json() == of_rows
+
+
 def test_records_in_several_windows_are_counted_once():
     """Windows of 2 days begin each day: the page said that twice as many reports were counted."""
     of_day, day = {"a": [3, 5, 7, 11], "b": [2, 0, 4, 0]}, np.timedelta64(1, "D")

@@ -484,6 +484,7 @@ def test_bad_arguments_fail_before_the_job_starts(tmp_path):
         (PlanError, "when", {"event_time": "when"}),
         (PlanError, "lang", plan(lang=flag)),
         (PlanError, "planet", {"by": ("planet",)}),
+        (MechanismMismatchError, r"\['os'\] hold reports, says the plan: .*--table", {"by": ("os",)}),
         (PlanError, "windows", plan(t=flag)),
         (InputError, "timestamp", {"event_time": "user", **plan(crashed=flag)}),
         (PlanError, r"'os'.* candidates", plan(os=SKETCH)),
