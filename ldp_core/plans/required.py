@@ -526,8 +526,8 @@ def required_epsilon(
         domain: the values, or how many declared ones; see `recommend`.
 
     Returns:
-        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits (of a question to 0.1 %) and rounded
-        up, in (0, 50].
+        A table, `Need` a row; ``.epsilon`` is the least epsilon, to twelve digits (of numbers six, of a question
+        three) and rounded up, in (0, 50].
 
     Raises:
         ParameterError: an argument outside its interval, or no epsilon up to 50 does: more people or a wider margin.

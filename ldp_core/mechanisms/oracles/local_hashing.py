@@ -134,6 +134,10 @@ class AffineFamily:
             np.subtract(residue, prime, out=reduced)
             np.minimum(residue, reduced, out=residue)
 
+    def triple_collisions(self, a: int, d: int, n: int) -> F64:
+        """Pr[a, b and x have one hash], of the b from a + 1 to d - 1 and the x below n: float64[d - 1 - a, n]."""
+        return triples(self.g, n)[n : n + d - 1 - a, n - 1 - a : 2 * n - 1 - a]
+
 
 SMALL_PRIMES = primes_to(255)
 """Numbers of buckets for which there is a `LinearFamily`."""
@@ -206,6 +210,17 @@ class LinearFamily:
         cells = inner_products(values, generator)
         cells += multinomials(people.sum() - values.sum(), cells.size, generator).reshape(cells.shape)
         return self._transform(cells[None])[0, :d, 0]
+
+    def triple_collisions(self, a: int, d: int, n: int) -> F64:
+        """As of an `AffineFamily`: 1 / g of the x on a line with a and b, where one equation says all, else 1 / g^2."""
+        b, steps = np.arange(a + 1, d), np.arange(self.g)
+        line = np.zeros((len(b), self.g), np.int64)
+        for unit in (self.g**k for k in range(self.digits)):
+            x, y = a // unit % self.g, b // unit % self.g
+            line += (x + steps * (y - x)[:, None]) % self.g * unit
+        out = np.full((len(b), n + 1), 1 / self.g**2)
+        np.put_along_axis(out, np.minimum(line, n), 1 / self.g, axis=1)
+        return out[:, :n]
 
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """In each block of g^k codes, with the largest k that there is, a report supports a hyperplane, all or none.
@@ -403,24 +418,20 @@ class HashedReports(FrequencyOracle):
 
     @override
     def noise_covariance(self, shares: F64) -> F64:
-        """Over all functions and buckets, if they are few; else from how three values collide.
+        """From how three values collide.
 
         Pr[a and b are supported | x] = (own - other) Pr[h(a) = h(b) = h(x)] + other Pr[h(a) = h(b)]
         """
-        family = self.family
-        if isinstance(family, AffineFamily):
-            d, n, three = self.domain.size, shares.shape[1], triples(family.g, shares.shape[1])
-            own, other = map(float, self.bucket_probabilities)
-            q, difference = self.rates.q[0], self.rates.difference
-            means, base = q * difference * shares, other * float(family.collision) - q**2
-            out: F64 = np.eye(d) * self.variances(shares)[:, None]
-            for a in range(d):
-                among = three[n : n + d - 1 - a, n - 1 - a : 2 * n - 1 - a]
-                both = (own - other) * shares @ among.T + base - means[:, a : a + 1] - means[:, a + 1 : d]
-                out[:, a, a + 1 :] = out[:, a + 1 :, a] = both / difference**2
-            return out
-        functions, buckets = np.divmod(np.arange(family.size * family.g, dtype=np.uint64), np.uint64(family.g))
-        return self.covariance_of_cells(buckets << BUCKET_SHIFT | functions, shares)
+        d, n = self.domain.size, shares.shape[1]
+        own, other = map(float, self.bucket_probabilities)
+        q, difference = self.rates.q[0], self.rates.difference
+        means, base = q * difference * shares, other * float(self.family.collision) - q**2
+        out: F64 = np.eye(d) * self.variances(shares)[:, None]
+        for a in range(d):
+            among = self.family.triple_collisions(a, d, n)
+            both = (own - other) * shares @ among.T + base - means[:, a : a + 1] - means[:, a + 1 : d]
+            out[:, a, a + 1 :] = out[:, a + 1 :, a] = both / difference**2
+        return out
 
     @override
     def weights_of(self, reports: Native, code: int) -> F64:

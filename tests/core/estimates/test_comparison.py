@@ -103,6 +103,7 @@ ORACLES = [
     SubsetSelection(FOUR, epsilon=0.5),
     SubsetSelection(range(6), epsilon=0.5, k=3),
     LocalHashing(FOUR, epsilon=1.0, variant="fast"),
+    LocalHashing(range(3), epsilon=1.0, variant="fast", unmatched="none"),
     HadamardResponse(FOUR, epsilon=1.0),
     ProjectiveGeometryResponse(FOUR, epsilon=1.5),
     BlockHadamardResponse(FOUR, epsilon=2.0),
