@@ -240,20 +240,6 @@ class FrequencyOracle(Mechanism):
         """float64[k, d]: the diagonal of `noise_covariance`."""
         return self.rates.a + self.rates.b * shares[:, : self.domain.size]
 
-    def covariance_of_cells(self, cells: Native, shares: F64) -> F64:
-        """`noise_covariance` over ``cells``, every report once: if it supports x, `worst_ratio` times as likely."""
-        if not self.exhaustive:
-            raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
-        counters = self.count_reports(cells, np.arange(len(cells)), len(cells))
-        chances = np.where(counters[:, : self.domain.size] > 0, float(self.worst_ratio()), 1.0)
-        chances /= chances.sum(axis=0)
-        numbers = self.debiased(counters)
-        means = chances.T @ numbers
-        of_cell = shares @ chances.T
-        second = np.einsum("kc,ca,cb->kab", of_cell, numbers, numbers, optimize=True)
-        covariances: F64 = second - np.einsum("kx,xa,xb->kab", shares, means, means, optimize=True)
-        return covariances / self.rates.difference**2
-
     def sums(self, n: I64, counters: I64, weights: F64) -> tuple[F64, F64]:
         """Estimated sums of weights over the records, and their variances about these people: of noise alone.
 
@@ -584,7 +570,19 @@ class CountedCells(FrequencyOracle):
 
     @override
     def noise_covariance(self, shares: F64) -> F64:
-        return self.covariance_of_cells(np.arange(self.cells, dtype=np.uint64), shares)
+        """Over all cells: one is `worst_ratio` times as likely if it supports x."""
+        if not self.exhaustive:
+            raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
+        each = np.arange(self.cells)
+        counters = self.count_reports(each.astype(np.uint64), each, self.cells)
+        chances = np.where(counters[:, : self.domain.size] > 0, float(self.worst_ratio()), 1.0)
+        chances /= chances.sum(axis=0)
+        numbers = self.debiased(counters)
+        means = chances.T @ numbers
+        of_cell = shares @ chances.T
+        second = np.einsum("kc,ca,cb->kab", of_cell, numbers, numbers, optimize=True)
+        covariances: F64 = second - np.einsum("kx,xa,xb->kab", shares, means, means, optimize=True)
+        return covariances / self.rates.difference**2
 
 
 class SummedCells(CountedCells):
