@@ -302,6 +302,8 @@ class FrequencyOracle(Mechanism):
             found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
             made: F64 = n * (found if each is shares else shares @ found)
             return made.clip(min=0)
+        if not n.any():  # as of an empty tally, where it is asked whether the errors are known
+            return np.zeros((len(people), len(weights)))
         found, inner, outer, unlike, _, least = self.moments(weights, people)
         sums = people[:, : self.domain.size] @ (weights > 0).T
         within = sums.clip(0, n)

@@ -21,6 +21,7 @@ from ldp_core import (
     ParameterError,
     PrivacyPlan,
     PrivSet,
+    ProjectiveGeometryResponse,
     QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
@@ -155,6 +156,14 @@ def test_an_end_of_many_ranges_is_looked_up_once(monkeypatch):
     assert len(calls) == 3
     with pytest.raises(ParameterError, match="low of a range must be one of the 4 values"):
         RangeEstimate("e", "d").check(m)
+
+
+def test_whether_a_question_is_known_costs_no_moments(monkeypatch):
+    """Of 3,000 values, epsilon 3.59, they take seconds, and each question asked three times of an empty tally."""
+    monkeypatch.setattr(ProjectiveGeometryResponse, "supports", None)  # what moments are made of
+    m = ProjectiveGeometryResponse(range(300), epsilon=1.0)
+    for question in (question_of("median"), question_of("range:low=0,high=5"), question_of("cdf")):
+        question.check(m)
 
 
 def test_errors_are_those_of_simulations():
