@@ -125,7 +125,7 @@ class _InScript(json.JSONEncoder):
 
 
 def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[pa.RecordBatch]:
-    """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones need only be."""
+    """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones must be there."""
     names = list(plan.inputs)
     needed = [*names, *kept]
     for file in files_of(path):

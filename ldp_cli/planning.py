@@ -135,7 +135,7 @@ def check(
         verdicts = ["the plan does not fit" if bad else "the plan fits"]
         for name, m in made.columns.items():
             if refused[name]:
-                remedies = {getattr(inputs, "remedy", "declare them") for inputs in made.sources(name).values()}
+                remedies = {inputs.remedy for inputs in made.sources(name).values()}
                 verdicts.append(f"{name}: {'; '.join(sorted(remedies))}")
             if taken := outside[name] - refused[name]:
                 counted = (

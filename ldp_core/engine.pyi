@@ -53,7 +53,7 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import DEPTH, UNFINISHED, check_row_groups, files_of, open_parquet, over, read_json
+from ldp_core.limits import DEPTH, JOURNALS, UNFINISHED, check_row_groups, files_of, open_parquet, over, read_json
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
@@ -98,6 +98,7 @@ __all__ = [
     "HALF_CHART_WIDTH",
     "HISTOGRAM_ENTRY",
     "I64",
+    "JOURNALS",
     "LISTS",
     "METADATA_KEY",
     "NO_PERSONS",

@@ -199,6 +199,8 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 
 UNFINISHED = "/beam-temp-"
 """In the paths of files that a job of Beam has not given their names, or never will."""
+JOURNALS = "journal/*.journal"
+"""In a folder of reports that `ldp serve` writes: those that are not in a Parquet file yet."""
 
 
 def files_of(path: str | os.PathLike[str]) -> list[str]:
@@ -213,7 +215,7 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
         whole = (file for file, name in there if not any(mark in name for mark in hidden) and not file.is_dir())
         found = sorted(map(str, whole))
         with suppress(OSError):  # (of a journal that a server has taken away meanwhile)
-            if any(journal.stat().st_size for journal in Path(path).glob("journal/*.journal")):
+            if any(journal.stat().st_size for journal in Path(path).glob(JOURNALS)):
                 warn_user(
                     f"{str(path)!r}: reports in its journal are not counted; they are in a Parquet file when ldp serve "
                     "has ended, or has started again"

@@ -352,7 +352,7 @@ def groups_of(
     """
     if (window is None) != (event_time is None):
         raise ParameterError('window= and event_time= go together: window="7d", event_time="time"')
-    columns = _check_reports(reports, plan, pl.Categorical, *([pl.String] if assume_reports else []))
+    columns = _check_reports(reports, plan, *([pl.String] if assume_reports else []))
     keys: list[str] = list(by) if isinstance(by, Iterable) and not isinstance(by, (str, pl.Expr)) else [by]
     for argument, name in [*(("by", key) for key in keys), ("event_time", event_time)]:
         if not isinstance(name, str) and (argument == "by" or name is not None):
@@ -589,7 +589,7 @@ def _is_wide(dtype: Any) -> bool:
 
 def checked_reports(reports: pl.DataFrame | pl.LazyFrame, plan: PrivacyPlan, assume_reports: bool) -> pl.LazyFrame:
     """Typed reports of a plan and what it keeps, and nothing else; see `sink_parquet` for arguments and errors."""
-    _check_reports(reports, plan, pl.Categorical)
+    _check_reports(reports, plan)
     schema = reports.collect_schema()
     lazy = reports.lazy()
     plain = [name for name in plan.columns if assume_reports and not isinstance(schema[name], Report)]
@@ -650,7 +650,7 @@ def _check_reports(
 ) -> Mapping[str, Mechanism]:
     """Mechanisms by column; a `PlanError` unless the columns are there with the dtypes of the plan's reports.
 
-    Those of an Enum may be one of ``texts``: written as reports a String would be text of any kind, unseen.
+    In place of an Enum they may be Categorical, or of ``texts``: a String that is written would be text of any kind.
     """
     schema = _schema_of(reports)
     if not isinstance(plan, Mapping):
@@ -662,7 +662,8 @@ def _check_reports(
             engine.check_same(dtype.mechanism, mechanism, name)
             continue
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
-        if dtype not in (plain, packed) and not (isinstance(plain, pl.Enum) and isinstance(dtype, texts)):
+        as_text = isinstance(plain, pl.Enum) and isinstance(dtype, (pl.Categorical, *texts))
+        if dtype not in (plain, packed) and not as_text:
             raise PlanError(
                 f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
                 "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan)"

@@ -111,8 +111,7 @@ def keyed_noise(
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
     name = values.meta.output_name(raise_if_undetermined=False)
-    computed = not (values.meta.is_column_selection(allow_aliasing=True) or _is_alias(values, name))
-    if computed and column is tag is None and (key is not None or seed is not None) and values.meta.root_names():
+    if (key is not None or seed is not None) and column is tag is None and _is_computed(values, name):
         raise ParameterError(
             "pass tag= here, the name of the noise, or .alias(NAME) before .ldp: two that are computed, as age > 30 "
             f"and age > 50 are, would both have that of {name!r}, and equal reports say that they are equal"
@@ -137,6 +136,8 @@ def keyed_noise(
     return None, None
 
 
-def _is_alias(values: pl.Expr, name: str | None) -> bool:
-    """Whether the last step gives this name: one further within, or an operation of ``.name``, names no values."""
-    return name is not None and any(one.alias(name).meta == values.meta for one in values.meta.pop())
+def _is_computed(values: pl.Expr, name: str | None) -> bool:
+    """From columns, and the last step is no alias: one further within, or one of ``.name``, names no values."""
+    if values.meta.is_column_selection(allow_aliasing=True) or not values.meta.root_names():
+        return False
+    return name is None or all(one.alias(name).meta != values.meta for one in values.meta.pop())

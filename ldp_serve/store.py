@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from ldp_core import InputError, LdpError, PrivacyPlan
-from ldp_core.engine import PlanTold, check_made_by, open_parquet, plain
+from ldp_core.engine import JOURNALS, PlanTold, check_made_by, open_parquet, plain
 
 MOST_NAMES = 1 << 18  # batches that are known when they come again: the newest. They take 50 MB.
 JOURNAL_BYTES = 1 << 26  # of a journal that becomes a Parquet file; it may be one group of requests longer
@@ -147,7 +147,7 @@ class Store(Sink):
             self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, whole, _NAME)}
         elif any(self._folder.glob("reports-*.parquet")):
             _LOG.warning("%s is not there: what comes again counts again", names)
-        for path in self._journal.glob("*.journal"):
+        for path in self._folder.glob(JOURNALS):
             self._to_parquet(path)
         for path in self._folder.glob("reports-*.parquet"):
             self._count_file(path)
