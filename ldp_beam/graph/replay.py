@@ -8,11 +8,13 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, Repeatedly
-from apache_beam.transforms.window import GlobalWindows, Sessions
+from apache_beam.transforms.window import GlobalWindows, IntervalWindow, Sessions
 from apache_beam.utils.timestamp import Timestamp
+from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import StableInputParDo, knows_stable_input
+from ldp_beam.elements.records import InWindows
 from ldp_core import ParameterError
 
 
@@ -20,7 +22,7 @@ class ReplaySafe(beam.PTransform[Any, Any]):
     """``beam.Reshuffle``, in the global window: what a repeated bundle sends again is the same.
 
     In windows of their own, elements that come late would be lost: the Reshuffle of Beam 2.77 has no allowed
-    lateness, and BundleBasedDirectRunner drops them. Timestamps stay.
+    lateness, and BundleBasedDirectRunner drops them. Timestamps stay. Sessions, which may have grown, travel along.
 
     On Flink a Reshuffle alone fixes nothing: after a failure all since the last checkpoint is done again. There a step
     follows that requires stable input, see `StableInputParDo`.
@@ -37,8 +39,14 @@ class ReplaySafe(beam.PTransform[Any, Any]):
             GlobalWindows(), trigger=Repeatedly(AfterCount(1)), accumulation_mode=AccumulationMode.DISCARDING
         )
         windowing = pcoll.windowing
-        if self._keep_windows and isinstance(windowing.windowfn, (GlobalWindows, Sessions)):
+        if self._keep_windows and isinstance(windowing.windowfn, GlobalWindows):
             return self._fixed(pcoll | "Reshuffle" >> beam.Reshuffle())
+        if self._keep_windows and isinstance(windowing.windowfn, Sessions):
+            kind: Any = beam.typehints.Tuple[pcoll.element_type, int, int]
+            held = pcoll | "With sessions" >> beam.Map(_with_session).with_output_types(kind)
+            out = self._fixed(held | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
+            own: Any = InWindows(_InSession(), windowing)  # type: ignore[no-untyped-call]
+            return out | "Own windows" >> own.with_output_types(pcoll.element_type)
         out = self._fixed(pcoll | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
         if not self._keep_windows:
             return out
@@ -57,6 +65,17 @@ class ReplaySafe(beam.PTransform[Any, Any]):
         fixed: PCollection[Any] = pcoll | "Checkpointed" >> StableInputParDo(_Same())  # type: ignore[no-untyped-call]
         fixed.element_type = pcoll.element_type
         return fixed
+
+
+def _with_session(element: Any, session: Any = beam.DoFn.WindowParam) -> tuple[Any, int, int]:
+    return element, session.start.micros, session.end.micros
+
+
+class _InSession(beam.DoFn):
+    @override
+    def process(self, element: tuple[Any, int, int], timestamp: Any = beam.DoFn.TimestampParam) -> Any:
+        value, start, end = element
+        yield WindowedValue(value, timestamp, (IntervalWindow(Timestamp(micros=start), Timestamp(micros=end)),))
 
 
 class _Same(beam.DoFn):
