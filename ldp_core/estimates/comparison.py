@@ -320,8 +320,7 @@ class Compare(OfAll):
             known(statistic, none, np.nan),
             np.where(none, 0, degrees),
             known(p_value if test else p_values[:, 0], none, np.nan),
-            one.n[:, 0].astype(np.int64),
-            two.n[:, 0].astype(np.int64),
+            *(np.where(side.n[:, 0] > 0, reported, 0) for side, reported in zip((one, two), n.T, strict=True)),
         ]
 
     def scores(self, mechanism: Any, n: I64, counters: I64) -> F64:

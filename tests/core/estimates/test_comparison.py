@@ -589,6 +589,7 @@ def test_who_answers_a_sampled_column_is_a_sample_of_these_people():
         variance += no * yes / answers**3 * (side.n - answers) / (side.n - 1)
     found = compare(m, *sides, population=None)
     np.testing.assert_allclose(found.standard_errors, math.sqrt(variance), rtol=1e-6)
+    assert (found.n_before, found.n_after) == (1000, 1600)  # reports, as of a histogram, and not answers
 
 
 @pytest.mark.slow
