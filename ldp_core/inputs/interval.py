@@ -31,8 +31,8 @@ class Bounded(Inputs):
     missing: float | None
 
     remedy: ClassVar[str] = (
-        'declare a wider interval, or with it, as Interval(0, 60, unmatched="clip", missing=30) and Cells take them, '
-        'unmatched="clip" and for nulls missing=, a number; in TOML missing is in the table of the domain'
+        'declare a wider interval, or unmatched="clip" and for nulls missing=, as Interval(0, 60, unmatched="clip", '
+        "missing=30), so of Cells; in TOML unmatched is beside the domain, and missing in its table"
     )
 
     @property

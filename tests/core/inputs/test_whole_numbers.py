@@ -103,12 +103,18 @@ def test_the_declaration_is_kept_and_refuses_what_is_not_whole():
 def test_a_refused_number_is_told_what_takes_it():
     with pytest.raises(DomainError) as refused:
         NOutput((0, 60), epsilon=1.0).perturb([None, 70.0])
-    for said in ('Interval(0, 60, unmatched="clip", missing=30)', "in TOML missing is in the table of the domain"):
+    for said in (
+        'Interval(0, 60, unmatched="clip", missing=30)',
+        "unmatched is beside the domain, and missing in its",
+    ):
         assert said in str(refused.value)
     takes = Interval(0, 60, unmatched="clip", missing=30)
     assert takes.encode([None, 70]).tolist() == Interval(0, 60).encode([30, 60]).tolist()
     plan = '[columns.x]\nmechanism = "n_output"\nepsilon = 1.0\nunmatched = "clip"\ndomain = {}'
     assert PrivacyPlan.from_toml(plan.format("{low = 0, high = 60, missing = 30}")).inputs["x"] == takes
+    for beside in ({"unmatched": "clip"}, {"missing": 30}):
+        with pytest.raises(ParameterError, match=r"epsilon, and the domain says .* Interval\(\.\.\., unmatched="):
+            NOutput((0, 60), epsilon=1.0, **beside)
     with pytest.raises(PlanError, match=r"in TOML \{low = 0, high = 60\}"):
         PrivacyPlan.from_toml(plan.replace('unmatched = "clip"\n', "").format("[0, 60]"))
     with pytest.raises(PlanError, match=r'in TOML \{kind = "str"\}'):
