@@ -91,8 +91,9 @@ def check_options(options: Mapping[str, Any]) -> None:
     """Raise `ParameterError` unless these are options of noise."""
     known = sorted(NoiseOptions.__annotations__)
     if unknown := sorted(options.keys() - set(known)):
+        spends = "the mechanism's" if "epsilon" in unknown else "epsilon="
         raise ParameterError(
-            f"there are no arguments {unknown}: what a report spends is epsilon=, and those of the noise are {known}"
+            f"there are no arguments {unknown}: what a report spends is {spends}, and those of the noise are {known}"
         )
 
 

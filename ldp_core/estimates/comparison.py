@@ -221,7 +221,7 @@ class Compare(OfAll):
         self._declare(**vars(self))
         if self.anytime and (self.same_people or (self.repeats or 1) > 1):
             raise ParameterError(
-                "anytime is for different people with one report each: neither for same_people, nor for repeats above 1"
+                "anytime is for different people with one report each: leave out same_people= and repeats= above 1"
             )
 
     def compares(self, mechanism: Any) -> bool:

@@ -139,7 +139,7 @@ class ComparePersons(Compare):
         if self.anytime or self.population != "many" or (self.same_people, self.repeats) != (None, None):
             raise ParameterError(
                 "where persons are told apart, ids say who is on which side how often, the persons are a sample of "
-                "many, and there is one look: leave out same_people, repeats, population and anytime"
+                "many, and there is one look: leave out same_people=, repeats=, population= and anytime="
             )
 
     @override

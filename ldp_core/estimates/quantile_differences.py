@@ -135,7 +135,7 @@ class CompareQuantiles(Compare):
         if not self.compares(mechanism):
             raise ParameterError(f"differences are of numbers: the values of this {mechanism.name} are none")
         if self.anytime:
-            raise ParameterError("quantiles are compared at one look: leave out anytime, or compare shares")
+            raise ParameterError("quantiles are compared at one look: leave out anytime=, or compare shares")
         self.check_people(mechanism)
 
     @override

@@ -72,7 +72,7 @@ def _check_end(name: str, value: Any) -> Any:
     if isinstance(value, dt.date):
         return value.isoformat()
     if value is not None and not isinstance(value, (bool, int, float, str, np.generic)):
-        raise ParameterError(f"{name} must be made of values, or None for no end, got {type(value).__name__}")
+        raise ParameterError(f"{name} must be a value, or left out (None) for no end, got {type(value).__name__}")
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -128,9 +128,9 @@ class RangeEstimate(Question[Ranges]):
             if value is not None and (not isinstance(value, tuple) or not value):
                 raise ParameterError(f"{name} must be a list, as {example}")
         if sum(given) != 1:
-            raise ParameterError("say one of low= and high=, ranges=, edges= and values=")
+            raise ParameterError("say one of low and high, ranges, edges and values, as low=18, as text range:low=18")
         if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in self.ranges or ()):
-            raise ParameterError(f"ranges must be pairs (low, high), as {_LISTS['ranges']}")
+            raise ParameterError(f"ranges must be pairs of low and high, as {_LISTS['ranges']}")
 
     @property
     def single(self) -> bool:  # type: ignore[override]
@@ -190,4 +190,4 @@ class RangeEstimate(Question[Ranges]):
         return names, reader.with_ends(n, counters, counts, variances, z, mechanism.sum_terms(n, counters, weights))
 
 
-_LISTS = {"ranges": "[(30, 45), (60, None)]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}
+_LISTS = {"ranges": "[[30, 45], [60, 90]]", "edges": "[18, 30, 65]", "values": '["ios", "ipados"]'}

@@ -90,7 +90,7 @@ def questions_of(
     check_open("confidence", confidence)
     ask = by_column(ask)
     if unknown := sorted(ask.keys() - columns.keys(), key=str):
-        raise PlanError(f"ask names columns {unknown}; the plan has {list(columns)}")
+        raise PlanError(f"ask names columns {unknown}; there are {list(columns)}")
     found: dict[str, Question[Any]] = {}
     for name, mechanism in columns.items():
         if name in ask:

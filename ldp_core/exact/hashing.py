@@ -31,7 +31,8 @@ def id_words(ids: Any, key: bytes) -> tuple[U64, U64 | None]:
     array = _id_array(ids)
     kind = None if array is None else array.type.value_type if pa.types.is_dictionary(array.type) else array.type
     if array is None or not any(is_kind(kind) for is_kind in _ID_KINDS):
-        raise DtypeError(f"ids must be integers, text or binary, got {type_words(kind or type(ids).__name__)}")
+        each = "one a record, " if array is None else ""
+        raise DtypeError(f"ids must be integers, text or binary, {each}got {type_words(kind or type(ids).__name__)}")
     if array.null_count:
         raise InputError(f"{array.null_count} of {len(array)} ids are null: keyed noise needs an id for each record")
     if pa.types.is_dictionary(array.type):

@@ -109,7 +109,7 @@ def edges_between(edges: F64, low: Any, high: Any) -> tuple[int, int]:
                 after = int(np.clip(np.searchsorted(edges, number), 1, len(edges) - 1))
                 raise ParameterError(
                     f"{name} of a range must be an edge of cells, which are not cut, got {shown(value)}: the nearest "
-                    f"edges are {edges[after - 1]:.15g} and {edges[after]:.15g}; or None for no end"
+                    f"edges are {edges[after - 1]:.15g} and {edges[after]:.15g}; or left out (None) for no end"
                 )
             found[name] = near
     if not found["low"] < found["high"]:

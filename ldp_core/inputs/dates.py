@@ -193,7 +193,7 @@ class Dates(Domain):
                     near = self.edges[max(found[side], 1) - 1 :][:2] - shift * self.days
                     raise ParameterError(
                         f"{name} of a range must be an edge of the cells, which are not cut: the nearest are "
-                        f"{' and '.join(map(self._text, near))}; or None for no end"
+                        f"{' and '.join(map(self._text, near))}; or left out (None) for no end"
                     )
         if not found[0] < found[1]:
             raise ParameterError("a range of dates goes from low to a later high: swap them")

@@ -110,7 +110,7 @@ class Domain(Declared, Inputs):
             ParameterError: a `Domain`, and ``unmatched``.
         """
         if isinstance(domain, Domain) and unmatched != "error":
-            raise ParameterError("pass a Domain, which has its own unmatched, or unmatched=, not both")
+            raise ParameterError("the domain has its own, as Dates(..., unmatched=): leave out unmatched= here")
         made = domain if isinstance(domain, Domain) else cls(domain, unmatched=unmatched)
         if made.size < 2:
             raise DomainError(_TOO_FEW)
@@ -220,7 +220,7 @@ class Domain(Declared, Inputs):
                 return code
         raise ParameterError(
             f"{name} of a range must be one of the {len(self.labels):,} values from {shown(self.labels[0])} to "
-            f"{shown(self.labels[-1])}, or None for no end, got {shown(value)}"
+            f"{shown(self.labels[-1])}, or left out (None) for no end, got {shown(value)}"
         )
 
     def _is_encoded(self, array: pa.Array) -> bool:

@@ -30,7 +30,10 @@ class Bounded(Inputs):
     high: float
     missing: float | None
 
-    remedy: ClassVar[str] = 'declare a wider interval or unmatched="clip", and for nulls missing=, a number'
+    remedy: ClassVar[str] = (
+        'declare a wider interval, or unmatched="clip" and for nulls missing=, as Interval(0, 60, unmatched="clip", '
+        "missing=30), so of Cells; in TOML unmatched is beside the domain, and missing in its table"
+    )
 
     @property
     @override
@@ -131,7 +134,8 @@ class Interval(Declared, Bounded):
             return interval
         if isinstance(interval, (tuple, list)) and len(interval) == 2:
             return cls(*interval)
-        raise DomainError(f"an interval is a pair of numbers (low, high), got {type(interval).__name__}")
+        got = type(interval).__name__
+        raise DomainError(f"an interval is a pair of numbers (low, high), in TOML {{low = 0, high = 60}}; got {got}")
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
         """Codes 0 to `STEPS`, uint32: the nearest points of the grid, of integers or floats.

@@ -54,7 +54,9 @@ class OpenDomain(Inputs):
             return kind
         if isinstance(kind, str):
             return cls(kind)  # type: ignore[arg-type]
-        raise DomainError(f'an open domain is of kind "str" or "int", got {type(kind).__name__}')
+        raise DomainError(
+            f'an open domain is of kind "str" or "int", in TOML {{kind = "str"}}; got {type(kind).__name__}'
+        )
 
     @property
     @override

@@ -356,7 +356,7 @@ def answering(
 ) -> Iterator[tuple[Any, Mechanism, tuple[float, float]]]:
     """Those that can answer the question, by name, with their errors."""
     if repeats > 1 and isinstance(question, MeanEstimate):
-        raise ParameterError("of a mean leave out ask: what repeats changes is known of the mechanism, and not of it")
+        raise ParameterError("of a mean leave out ask=: what repeats changes is known of the mechanism, and not of it")
     if isinstance(inputs, Domain) and isinstance(question, MeanEstimate):
         ends = f"{min(inputs.values)}, {max(inputs.values)}" if inputs.kind == "int" else "0, 60"
         raise ParameterError(f"a mean is of numbers between two ends, as Interval({ends}), got declared values")

@@ -45,7 +45,9 @@ class DeclaredMechanism(Declared, Tallier):
         """Refuse arguments that there are not, as ``eps=``."""
         takes = _arguments(cls)
         if unknown := sorted(named.keys() - set(takes)):
-            raise ParameterError(f"{cls.__name__} has no arguments {unknown}: it takes {', '.join(takes)}")
+            of_domain = "unmatched" not in takes and not {"unmatched", "missing"}.isdisjoint(unknown)
+            where = ", and the domain says what others count as: Interval(..., unmatched=, missing=)" * of_domain
+            raise ParameterError(f"{cls.__name__} has no arguments {unknown}: it takes {', '.join(takes)}{where}")
         return super().__new__(cls)
 
     @property

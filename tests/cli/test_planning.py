@@ -397,7 +397,8 @@ def test_a_question_is_planned_as_the_core_plans_it(ldp):
     needs = required_epsilon("subset_selection", 2.0, 9000, domain=20, ask="median")
     found = ldp("size 20 --ask median -m 2 -n 9000 --mechanism subset_selection --json").data
     assert found == {"question": needs.note, "needs": [row.values() for row in needs]}
-    assert "say one of low=" in ldp("recommend 20 -e 1 -n 1000 --ask range", code=2).err.replace("\n", " ")
+    wrong = ldp("recommend 20 -e 1 -n 1000 --ask range", code=2).err
+    assert "one of low and high, ranges, edges and values, as low=18" in wrong.replace("\n", " ")  # no VALUES
 
 
 def test_size_says_what_is_left_out_too_much_and_taken(ldp):

@@ -823,7 +823,15 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
         == alone.to_dicts()
     )
     assert "not have the columns ['who']" in ldp("estimate ages.parquet --person who", code=1).err
-    assert "leave out same_people" in ldp("compare ages.parquet --by sex --person user --repeats 2", code=2).err
+    wrong = ldp("compare ages.parquet --by sex --person user --repeats 2", code=2).err.replace("\n", " ")
+    assert "leave out --same-people, --repeats, population= and --anytime" in wrong
+    for bad in ("low=none", "ranges=[(0,3)]"):  # what is said instead works
+        wrong = ldp(f"estimate ages.parquet --ask age=range:{bad}", code=2).err.replace("\n", " ")
+        assert ("or left out" if "low" in bad else "a list, as [[30, 45], [60, 90]]") in wrong
+    for good in ("high=3", "ranges=[[0,3]]"):
+        [row] = ldp(f"estimate ages.parquet --ask age=range:{good} --json").data["columns"]["age"]["estimates"]
+        assert row["value"] == "0 to 3"
+    assert "there are ['age']" in ldp("estimate ages.parquet --column age --ask sex=median", code=1).err
     assert "50.00 %" in ldp(asked).out
     assert "Holm" not in ldp(asked).out
     assert "quantiles of numbers" in ldp("compare reports.parquet again.parquet --quantile 0.5", code=1).err

@@ -118,6 +118,7 @@ WRONG = [  # a call, and what its error says to do
     (lambda: UnaryEncoding(Cells([0, 5, 60]), epsilon=1.0), "got Cells; .*Cells are for HierarchicalHistogram$"),
     (lambda: PEOPLE.select(WORD.perturb(PrivSet(["rome", "oslo"], epsilon=1.0, most=1))), "a list a row.* type String"),
     (lambda: WORD.randomized_response(eps=1.0), r"no arguments \['eps'\]: what a report spends is epsilon="),
+    (lambda: WORD.perturb(GRR, epsilon=1.0), r"\['epsilon'\]: what a report spends is the mechanism's, and"),
     (lambda: WORD.perturb(GRR, eps=1.0), r"no arguments \['eps'\]: .*'id', 'key', 'row_id', 'seed', 'tag'"),
     (
         lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, by=pl.col("day")),

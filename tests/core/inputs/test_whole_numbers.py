@@ -1,19 +1,27 @@
 """Whole numbers as a declaration: cut between them, so that intervals and ranges are of whole numbers."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import ldp_polars  # noqa: F401 (the namespace)
 from ldp_core import (
+    Dates,
     DistributionEstimate,
     DomainError,
+    DtypeError,
+    HierarchicalHistogram,
     Hybrid,
+    Interval,
     Mechanism,
     MedianEstimate,
+    NOutput,
     ParameterError,
+    PlanError,
     PrivacyPlan,
     QuantilesEstimate,
     RangeEstimate,
+    Secret,
     SquareWave,
     WholeNumbers,
     recommend,
@@ -90,3 +98,30 @@ def test_the_declaration_is_kept_and_refuses_what_is_not_whole():
     rows = {row.key: row for row in recommend(AGES, 1.0, 10_000, ask="median")}
     assert rows["hierarchical_histogram"].mechanism().domain.size == 73
     assert rows["square_wave"].mechanism() == SquareWave(AGES, epsilon=1.0)
+
+
+def test_a_refused_number_is_told_what_takes_it():
+    with pytest.raises(DomainError) as refused:
+        NOutput((0, 60), epsilon=1.0).perturb([None, 70.0])
+    for said in (
+        'Interval(0, 60, unmatched="clip", missing=30)',
+        "unmatched is beside the domain, and missing in its",
+    ):
+        assert said in str(refused.value)
+    takes = Interval(0, 60, unmatched="clip", missing=30)
+    assert takes.encode([None, 70]).tolist() == Interval(0, 60).encode([30, 60]).tolist()
+    plan = '[columns.x]\nmechanism = "n_output"\nepsilon = 1.0\nunmatched = "clip"\ndomain = {}'
+    assert PrivacyPlan.from_toml(plan.format("{low = 0, high = 60, missing = 30}")).inputs["x"] == takes
+    for beside in ({"unmatched": "clip"}, {"missing": 30}):
+        with pytest.raises(ParameterError, match=r"epsilon, and the domain says .* Interval\(\.\.\., unmatched="):
+            NOutput((0, 60), epsilon=1.0, **beside)
+    with pytest.raises(PlanError, match=r"in TOML \{low = 0, high = 60\}"):
+        PrivacyPlan.from_toml(plan.replace('unmatched = "clip"\n', "").format("[0, 60]"))
+    with pytest.raises(PlanError, match=r'in TOML \{kind = "str"\}'):
+        PrivacyPlan.from_toml('[columns.x]\nmechanism = "count_mean_sketch"\nepsilon = 1.0\ndomain = ["a", "b"]')
+    with pytest.raises(ParameterError, match=r"as Dates\(\.\.\., unmatched=\): leave out"):
+        HierarchicalHistogram(Dates("2024-01-01", "2025-01-01", every="1mo"), epsilon=1.0, unmatched="clip")
+    with pytest.raises(DtypeError, match="integers, text or binary, one a record, got str"):
+        PrivacyPlan.from_toml(plan.format("{low = 0, high = 60}")).perturb(
+            pa.table({"x": [1.0]}), key=Secret.generate(), id="user"
+        )
