@@ -153,6 +153,9 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
     """
     n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
     (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (2, 4))
+    size = max(abs(low_y), abs(high_y))
+    if DIGITS * size < high_y - low_y < _CLOSE * size:
+        return None  # they are so close to each other that their squares do not tell whether others are between
     if are_two(low_a, high_a, n, u, uu) and are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
         return low_a + high_a, 1.0
     c = _sum_of_two(sums)
@@ -226,6 +229,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
     return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
 
 
+_CLOSE = 3e-4  # for numbers: its square is a thousand million times what a float64 rounds off
 _TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-7, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `MANY`
 
 

@@ -29,6 +29,13 @@ def test_numbers_far_from_0_have_the_intervals_of_those_near_it():
     np.testing.assert_allclose([far.low - 1.7e9, far.high - 1.7e9], [near.low, near.high], atol=1e-3)
     with pytest.raises(InputError, match="take a number near it off first"):
         ratio_of(ratio_sums(w * (y + 1.7e12), w), 0.95)  # as in Beam, where only sums are kept
+    # Of public groups, whose weights are 1: rounded off, these were two values, and their standard error 0.
+    for k in range(4):
+        y, ones = np.random.default_rng(k).random(3000), np.ones(3000)
+        near, far = ratio(y, ones), ratio(y + 1e9, ones)
+        np.testing.assert_allclose([far.low - 1e9, far.high - 1e9], [near.low, near.high], atol=1e-5)
+        with pytest.raises(InputError, match="take a number near it off first"):
+            ratio_of(ratio_sums(y + 1e9, ones), 0.95)
 
 
 def test_the_ends_are_where_the_difference_is_z_standard_errors():
