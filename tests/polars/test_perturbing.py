@@ -149,7 +149,7 @@ def test_unmatched_goes_with_a_declared_domain():
         assert got.equals(expected)
     answers = with_null.select(pl.col("e").ldp.randomized_response(epsilon=1.0, unmatched="other", typed=False))
     assert answers.schema["e"] == pl.Enum([*XYZ, "other"])
-    with pytest.raises(ParameterError, match="not both"):
+    with pytest.raises(ParameterError, match="leave out unmatched= here"):
         pl.col("e").ldp.unary_encode(domain=Domain(XYZ), epsilon=1.0, unmatched="other", typed=False)
     with pytest.raises(ParameterError, match="not both"):
         pl.col("e").ldp.unary_encode(m, unmatched="other", typed=False)

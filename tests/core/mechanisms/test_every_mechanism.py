@@ -239,7 +239,7 @@ def test_unmatched_may_be_given_beside_a_list_of_labels(name):
     made = type(m)(list(m.domain.labels), unmatched="other", **m.parameters())
     assert made == Mechanism.from_dict({**m.to_dict(), "domain": list(m.domain.labels), "unmatched": "other"})
     assert made.domain == Domain(m.domain.labels, unmatched="other")
-    with pytest.raises(ParameterError, match="not both"):
+    with pytest.raises(ParameterError, match="leave out unmatched= here"):
         type(m)(made.domain, unmatched="other", **m.parameters())
 
 
