@@ -26,10 +26,10 @@ def bound(
 ) -> Frame:
     """At most so many records of each person, others are dropped: before `perturb_frame`, never after it.
 
-    A record's epsilon becomes a promise for a person, ``plan.epsilon_of(records)`` for each ``per``. With
-    ``records=1`` there is one report per person. With ``key`` it is a random one, and can spend all that a person may
-    spend: far better than a share of it for each record. Of 90 days of 5,000 people with 2 in all, a weekly share is
-    within 4.2 points, and within 47 if each day has 2 / 90 (docs/longitudinal.md).
+    A record's epsilon becomes a promise for a person, ``plan.epsilon_of(records, changes=None)`` for each
+    ``per``. With ``records=1`` there is one report per person. With ``key`` it is a random one, and can spend all that
+    a person may spend: far better than a share of it for each record. Of 90 days of 5,000 people with 2 in all, a
+    weekly share is within 4.2 points, and within 47 if each day has 2 / 90 (docs/longitudinal.md).
 
     Args:
         frame: of raw records, eager or lazy. Of a lazy one all ids are held in memory at once.

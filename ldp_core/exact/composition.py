@@ -69,7 +69,7 @@ For large k the loss of bits *is* d k a0 a1 / (a0 + a1) but for a constant: take
 
 **Keyed noise on a mechanism without a second round.** Reports of one value are equal, which costs one report. Two
 reports that differ have probability 0 under a, a and not under a, b: at secret times the loss is infinite. If the
-pattern is public, each value costs one report.
+pattern is public, each value costs one report. Where two values may share one, as in a node of a tree, it is infinite.
 
 Numbers: `ratio` is exact, but for u^k, which is rounded down by less than 2^-180 of it: an upper bound. The other
 bounds are computed in floating point, of terms of relative error below 10^-12, and 10^-9 of them is added.

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import apache_beam as beam
 import numpy as np
@@ -24,6 +25,7 @@ from ldp_beam.elements.faults import OTHER_PLAN
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
 from ldp_core import (
     DBitFlip,
+    HierarchicalHistogram,
     HistogramEstimate,
     LongitudinalRandomizedResponse,
     MechanismMismatchError,
@@ -310,9 +312,10 @@ def test_two_keyed_reports_are_not_sold_for_a_budget_of_two():
         with pytest.raises(ParameterError, match=r'changes=0, or change_times="public"'):
             PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, changes=changes)
     few = PrivacyPlan({"x": DBitFlip(range(8), epsilon_infinity=0.1, bits=2)})
-    for said in ({}, PUBLIC):  # of few bits public times do not help
+    tree = PrivacyPlan({"x": HierarchicalHistogram(range(8), epsilon=0.1)})
+    for plan, said in product((few, tree), ({}, PUBLIC)):  # of few bits, and of trees, public times do not help
         with pytest.raises(ParameterError, match="changes=0; or take fresh noise"):
-            PrivacyLedger(few, id="user", budget=1, **said)
+            PrivacyLedger(plan, id="user", budget=1, keyed=plan is tree, **said)
     declared = PrivacyLedger(COIN, id="user", budget=0.2, keyed=True, drop_id=False, **PUBLIC)
     assert declared.records == 2  # two values, one of each
     assert len(job(declared, key=key, id="user")) == 2

@@ -215,6 +215,21 @@ def test_a_person_has_one_level_and_a_node_one_report():
     assert not (first == second)[level == 3].all()
     again = np.searchsorted(np.cumsum([level.cells for level in m.levels]), third, side="right")
     assert (again == level).all()
+    # So two reports that differ at the level of four nodes are of (0, 15), never of (0, 1), though both have changed.
+    assert (first != third)[level == 1].any()
+
+
+def test_no_epsilon_bounds_keyed_reports_of_values_that_may_share_a_node():
+    change = {"changes": 1, "change_times": "public", "keyed": True}
+    m = HierarchicalHistogram(range(16), epsilon=1.0)
+    assert m.epsilon_of(2, **change) == m.epsilon_of(2, **{**change, "change_times": "secret"}) == math.inf
+    assert m.epsilon_of(9, keyed=True) == m.epsilon_of(1, **change) == 1.0
+    assert m.epsilon_of(2, changes=1) == 2.0
+    for apart in (
+        HierarchicalHistogram(range(2), epsilon=1.0),
+        HierarchicalHistogram(range(4), epsilon=1.0, shares=[0, 1024]),
+    ):
+        assert apart.epsilon_of(9, **change) == 2.0  # each value has a node of its own
 
 
 def test_plans_keep_the_shares():
