@@ -38,18 +38,19 @@ class ReplaySafe(beam.PTransform[Any, Any]):
         everywhere = beam.WindowInto(
             GlobalWindows(), trigger=Repeatedly(AfterCount(1)), accumulation_mode=AccumulationMode.DISCARDING
         )
-        windowing = pcoll.windowing
+        windowing, held = pcoll.windowing, pcoll
+        in_sessions = self._keep_windows and isinstance(windowing.windowfn, Sessions)
         if self._keep_windows and isinstance(windowing.windowfn, GlobalWindows):
             return self._fixed(pcoll | "Reshuffle" >> beam.Reshuffle())
-        if self._keep_windows and isinstance(windowing.windowfn, Sessions):
+        if in_sessions:
             kind: Any = beam.typehints.Tuple[pcoll.element_type, int, int]
             held = pcoll | "With sessions" >> beam.Map(_with_session).with_output_types(kind)
-            out = self._fixed(held | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
-            own: Any = InWindows(_InSession(), windowing)  # type: ignore[no-untyped-call]
-            return out | "Own windows" >> own.with_output_types(pcoll.element_type)
-        out = self._fixed(pcoll | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
+        out = self._fixed(held | "Global" >> everywhere | "Reshuffle" >> beam.Reshuffle())
         if not self._keep_windows:
             return out
+        if in_sessions:
+            own: Any = InWindows(_InSession(), windowing)  # type: ignore[no-untyped-call]
+            return out | "Own windows" >> own.with_output_types(pcoll.element_type)
         asked: Any = SimpleNamespace(timestamp=Timestamp(0), window=None)  # without an element
         try:
             windowing.windowfn.assign(asked)

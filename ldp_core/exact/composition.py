@@ -208,11 +208,14 @@ def times(number: float | None, each: Spent) -> Spent:
     return Fraction(number) * Fraction(each)
 
 
-def memoryless(history: History, epsilon: float) -> Spent:
-    """Of a mechanism without permanent answers, of which one report spends ``epsilon``."""
+def memoryless(history: History, epsilon: float, *, apart: bool = True) -> Spent:
+    """Of a mechanism without permanent answers, of which one report spends ``epsilon``.
+
+    ``apart`` says whether different values of a person have different reports under keyed noise.
+    """
     if not history.keyed:
         return times(history.reports, epsilon)
-    if history.changes == 0 or history.change_times == "public":
+    if history.changes == 0 or (history.change_times == "public" and apart):
         return times(history.values, epsilon)
     return math.inf
 

@@ -22,11 +22,16 @@ class Spending(DeclaredMechanism, Composing):
         """
         return log_above(self.worst_ratio())
 
+    @property
+    def answers_apart(self) -> bool:
+        """Whether different values of a person have different answers, which stay: permanent ones, or keyed reports."""
+        return True
+
     def spent_by(self, history: History) -> Spent:
         """`epsilon_of` as an exact fraction. A mechanism with permanent answers says how; here they have no bound."""
         if self.memoized and history.reports not in (0, 1):
             return math.inf
-        return memoryless(history, self.epsilon)
+        return memoryless(history, self.epsilon, apart=self.answers_apart)
 
     def shuffled(self, n: int, delta: float, *, rows: bool = True) -> float:
         """What one of n shuffled reports spends: they are (this epsilon, ``delta``)-differentially private.

@@ -125,12 +125,16 @@ class DBitFlip(CountsOnes, Longitudinal, Uncorrelated):
     def permanent_ratio(self) -> Fraction:
         return self.worst_ratio()
 
+    @property
+    @override
+    def answers_apart(self) -> bool:
+        """If of two values at least one has a bit."""
+        return n_codes(self.domain) - self.bits <= 1
+
     @override
     def spent_by(self, history: History) -> Spent:
-        """As keyed noise on a mechanism of one round, where different values have different answers."""
-        apart = n_codes(self.domain) - self.bits <= 1
-        known = history if apart else replace(history, change_times="secret")
-        return memoryless(replace(known, keyed=True), self.epsilon_infinity)
+        """As keyed noise on a mechanism of one round."""
+        return memoryless(replace(history, keyed=True), self.epsilon_infinity, apart=self.answers_apart)
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:

@@ -88,11 +88,6 @@ class TwoRounds(Longitudinal):
     def shared(self) -> SharedAnswer:
         """The two rounds, for `spent_by`."""
 
-    @property
-    def answers_apart(self) -> bool:
-        """Whether different values of a person have different permanent answers."""
-        return True
-
     @override
     def spent_by(self, history: History) -> Spent:
         return memoized(

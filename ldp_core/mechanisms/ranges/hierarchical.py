@@ -28,7 +28,7 @@ About these people it is less by f (1 - f) / n, the variance of the range's true
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
@@ -42,7 +42,6 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.ordered import Reader
-from ldp_core.exact.composition import History, Spent
 from ldp_core.exact.probability import check_resolved
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -173,10 +172,11 @@ class HierarchicalHistogram(Mechanism):
         asked = zip(self.levels, self.shares, strict=True)
         return max(level.worst_ratio() for level, share in asked if share)
 
+    @property
     @override
-    def spent_by(self, history: History) -> Spent:
-        """With keyed noise values in one node have one report, also where it is known which values are the same."""
-        return super().spent_by(replace(history, change_times="secret") if any(self.shares[:-1]) else history)
+    def answers_apart(self) -> bool:
+        """Only where leaves alone are asked: values in one node have one report."""
+        return not any(self.shares[:-1])
 
     @property
     @override
