@@ -329,21 +329,24 @@ def about(
     plan: PlanForms,
     confidence: float | None = None,
     covered: tuple[Any, Any] | None = None,
-    population: str | int | None = None,
+    population: str | int | Mapping[str, str | int | None] | None = None,
     repeats: int | None = None,
     counted: int | None = None,
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
     ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
-    whom the intervals are about, if it is said of all columns. ``repeats``: how often a person reports, if it is said.
-    ``counted``: the reports, also those of groups in which nothing was found.
+    whom the intervals are about, if it is said, or of each column. ``repeats``: how often a person reports, if it is
+    said. ``counted``: the reports, also those of groups in which nothing was found.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
+    if isinstance(population, Mapping):
+        [*whom] = {*population.values()}
+        population = whom[0] if len(whom) == 1 else {n: one for n, one in population.items() if one is not None} or None
     said = {"population": population, "repeats": repeats, "counted": counted}
     said = {name: value for name, value in said.items() if value is not None}
     return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **said}, indent=1) + "\n"

@@ -166,6 +166,17 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert len({row["day"] for row in by}) == 10
 
 
+@pytest.mark.parametrize("csv", ["", " --csv"])
+def test_a_page_says_of_each_column_whom_its_intervals_are_about(ldp, people, reports, csv):
+    """Where columns differ it said of all that they are of the noise alone."""
+    ldp(f"estimate reports.parquet --ask os=histogram:population=many --output out{csv}")
+    assert {c["name"]: c["alone"] for c in read_results("out").to_json()["columns"]} == {
+        "os": False,
+        "minutes": False,
+        "crashed": True,
+    }
+
+
 def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
     plan = PrivacyPlan({"age": SquareWave((0, 100), epsilon=2.0, buckets=4)}, keep=["mean"])
     records = pl.DataFrame({"age": [20.0, 30.0, 80.0] * 40, "mean": ["high", "low", "low"] * 40})

@@ -22,6 +22,7 @@ from ldp_core import (
     LdpError,
     LimitError,
     Limits,
+    PlanError,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -405,6 +406,9 @@ def test_the_plan_comes_back(results, tmp_path):
     shutil.copy(results / "minutes.parquet", tmp_path)
     found = read_results(tmp_path)
     assert (found.plan, found.confidence, found.to_json()["partial"]) == (PLAN, 0.9, None)
+    assert read_results(tmp_path, plan=PLAN).plan == PLAN
+    with pytest.raises(PlanError, match="says another plan"):  # the page said the epsilon of that one
+        read_results(tmp_path, plan=PLAN.seeded(1))
     window = {"window_start": "2024-01-01", "window_end": "2024-01-08"}
     for last, partial in (("2024-01-07", False), ("2024-01-06T12:00:00", True), ("2024", None), (7, None)):
         (tmp_path / RESULTS).write_text(json.dumps({"covered": ["2024-01-01", last]}))
