@@ -634,6 +634,20 @@ def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
         made.ldp.sink_parquet("again.parquet", PrivacyPlan.from_toml("part.toml"), assume_reports=True)
 
 
+@pytest.mark.parametrize("other", ["--no-packed", "--secret-file secret --id user"])
+def test_files_of_other_types_are_pooled(ldp, other):
+    """`ldp estimate` of both ended without a remedy."""
+    Secret.generate().to_file("secret")
+    Path("plan.toml").write_text(PrivacyPlan({"hour": UnaryEncoding(range(24), epsilon=50.0)}).to_toml())
+    pl.DataFrame({"user": range(480), "hour": [*range(24)] * 20}).write_parquet("people.parquet")
+    Path("both").mkdir()
+    for name, more in (("a", ""), ("b", other)):
+        ldp(f"perturb people.parquet both/{name}.parquet --plan plan.toml {more}")
+    assert "one by one, or reports together by ldp pool" in ldp("estimate both --repeats 1", code=1).err
+    pooled = ldp("pool both/a.parquet both/b.parquet --repeats 1 --json").data
+    assert {row["n"] for row in pooled} == {960}
+
+
 def test_what_a_record_spent_is_what_the_files_say(ldp, people, reports):
     """A plan of one of its columns said that a record spent the epsilon of that one."""
     whole = PrivacyPlan.from_toml("plan.toml")
