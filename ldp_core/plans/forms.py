@@ -19,7 +19,7 @@ from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, rea
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.metadata import PLAIN, from_text, to_text
-from ldp_core.plans.provenance import Made, maker, not_proved, typed, warn_assumed
+from ldp_core.plans.provenance import Made, is_report, maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
 from ldp_core.tables import visible
 
@@ -302,11 +302,13 @@ class PlanForms(PlanContents):
         Args:
             data: the plan's columns and no others, each of the type of the plan's reports; text as any text of Arrow.
 
+        What a column says itself stays: that its noise is keyed, and that another mechanism made it, which is refused.
+
         Raises:
-            PlanError: a column is missing, is not the plan's, or of another type.
+            PlanError: a column is missing, is not the plan's, or of another type; or see `check_reports`.
+            MechanismMismatchError: see `check_reports`.
         """
         self.check_columns(data.schema.names)
-        self._check_no_others(data.schema.names)
         for name, m in self.columns.items():
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
             got = data.schema.field(name).type
@@ -315,8 +317,13 @@ class PlanForms(PlanContents):
                 raise PlanError(
                     f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
                 )
-        warn_assumed(self.columns)
-        return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
+        proved = self.with_proof(data.schema, seeded=self.seed is not None)
+        assumed = [field.name for field in data.schema if field.name in self.columns and not is_report(field)]
+        fields = [new if new.name in assumed else old for old, new in zip(data.schema, proved, strict=True)]
+        self.check_reports(schema := pa.schema(fields, metadata=self.metadata))
+        if assumed:
+            warn_assumed(assumed)
+        return data.cast(schema)
 
 
 def _check_there(names: Iterable[str], available: Iterable[str]) -> None:
