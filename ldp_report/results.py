@@ -32,7 +32,7 @@ MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 _ENDS = ("window_start", "window_end")
 OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
 OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
-OF_ROWS |= {"partial"}
+OF_ROWS |= {"partial", "", "Unnamed: 0", "__index_level_0__"}  # (the index that pandas writes)
 """Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")

@@ -197,6 +197,17 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert read_results(folder, plan=PLAN).plan == PLAN
 
 
+def test_the_index_of_pandas_is_no_group(tmp_path):
+    """Each row was a group of its own, and its reports were counted again."""
+    rows = pl.DataFrame([{**ROW, "value": value, "n": 100} for value in ("a", "b", "c")])
+    rows.with_row_index("__index_level_0__").write_parquet(tmp_path / "x.parquet")
+    for column in ("", "Unnamed: 0"):
+        rows.with_row_index(column).write_csv(tmp_path / f"y{column}.csv")
+    found = read_results(tmp_path).to_json()
+    assert [[len(group["rows"]) for group in column["groups"]] for column in found["columns"]] == [[3]] * 3
+    assert found["counted"] == 100
+
+
 def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
     frame = pl.DataFrame({k: [v] for k, v in ROW.items()})
     for suffix in ("ndjson", "parquet"):  # these two `ldp run` writes
