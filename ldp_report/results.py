@@ -34,6 +34,7 @@ OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high",
 OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
 OF_ROWS |= {"partial", "", "Unnamed: 0", "__index_level_0__"}  # (the index that pandas writes)
 """Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
+_WHOM = "population of the intervals"  # in rows of files whose metadata say it
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
 _MANY = (1, 10, 100)
@@ -152,6 +153,7 @@ class Results:
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
         whom = self.population.get(name) if isinstance(self.population, Mapping) else self.population
+        whom = next((row[_WHOM] for row in rows if _WHOM in row), whom)
         changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.plan.memoized or self.repeats is not None
@@ -332,7 +334,7 @@ def _word(value: Any) -> str:
 
 def _groups_in(names: Iterable[str], view: engine.View) -> list[str]:
     """Those of the columns of estimates that tell groups apart, but ``key``."""
-    own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
+    own = OF_ROWS | {_WHOM, "key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     return [name for name in names if name not in own]
 
 
@@ -599,6 +601,15 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
         if size > DEFAULT.bytes:
             raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
+        text = (metadata.metadata or {}).get(engine.ESTIMATES_KEY.encode(), b"[]")
+        said: Any = None
+        with suppress(core.LdpError):
+            said = engine.read_json(text, "metadata", core.InputError)
+        about = {
+            str(one.get("column_name")): {"confidence": one.get("confidence"), _WHOM: _whom(one.get("population"))}
+            for one in (said if isinstance(said, list) else [])
+            if isinstance(one, Mapping)
+        }
         rows: list[Row] = []
         read = 0
         for batch in opened.iter_batches(_FEW):
@@ -607,7 +618,7 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
                 raise core.LimitError(
                     f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
                 )
-            rows += batch.to_pylist()
+            rows += [{**about.get(str(r.get("column_name", unquote(file.stem))), {}), **r} for r in batch.to_pylist()]
     return rows
 
 

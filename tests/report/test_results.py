@@ -31,6 +31,7 @@ from ldp_core import (
     SubsetSelection,
     UnaryEncoding,
     compare,
+    estimates_metadata,
 )
 from ldp_core.engine import p_values_of
 from ldp_report import RESULTS, Results, about, read_results, report_page
@@ -195,6 +196,21 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert (by["os"]["confidence"], by["os"]["epsilon"]) == (0.9, 2.0)
     assert found["plan"] is None
     assert read_results(folder, plan=PLAN).plan == PLAN
+
+
+def test_a_file_says_by_itself_how_it_was_made(tmp_path):
+    """A page said of such intervals that they are of the noise alone, and not of which confidence."""
+    m = RandomizedResponse(epsilon=1.0)
+    for name, asked in {"a": HistogramEstimate(0.8, population="many"), "b": HistogramEstimate(0.9)}.items():
+        made = asked.result(m, m.simulate([60, 40], seed=1)).to_polars()
+        made.write_parquet(tmp_path / f"{name}.parquet", metadata=estimates_metadata({name: (asked, m)}))
+    pl.DataFrame([ROW]).write_parquet(tmp_path / "c.parquet", metadata={"ldp.estimates": '[3, {"column_name": ["c"]}]'})
+    columns = read_results(tmp_path).to_json()["columns"]
+    assert [(c["confidence"], c["alone"], len(c["groups"])) for c in columns] == [
+        (0.8, False, 1),
+        (0.9, True, 1),
+        (None, True, 1),
+    ]
 
 
 def test_the_index_of_pandas_is_no_group(tmp_path):
