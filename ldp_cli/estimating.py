@@ -283,11 +283,6 @@ class _Answers:
         """The population that the intervals of a column are about; None: these people."""
         return self.questions[name].population
 
-    def _of_all(self) -> str | int | None:
-        """The population of all columns of counts, if it is the same."""
-        whom = {self._whom(name) for name in self.frames if self.questions[name].view.counts}
-        return whom.pop() if len(whom) == 1 else None
-
     def json(self) -> dict[str, Any]:
         columns = {
             name: {**self._about(name), "estimates": printing.told_apart(f.to_dicts(), self.by)}
@@ -348,7 +343,7 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
-        beside, whom = folder / RESULTS, self._of_all()
+        beside, whom = folder / RESULTS, {name: self._whom(name) for name in self.frames}
         said = about(self.plan, self.confidence, self.covered, whom, self.repeats, self.counted)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
         for path in (*paths.values(), *(() if same else (beside,))):

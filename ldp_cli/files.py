@@ -313,9 +313,15 @@ def polars_work(what: str, data: pl.LazyFrame | None = None) -> Iterator[None]:
                 f"{what}: some records do not have the types of the plan, or of the first records, {wrong}: write "
                 "numbers as 3 or 2.5, Booleans as true and nothing where one is missing, or declare these texts"
             ) from None
+        remedy = ""
+        if isinstance(error, polars.exceptions.SchemaError):
+            remedy = (
+                "; of several files not all have the same columns and types (bits may be packed, or noise keyed, in "
+                "some): take them one by one, or reports together by ldp pool"
+            )
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
-            "may quote them"
+            f"may quote them{remedy}"
         ) from None
     except OSError as error:
         about = f"{what}: {error.filename!r}" if error.filename else what

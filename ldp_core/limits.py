@@ -224,7 +224,7 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif os.path.exists(path) or not has_magic(str(path)):
         return [str(path)]
-    elif not (found := sorted(glob(str(path), recursive=True))):
+    elif not (found := sorted(file for file in glob(str(path), recursive=True) if UNFINISHED not in file)):
         raise InputError(f"there is no file {str(path)!r}")
     elif folder := next(filter(os.path.isdir, found), None):
         raise InputError(

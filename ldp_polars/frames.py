@@ -664,9 +664,11 @@ def _check_reports(
         plain, packed = (report_dtype(mechanism, packed=packed) for packed in (False, True))
         as_text = isinstance(plain, pl.Enum) and isinstance(dtype, (pl.Categorical, *texts))
         if dtype not in (plain, packed) and not as_text:
+            fits = f"{plain}" if packed == plain else f"{plain} or {packed}"
             raise PlanError(
-                f"column {name!r}: reports made by this plan are {plain}, got {engine.type_words(dtype)}: no reports. "
-                "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan)"
+                f"column {name!r}: reports made by this plan are {fits}, got {engine.type_words(dtype)}: no reports. "
+                "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan). Reports of another program are cast "
+                "to that dtype and taken with assume_reports; ldp estimate --assume-reports takes text of them as it is"
             )
     return columns
 

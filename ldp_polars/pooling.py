@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import timedelta
 from itertools import combinations, product
 from pathlib import Path
@@ -136,11 +135,7 @@ def _refuse_same(given: Iterable[Any]) -> None:
 def _source(one: Any) -> _Source:
     """Reports and their plan."""
     if isinstance(one, (str, Path)):
-        plan, frame = read_plan(one), pl.scan_parquet(one, glob=not Path(one).is_file())
-        with suppress(pl.exceptions.PolarsError):  # (as of a folder with other files, too)
-            frame.collect_schema()
-            return frame, plan
-        return pl.scan_parquet(files_of(one), glob=False), plan
+        return pl.scan_parquet(files_of(one), glob=False), read_plan(one)  # (as `ldp estimate` reads a folder)
     if not (isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], (pl.DataFrame, pl.LazyFrame))):
         raise ParameterError(f"pool takes files, or pairs of a frame and its plan, got {type(one).__name__}")
     return one[0], checked_plan(one[1])

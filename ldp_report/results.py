@@ -32,8 +32,9 @@ MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 _ENDS = ("window_start", "window_end")
 OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
 OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
-OF_ROWS |= {"partial"}
+OF_ROWS |= {"partial", "", "Unnamed: 0", "__index_level_0__"}  # (the index that pandas writes)
 """Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
+_WHOM = "population of the intervals"  # in rows of files whose metadata say it
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
 _MANY = (1, 10, 100)
@@ -56,7 +57,7 @@ class Results:
         counted: the reports that were counted; None: as many as the rows say.
         covered: dates or times of the first and of the last record, which tell what windows are filled in part.
         population: whom the intervals of counts are about: None, those who reported; "many", or the number of people of
-            whom these are a sample.
+            whom these are a sample; where columns differ, a mapping of those that are a sample.
         repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
             another, as under a plan that remembers answers: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
@@ -75,7 +76,7 @@ class Results:
     name: str = ""
     counted: int | None = None
     covered: tuple[Any, Any] | None = None
-    population: str | int | None = None
+    population: str | int | Mapping[str, str | int] | None = None
     per_column: bool = False
     live: bool = False
     repeats: int | None = None
@@ -151,10 +152,12 @@ class Results:
             groups.setdefault((place[window_of(row)], _key(row, view)), []).append(row)
         mechanism = None if self.plan is None else self.plan.columns.get(name)
         confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
+        whom = self.population.get(name) if isinstance(self.population, Mapping) else self.population
+        whom = next((row[_WHOM] for row in rows if _WHOM in row), whom)
         changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.plan.memoized or self.repeats is not None
-            else _changed(groups, view, mechanism, place, anytime=self.live, population=self.population)
+            else _changed(groups, view, mechanism, place, anytime=self.live, population=whom)
         )
         spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
         ends = (row.get(end) for row in rows for end in (view.estimate, "low", "high"))
@@ -162,9 +165,7 @@ class Results:
         return {
             "name": name,
             "unit": unit,
-            "alone": (view.counts or view.alone)
-            and self.population is None
-            and not isinstance(mechanism, core.Numeric),
+            "alone": (view.counts or view.alone) and whom is None and not isinstance(mechanism, core.Numeric),
             "changed": changed,
             "searches": "" if mechanism is not None and _searched(mechanism) else None,
             "kind": "table" if view.rate else _KINDS[len(view.labels)] if not view.counts else "histogram",
@@ -322,13 +323,18 @@ def _whole(x: Any) -> int | None:
     return None if number is None else int(number)
 
 
+def _whom(said: Any) -> Any:
+    """The population of intervals, as `about` writes it; None for all else."""
+    return said if said == "many" else _whole(said)
+
+
 def _word(value: Any) -> str:
     return "" if value is None else engine.text_of(value)
 
 
 def _groups_in(names: Iterable[str], view: engine.View) -> list[str]:
     """Those of the columns of estimates that tell groups apart, but ``key``."""
-    own = OF_ROWS | {"key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
+    own = OF_ROWS | {_WHOM, "key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     return [name for name in names if name not in own]
 
 
@@ -456,7 +462,7 @@ def read_results(
     Raises:
         InputError: there are no estimates, or a file cannot be read, or two rows are of one value in one group.
         LimitError: there is more than a page can show.
-        PlanError: the plan in the folder is not one.
+        PlanError: the plan in the folder is not one, or is not ``plan``.
 
     >>> import json, tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -483,11 +489,11 @@ def read_results(
         found.confidence = _number(said.get("confidence"))
         found.covered = _ends_of(said.get("covered"))
         found.repeats, found.counted = _whole(said.get("repeats")), _whole(said.get("counted"))
-        found.population = (
-            said.get("population") if said.get("population") == "many" else _whole(said.get("population"))
-        )
-    if plan is not None or found.plan is None:
-        found.plan = plan or _plan_of_reports(root)
+        whom = said.get("population")
+        found.population = {n: _whom(one) for n, one in whom.items()} if isinstance(whom, Mapping) else _whom(whom)
+    if plan is not None and found.plan not in (None, plan):
+        raise core.PlanError(f"{str(beside)!r} says another plan than the one that is given: leave that out")
+    found.plan = found.plan or plan or _plan_of_reports(root)
     left = most_rows
     for file in files:
         rows = _rows(file, left)
@@ -595,6 +601,15 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
         if size > DEFAULT.bytes:
             raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
+        text = (metadata.metadata or {}).get(engine.ESTIMATES_KEY.encode(), b"[]")
+        said: Any = None
+        with suppress(core.LdpError):
+            said = engine.read_json(text, "metadata", core.InputError)
+        about = {
+            str(one.get("column_name")): {"confidence": one.get("confidence"), _WHOM: _whom(one.get("population"))}
+            for one in (said if isinstance(said, list) else [])
+            if isinstance(one, Mapping)
+        }
         rows: list[Row] = []
         read = 0
         for batch in opened.iter_batches(_FEW):
@@ -603,7 +618,7 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
                 raise core.LimitError(
                     f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
                 )
-            rows += batch.to_pylist()
+            rows += [{**about.get(str(r.get("column_name", unquote(file.stem))), {}), **r} for r in batch.to_pylist()]
     return rows
 
 

@@ -135,8 +135,9 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
 
 
 def _write_about(job: TelemetryJob, covered: tuple[Any, Any] | None = None) -> None:
+    whom = {name: question.population for name, question in job.questions.items()}
     with FileSystems.create(f"{job.output}/{RESULTS}") as stream:
-        stream.write(about(job.plan, job.confidence, covered, repeats=job.repeats).encode())
+        stream.write(about(job.plan, job.confidence, covered, whom, job.repeats).encode())
 
 
 def _check_lost(job: TelemetryJob, letters: list[dict[str, Any]], records: int, max_dead: float) -> None:

@@ -19,7 +19,7 @@ from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, rea
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.metadata import PLAIN, from_text, to_text
-from ldp_core.plans.provenance import Made, maker, not_proved, typed, warn_assumed
+from ldp_core.plans.provenance import Made, is_report, maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
 from ldp_core.tables import visible
 
@@ -302,11 +302,13 @@ class PlanForms(PlanContents):
         Args:
             data: the plan's columns and no others, each of the type of the plan's reports; text as any text of Arrow.
 
+        What a column says itself stays: that its noise is keyed, and that another mechanism made it, which is refused.
+
         Raises:
-            PlanError: a column is missing, is not the plan's, or of another type.
+            PlanError: a column is missing, is not the plan's, or of another type; or see `check_reports`.
+            MechanismMismatchError: see `check_reports`.
         """
         self.check_columns(data.schema.names)
-        self._check_no_others(data.schema.names)
         for name, m in self.columns.items():
             fits = [m.reports.arrow_type(packed=packed) for packed in (False, True)]
             got = data.schema.field(name).type
@@ -315,8 +317,13 @@ class PlanForms(PlanContents):
                 raise PlanError(
                     f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
                 )
-        warn_assumed(self.columns)
-        return data.cast(self.with_proof(data.schema, seeded=self.seed is not None))
+        proved = self.with_proof(data.schema, seeded=self.seed is not None)
+        assumed = [field.name for field in data.schema if field.name in self.columns and not is_report(field)]
+        fields = [new if new.name in assumed else old for old, new in zip(data.schema, proved, strict=True)]
+        self.check_reports(schema := pa.schema(fields, metadata=self.metadata))
+        if assumed:
+            warn_assumed(assumed)
+        return data.cast(schema)
 
 
 def _check_there(names: Iterable[str], available: Iterable[str]) -> None:
@@ -329,21 +336,24 @@ def about(
     plan: PlanForms,
     confidence: float | None = None,
     covered: tuple[Any, Any] | None = None,
-    population: str | int | None = None,
+    population: str | int | Mapping[str, str | int | None] | None = None,
     repeats: int | None = None,
     counted: int | None = None,
 ) -> str:
     """What the file `RESULTS` has, as JSON: the plan, and of the estimates beside it what all have in common.
 
     ``covered``: times of the first and of the last record, which tell what windows are filled in part. ``population``:
-    whom the intervals are about, if it is said of all columns. ``repeats``: how often a person reports, if it is said.
-    ``counted``: the reports, also those of groups in which nothing was found.
+    whom the intervals are about, if it is said, or of each column. ``repeats``: how often a person reports, if it is
+    said. ``counted``: the reports, also those of groups in which nothing was found.
 
     >>> from ldp_core import PrivacyPlan, RandomizedResponse
     >>> sorted(json.loads(about(PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), 0.95)))
     ['confidence', 'plan']
     """
     ends = {} if covered is None or None in covered else {"covered": [time.isoformat() for time in covered]}
+    if isinstance(population, Mapping):
+        [*whom] = {*population.values()}
+        population = whom[0] if len(whom) == 1 else {n: one for n, one in population.items() if one is not None} or None
     said = {"population": population, "repeats": repeats, "counted": counted}
     said = {name: value for name, value in said.items() if value is not None}
     return json.dumps({"plan": plan.to_dict(), "confidence": confidence, **ends, **said}, indent=1) + "\n"

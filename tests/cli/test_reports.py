@@ -166,6 +166,17 @@ def test_groups_windows_and_files(ldp, people, reports):
     assert len({row["day"] for row in by}) == 10
 
 
+@pytest.mark.parametrize("csv", ["", " --csv"])
+def test_a_page_says_of_each_column_whom_its_intervals_are_about(ldp, people, reports, csv):
+    """Where columns differ it said of all that they are of the noise alone."""
+    ldp(f"estimate reports.parquet --ask os=histogram:population=many --output out{csv}")
+    assert {c["name"]: c["alone"] for c in read_results("out").to_json()["columns"]} == {
+        "os": False,
+        "minutes": False,
+        "crashed": True,
+    }
+
+
 def test_a_group_may_be_called_as_the_answer_to_another_question(ldp):
     plan = PrivacyPlan({"age": SquareWave((0, 100), epsilon=2.0, buckets=4)}, keep=["mean"])
     records = pl.DataFrame({"age": [20.0, 30.0, 80.0] * 40, "mean": ["high", "low", "low"] * 40})
@@ -621,6 +632,20 @@ def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
     assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in found}
     with pytest.raises(PlanError, match="no reports"):  # written they would be text of any kind
         made.ldp.sink_parquet("again.parquet", PrivacyPlan.from_toml("part.toml"), assume_reports=True)
+
+
+@pytest.mark.parametrize("other", ["--no-packed", "--secret-file secret --id user"])
+def test_files_of_other_types_are_pooled(ldp, other):
+    """`ldp estimate` of both ended without a remedy."""
+    Secret.generate().to_file("secret")
+    Path("plan.toml").write_text(PrivacyPlan({"hour": UnaryEncoding(range(24), epsilon=50.0)}).to_toml())
+    pl.DataFrame({"user": range(480), "hour": [*range(24)] * 20}).write_parquet("people.parquet")
+    Path("both").mkdir()
+    for name, more in (("a", ""), ("b", other)):
+        ldp(f"perturb people.parquet both/{name}.parquet --plan plan.toml {more}")
+    assert "one by one, or reports together by ldp pool" in ldp("estimate both --repeats 1", code=1).err
+    pooled = ldp("pool both/a.parquet both/b.parquet --repeats 1 --json").data
+    assert {row["n"] for row in pooled} == {960}
 
 
 def test_what_a_record_spent_is_what_the_files_say(ldp, people, reports):

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from polars import selectors as cs
 
 import ldp_polars
 from ldp_core import (
@@ -398,6 +399,22 @@ def test_what_was_done_to_the_rows_does_not_take_the_proof_away(tmp_path):
         pl.scan_parquet(path).ldp.sink_parquet(tmp_path / "again.parquet", FLAG)
         with pytest.raises(MechanismMismatchError, match="hold reports already"):
             pl.scan_parquet(path).ldp.perturb(FLAG)
+
+
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+@pytest.mark.parametrize("packed", [False, True])
+def test_reports_that_pandas_has_written_are_cast(tmp_path, packed):
+    """It has lists in place of arrays. All that the error said was to perturb them, a second time."""
+    made = frame().ldp.perturb(PLAN, packed=packed)
+    other = made.with_columns(pl.col(list(PLAN.columns)).ext.storage())
+    other = other.with_columns(cs.array().arr.to_list(), cs.integer().cast(pl.Int64))
+    with pytest.raises(PlanError, match="another program are cast to that dtype") as caught:
+        other.ldp.histograms(PLAN, assume_reports=True)
+    assert str(report_dtype(PLAN["os"], packed=packed)) in str(caught.value)
+    cast = other.with_columns(pl.col(name).cast(report_dtype(m, packed=packed)) for name, m in PLAN.columns.items())
+    assert cast.ldp.histograms(PLAN, assume_reports=True).equals(made.ldp.histograms(PLAN))
+    cast.ldp.sink_parquet(tmp_path / "ours.parquet", PLAN, assume_reports=True)
+    assert pl.read_parquet(tmp_path / "ours.parquet").equals(made)
 
 
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")

@@ -116,6 +116,17 @@ def test_frames_and_files(tmp_path):
     assert ldp_polars.pool([folder, files[1]]).equals(found)
 
 
+def test_of_a_folder_the_files_are_pooled_that_are_estimated(tmp_path):
+    """Halves and copies that ended jobs leave were counted; the name of a folder took the place of a kept column."""
+    folder, other = tmp_path / "old", tmp_path / "new.parquet"
+    for name in ("a.parquet", ".a.parquet", ".b.x/b.parquet", "beam-temp-5f0/x.parquet"):
+        (folder / "day=2024-01-09" / name).parent.mkdir(parents=True, exist_ok=True)
+        FIRST.ldp.sink_parquet(folder / "day=2024-01-09" / name, OLD)
+    SECOND.ldp.sink_parquet(other, NEW)
+    for by in ((), "day"):
+        assert ldp_polars.pool([folder, other], by=by).equals(ldp_polars.pool([(FIRST, OLD), (SECOND, NEW)], by=by))
+
+
 @pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_by_keys_and_windows():
     both = [(FIRST, OLD), (SECOND, NEW)]

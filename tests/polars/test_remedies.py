@@ -90,7 +90,7 @@ WRONG = [  # a call, and what its error says to do
     (lambda: WORDS.select(WORD.merge(GRR)), r"got reports; .*\.ldp\.histogram estimates"),
     (lambda: WORDS.select(WORD.perturb(GRR)), "do not perturb them again$"),
     (lambda: WORDS.select(WORD.unary_encode(epsilon=1.0)), "do not perturb them again$"),  # (not: declare the values)
-    (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)$"),
+    (lambda: PEOPLE.ldp.histograms(PrivacyPlan({"word": GRR})), r"df\.ldp\.perturb\(plan\)\. "),
     (lambda: PEOPLE.ldp.perturb(DAYS).ldp.histograms(DAYS, window="7d", event_time="day"), "'day' is Int64; .*epoch"),
     (
         lambda: (

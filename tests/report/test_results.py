@@ -22,6 +22,7 @@ from ldp_core import (
     LdpError,
     LimitError,
     Limits,
+    PlanError,
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
@@ -30,6 +31,7 @@ from ldp_core import (
     SubsetSelection,
     UnaryEncoding,
     compare,
+    estimates_metadata,
 )
 from ldp_core.engine import p_values_of
 from ldp_report import RESULTS, Results, about, read_results, report_page
@@ -194,6 +196,32 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert (by["os"]["confidence"], by["os"]["epsilon"]) == (0.9, 2.0)
     assert found["plan"] is None
     assert read_results(folder, plan=PLAN).plan == PLAN
+
+
+def test_a_file_says_by_itself_how_it_was_made(tmp_path):
+    """A page said of such intervals that they are of the noise alone, and not of which confidence."""
+    m = RandomizedResponse(epsilon=1.0)
+    for name, asked in {"a": HistogramEstimate(0.8, population="many"), "b": HistogramEstimate(0.9)}.items():
+        made = asked.result(m, m.simulate([60, 40], seed=1)).to_polars()
+        made.write_parquet(tmp_path / f"{name}.parquet", metadata=estimates_metadata({name: (asked, m)}))
+    pl.DataFrame([ROW]).write_parquet(tmp_path / "c.parquet", metadata={"ldp.estimates": '[3, {"column_name": ["c"]}]'})
+    columns = read_results(tmp_path).to_json()["columns"]
+    assert [(c["confidence"], c["alone"], len(c["groups"])) for c in columns] == [
+        (0.8, False, 1),
+        (0.9, True, 1),
+        (None, True, 1),
+    ]
+
+
+def test_the_index_of_pandas_is_no_group(tmp_path):
+    """Each row was a group of its own, and its reports were counted again."""
+    rows = pl.DataFrame([{**ROW, "value": value, "n": 100} for value in ("a", "b", "c")])
+    rows.with_row_index("__index_level_0__").write_parquet(tmp_path / "x.parquet")
+    for column in ("", "Unnamed: 0"):
+        rows.with_row_index(column).write_csv(tmp_path / f"y{column}.csv")
+    found = read_results(tmp_path).to_json()
+    assert [[len(group["rows"]) for group in column["groups"]] for column in found["columns"]] == [[3]] * 3
+    assert found["counted"] == 100
 
 
 def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
@@ -405,6 +433,9 @@ def test_the_plan_comes_back(results, tmp_path):
     shutil.copy(results / "minutes.parquet", tmp_path)
     found = read_results(tmp_path)
     assert (found.plan, found.confidence, found.to_json()["partial"]) == (PLAN, 0.9, None)
+    assert read_results(tmp_path, plan=PLAN).plan == PLAN
+    with pytest.raises(PlanError, match="says another plan"):  # the page said the epsilon of that one
+        read_results(tmp_path, plan=PLAN.seeded(1))
     window = {"window_start": "2024-01-01", "window_end": "2024-01-08"}
     for last, partial in (("2024-01-07", False), ("2024-01-06T12:00:00", True), ("2024", None), (7, None)):
         (tmp_path / RESULTS).write_text(json.dumps({"covered": ["2024-01-01", last]}))

@@ -52,7 +52,7 @@ from ldp_core import (
     SquareWave,
     UnaryEncoding,
 )
-from ldp_report import RESULTS
+from ldp_report import RESULTS, read_results
 from pipelines.telemetry import main
 
 from ...cases import full_disk
@@ -325,6 +325,18 @@ def test_medians_of_numbers_are_numbers_beside_those_of_words(tmp_path, capsys):
             assert sorted((row["column_name"], row["median"]) for row in found) == expected
     assert telemetry(*arguments, "--event-time", "t") != 0
     assert "has 6 files of an earlier run" in capsys.readouterr().err
+
+
+def test_a_page_says_of_each_column_whom_its_intervals_are_about(tmp_path):
+    """Of all it said that they are of the noise alone."""
+    (tmp_path / "plan.toml").write_text(PLAN.to_toml())
+    source, out = write(events(300), tmp_path / "events.parquet"), str(tmp_path / "out")
+    ask = ["--ask", "os=histogram:population=many", "--ask", "age=histogram:population=500"]
+    arguments = ["--plan", str(tmp_path / "plan.toml"), "--input", source, "--output", out, *ask]
+    assert telemetry(*arguments, "--event-time", "t") == 0
+    found = read_results(out)
+    assert found.population == {"os": "many", "age": 500}
+    assert [c["name"] for c in found.to_json()["columns"] if c["alone"]] == ["crashed"]
 
 
 # ---- keyed noise

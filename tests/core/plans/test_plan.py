@@ -317,6 +317,22 @@ def test_seeded_noise_is_in_the_proof():
     PROVED.check_reports(PROVED.perturb(EVENTS, key=Secret.generate(), id=EVENTS["user"]).schema)
 
 
+def test_nobody_s_word_is_above_what_columns_say():
+    """A file that pyarrow writes again may lose the plan alone. Its reports became fresh ones of any plan."""
+    keyed = PROVED.perturb(EVENTS, key=Secret.generate(), id=EVENTS["user"])
+    assert PROVED.assume_reports(keyed.replace_schema_metadata(None)).schema.equals(keyed.schema, check_metadata=True)
+    rows = keyed.set_column(0, "os", keyed["os"].cast(pa.string())).replace_schema_metadata(None)
+    with pytest.warns(LdpWarning, match=r"that columns \['os'\] are reports"):
+        PROVED.check_reports(PROVED.assume_reports(rows).schema)
+    with pytest.raises(PlanError, match="seeded reports, which are not private"):
+        PROVED.assume_reports(PROVED.seeded(1).perturb(EVENTS, id=EVENTS["user"]).replace_schema_metadata(None))
+    other = PrivacyPlan(
+        {**PROVED.columns, "os": RandomizedResponse(PROVED["os"].domain, epsilon=7.0)}, keep=PROVED.keep
+    )
+    with pytest.raises(MechanismMismatchError, match="epsilon 7"):
+        other.assume_reports(PROVED.perturb(EVENTS).replace_schema_metadata(None))
+
+
 def test_assumed_reports_may_be_text_of_any_type():
     """Dictionaries of other programs, as Polars and pandas export them, were no reports."""
     others = pa.dictionary(pa.uint32(), pa.large_string()), pa.dictionary(pa.int8(), pa.string())
