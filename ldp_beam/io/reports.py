@@ -68,7 +68,7 @@ class WriteReports(beam.PTransform[Any, Any]):
         check_plan(plan)
         if isinstance(file_path_prefix, str) and not os.path.basename(file_path_prefix):
             raise ParameterError(
-                f"file_path_prefix is how names of files begin, as 'reports/part', and not a folder: got {file_path_prefix!r}"
+                f"file_path_prefix is how names of files begin, as 'reports/part', no folder: got {file_path_prefix!r}"
             )
         self._plan = plan
         names = plan.schema(schema, packed=packed)

@@ -417,6 +417,23 @@ def test_unusable_ids_are_dead_letters():
         assert (sum(tally.n for tally in found.values()), letters) == (left, dead)
 
 
+def test_unusable_ids_say_in_which_column():
+    for ids, words in (
+        ([1.5, 2], r"columns \['user'\]: ids must be integers, text or binary, got double"),
+        ([1, "a"], r"columns \['user'\]: ids must be integers, text or binary, one a record"),
+        (pa.array([1.5, 2.5]), "column 'user': ids must be integers, text or binary, got double"),
+        (pa.array(["a", None]), "column 'user': 1 of 2 ids are null"),
+        (["a", None], "column 'user': 1 of 2 ids are null"),
+    ):
+        batch = isinstance(ids, pa.Array)
+        elements = (
+            [pa.record_batch({"v": [True, False], "user": ids})] if batch else [{"v": True, "user": i} for i in ids]
+        )
+        for noise in ({"key": KEY, "id": "user"}, {"record": "user"}):
+            with pytest.raises(LdpError, match=words):
+                perturbed(ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL}), **noise), elements)
+
+
 # ---- what comes after
 
 

@@ -124,7 +124,7 @@ def test_values_that_were_read_do_not_count_as_reports(tmp_path, between):
     source = {"path": written(tmp_path, "crashed\ntrue\nfalse\n"), "columns": {"crashed": "boolean"}}
     coin = {"column": "crashed", "mechanism": {"mechanism": "randomized_response", "epsilon": 1.0}}
     for kind in ("LdpReadCsv", "LdpReadNdjson"):
-        with pytest.raises(ValueError, match="column 'crashed': Read.* reads values, which would count as reports"):
+        with pytest.raises(ValueError, match=r"column 'crashed': Read.* reads values, which would count as reports"):
             expand([{"type": kind, "config": source}, *between, {"type": "LdpHistogram", "config": coin}])
 
 
