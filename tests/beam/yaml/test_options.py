@@ -150,6 +150,7 @@ def test_what_one_kind_alone_refuses():
         ),
         ("keyed noise takes", lambda: ask(NUMBER, private=True, key={"env": "NAME"})),
         ("private=True", lambda: ask(NUMBER, id="user", key={"env": "NAME"})),
+        ("private=True", lambda: ask(NUMBER, id="user")),  # (it asked for key= first, and then for neither)
         ("per_window must be", lambda: LdpBoundContributions(id="user", per_window=0)),
         ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
         ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
