@@ -101,6 +101,7 @@ def estimate(
     files.check_picture(plot, overwrite=overwrite)
     options.check_window(window, event_time)
     _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
+    _check_reports(unplanned=assume_reports and plan is None, twice=person is not None and repeats is not None)
     reports = files.scan(source)
     made = _plan_of(ldp_polars, source, plan)
     files.refuse_same([source], made, repeats=repeats, person=person)
@@ -148,6 +149,14 @@ def estimate(
         printing.show(written, title=f"written to {output}", notes=[answers.words()])
     else:
         answers.show_all(max(_SCREEN // len(frames), 10) if window or by else None)
+
+
+def _check_reports(*, unplanned: bool, twice: bool) -> None:
+    """Raise for options of reports that do not go together."""
+    if unplanned:
+        raise typer.BadParameter("--assume-reports says that columns are reports of --plan: give --plan FILE, too")
+    if twice:
+        raise typer.BadParameter("--person is in place of --repeats: leave out one of them")
 
 
 def _check_files(output: Path | None, plot: Path | None, *, csv: bool, drawn: bool, unwindowed: bool) -> None:

@@ -111,6 +111,10 @@ def serve(
 
     if strange := [one for one in origin or () if not re.fullmatch(r"\*|null|[a-z][^:/A-Z]*://[^/A-Z]+", one)]:
         raise ParameterError(f"--origin is as a browser shows it, in lower case and without a path; got {strange}")
+    if strange := [one for one in host_name or () if not re.fullmatch(r"[^:/\s]+|\[[^]/]+\]", one)]:
+        raise ParameterError(
+            f"--host-name is a name alone, as reports.example.org, without https:// and port; got {strange}"
+        )
     pairs = dict(named(pair, example="day=date") for pair in kept or [])
     if len(pairs) < len(kept or ()):
         raise ParameterError("--kept has a column twice")

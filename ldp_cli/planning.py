@@ -324,8 +324,8 @@ def size(
     how |= {"population": population_of(population), "repeats": repeats}
     texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
     if plan is not None:
-        if values is not None or epsilon is not None or people is not None or mechanism is not None:
-            raise typer.BadParameter("--plan has its values and epsilons: give --margin only")
+        if any(one is not None for one in (values, epsilon, people, mechanism, ask)):
+            raise typer.BadParameter("--plan has its values and epsilons, and no --ask: give --margin only")
         made = core.PrivacyPlan.from_toml(plan)
         numbers = [name for name, m in made.columns.items() if isinstance(m, core.Numeric)]
         found = core.required_n(made, margins_of(texts, numbers=numbers), **how)

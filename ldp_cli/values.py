@@ -155,6 +155,8 @@ def margins_of(texts: list[str], *, numbers: Collection[str] = ()) -> float | di
     """
     one = len(texts) == 1 and "=" not in texts[0]
     pairs = {"": texts[0]} if one else dict(named(text, example="os=0.02") for text in texts)
+    if len(pairs) < len(texts):
+        raise core.ParameterError("--margin has a column twice")
     for name, text in pairs.items():
         of = f" of {name!r}" if name else ""
         if not _is_number(text.removesuffix("%")):

@@ -124,7 +124,8 @@ class Reader:
                 # (Where one is infinite all sums are, and everybody's data useless.)
                 values = None if number and pc.any(pc.invert(pc.is_finite(made))).as_py() else made
         if values is None:
-            must = f"{'finite ' * number}{kind} (ldp serve --kept {name}=KIND)"
+            word = next(word for word, one in KINDS.items() if one == kind)
+            must = f"{'finite ' * number}{word}s (ldp serve --kept {name}={word})"
             raise ReportError(f"column {name!r}: kept values must be {must}")
         most = self.limits.label_length
         if kind == pa.string() and (pc.max(pc.utf8_length(values)).as_py() or 0) > most:

@@ -135,7 +135,8 @@ class Store(Sink):
         except OSError:
             raise InputError(f"another process uses {str(self._folder)!r}: take another folder, or end it") from None
         schema, ours = self._journal / "schema", self._schema.serialize().to_pybytes()
-        if not schema.exists():
+        files = [*self._folder.glob(JOURNALS), *self._folder.glob("reports-*.parquet")]
+        if not schema.exists() or not any(file.stat().st_size for file in files):  # (a first start with other options)
             _write(schema, ours)
         elif schema.read_bytes() != ours:
             raise InputError(f"{str(self._folder)!r} has reports of another plan or kind: take another folder")

@@ -116,7 +116,7 @@ class NoiseKey:
     def columns(self, part: AnyBatch) -> tuple[Any, Any]:
         """What tells the noise of the records apart, one each; and the same for a second round, or None."""
         names = (self.record, None) if self.id is None else (self.id, self.record)
-        first, second = (None if name is None else part.required(name) for name in names)
+        first, second = (None if name is None else _ids(part, name) for name in names)
         if self.record is not None:
             _check_distinct(first if self.id is None else second, self.record)
         return first, second
@@ -124,7 +124,11 @@ class NoiseKey:
     def randomness(self, part: AnyBatch, column: str) -> Keyed:
         """The noise of the records for one column."""
         ids, records = self.columns(part)
-        return Keyed(self.secret, ids, column=column, records=records)
+        secret = self.secret
+        try:
+            return Keyed(secret, ids, column=column, records=records)
+        except DtypeError as error:  # (of a list: values that are no ids, or texts and numbers)
+            raise DtypeError(f"columns {[name for name in (self.id, self.record) if name]}: {error}") from None
 
     def find_faults(self, part: AnyBatch, faults: Faults) -> None:
         """Note the records without an id, or with one of a type that `Keyed` does not take: a list has one type."""
@@ -155,6 +159,15 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
     faults.add(name, not_of(usual.__name__), np.fromiter(wrong, bool, len(ids)))
     halves = (isinstance(i, str) and _HALF_PAIRS.search(i) is not None for i in ids)
     faults.add(name, not_of("str"), np.fromiter(halves, bool, len(ids)))
+
+
+def _ids(part: AnyBatch, name: str) -> pa.Array | list[Any]:
+    """The ids in a column, of which none is null."""
+    ids = _typed(part, name) if isinstance(part, Batch) else part.required(name)
+    missing = ids.null_count if isinstance(ids, pa.Array) else sum(one is None for one in ids)
+    if missing:
+        raise InputError(f"column {name!r}: {missing} of {len(ids)} ids are null")
+    return ids
 
 
 _LOOKED_AT, _TOO_FEW = 4096, 32

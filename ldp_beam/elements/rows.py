@@ -18,7 +18,7 @@ from apache_beam.coders.typecoders import registry
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_core import ParameterError
+from ldp_core import ParameterError, PlanError
 from ldp_core.engine import text_of
 
 
@@ -28,6 +28,14 @@ def fields_of(element_type: Any) -> dict[str, Any] | None:
         return dict(named_fields_from_element_type(element_type))
     except (TypeError, ValueError, AttributeError):
         return None
+
+
+def check_fields(element_type: Any, names: Iterable[str | None]) -> None:
+    """Raise if a schema tells that elements of this type lack one of these columns: as nulls all would be "other"."""
+    fields = None if element_type in (pa.RecordBatch, pa.Table) else fields_of(element_type)
+    missing = [name for name in names if fields is not None and name is not None and name not in fields]
+    if missing:
+        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields or ())}")
 
 
 class _NamedTuple:

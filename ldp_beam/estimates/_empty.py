@@ -93,7 +93,7 @@ def _timestamp(time: Time) -> Timestamp:
             "the times of fill= are datetimes, text in ISO 8601 like '2026-01-01T00:00:00Z', Timestamps or seconds, "
             f"got {time if isinstance(time, str) else type(time).__name__!r}"
         ) from None
-    raise ParameterError("the times of fill= need a time zone: datetime(2026, 1, 1, tzinfo=UTC)")
+    raise ParameterError("the times of fill= need a time zone: datetime(2026, 1, 1, tzinfo=UTC), or a text with Z")
 
 
 _One: TypeAlias = tuple[int, None]

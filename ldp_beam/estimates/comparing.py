@@ -106,6 +106,8 @@ class Compare(Estimate):
                 "comparisons are of all reports so far: a discarding pane would compare late reports with late ones; "
                 'leave out accumulation_mode, or say "accumulating"'
             )
+        if more := options.keys() - {*StreamOptions.__annotations__, "accumulation_mode"}:  # (as fill)
+            raise ParameterError(f"Compare has no options {sorted(more)}")
         how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
         how |= {"same_people": same_people, "population": population, "repeats": repeats}
         asked: Any = (_OfWindows if person is None else _PersonsOfWindows)(**how)

@@ -25,7 +25,7 @@ import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.rows import UNKNOWN, row_type
+from ldp_beam.elements.rows import UNKNOWN, check_fields, row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
@@ -150,6 +150,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
             `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
             that overlap, and is not asked in these windows as they are: pass them as ``window``.
+        PlanError: the schema of the input lacks a column.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is, or joins
             reports with the records that they were made of; or, with ``private``, it has perturbed the column already.
 
@@ -217,13 +218,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             self._fill = EmptyTallies(windows, fill, filled, empty)
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
+        if not private and (key is not None or id is not None or record is not None):
+            raise core.ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._key = noise_key(key, id, record, remembers=mechanism.memoized)
         self.whose = None if self._key is None else self._key.id
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:
             mechanism.check_noise(keyed=self.keyed)
-        elif self._key is not None:
-            raise core.ParameterError("key=, id= and record= are for private=True: reports have their noise already")
         self._column = column
         self._mechanism = mechanism
         self._question = asked
@@ -300,6 +301,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
+        ids = () if self._key is None else (self._key.id, self._key.record)
+        person = () if self._person is None else (self._person.column,)
+        time = () if self._windows is None else (self._time.column,)
+        check_fields(pcoll.element_type, (*self._names, *self._by, *ids, *person, *time))
         refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)

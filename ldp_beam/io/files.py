@@ -19,6 +19,7 @@ from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
+from ldp_beam.graph.upstream import ReadsValues
 from ldp_beam.io._files import ReadFileDoFn, schema_of_names
 from ldp_core import InputError, ParameterError
 
@@ -79,7 +80,7 @@ class ReadParquet(_ReadFiles):
         super().__init__(path, schema)
 
 
-class _ReadText(_ReadFiles):
+class _ReadText(_ReadFiles, ReadsValues):
     """Files of lines as rows, or as Arrow batches. Text may be compressed, as ``.gz``, ``.bz2`` or ``.zst``.
 
     A line with a value that is not of its column's type is unusable: with `with_exception_handling` it is counted, else
@@ -110,6 +111,7 @@ class _ReadText(_ReadFiles):
             raise ParameterError(f"required names columns {sorted(needed - set(columns))} that are not in columns")
         schema = schema_of_names((name, _TYPES[kind], name not in needed) for name, kind in columns.items())
         super().__init__(path, schema)
+        self.raw = schema.names
         odd = [one for one in columns if not one.isidentifier() or iskeyword(one) or one[0] == "_" or one == "self"]
         if odd and not batches:
             raise ParameterError(f"columns {odd}: a field of a Beam row has another name; batches=True takes any")

@@ -18,7 +18,7 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
-from ldp_core import DtypeError, LdpError, Limits, PlanError, PrivacyPlan
+from ldp_core import DtypeError, LdpError, Limits, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import METADATA_KEY, check_made_by, is_text
 
@@ -45,6 +45,7 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
+        ParameterError: the prefix is a folder's.
         InputError: see `WriteEstimates`.
 
     >>> import tempfile
@@ -65,6 +66,10 @@ class WriteReports(beam.PTransform[Any, Any]):
     ) -> None:
         super().__init__()
         check_plan(plan)
+        if isinstance(file_path_prefix, str) and not os.path.basename(file_path_prefix):
+            raise ParameterError(
+                f"file_path_prefix is how names of files begin, as 'reports/part', no folder: got {file_path_prefix!r}"
+            )
         self._plan = plan
         names = plan.schema(schema, packed=packed)
         plain = pa.schema(

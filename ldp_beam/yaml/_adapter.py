@@ -21,10 +21,10 @@ from typing_extensions import override
 import ldp_beam
 import ldp_core
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.elements.rows import fields_of
+from ldp_beam.elements.rows import check_fields, fields_of
 from ldp_beam.graph.upstream import DrawsNoise
 from ldp_beam.yaml._readings import READINGS
-from ldp_core import DtypeError, Mechanism, ParameterError, PlanError
+from ldp_core import DtypeError, Mechanism, ParameterError
 from ldp_core.engine import PYTHON_TYPES
 
 Fields = Mapping[str, Any]
@@ -63,7 +63,9 @@ class LdpTransform(beam.PTransform[Any, Any]):
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "id", "person", "record", "event_time")]
             values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
-            _check_columns([*columns, *self.read.get("columns", ()), *self.read.get("by", ())], values, fields)
+            names = [*columns, *self.read.get("columns", ()), *self.read.get("by", ()), *values]
+            check_fields(pcoll.element_type, names)
+            _check_types(values, fields)
         out = pcoll | "Ldp" >> self._transform
         good, *dead_letters = out if isinstance(out, tuple) else (out,)
         return {_GOOD: good, self._errors: dead_letters[0]} if dead_letters else good
@@ -111,11 +113,8 @@ def _read(name: str, value: Any, declared: Any) -> Any:
 _SCALARS = (bool, int, float, str, bytes, np.generic)
 
 
-def _check_columns(names: Sequence[str | None], perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
-    """Refuse rows that lack a column, or have values of another type; types that do not tell pass."""
-    missing = [name for name in [*names, *perturbed] if name is not None and name not in fields]
-    if missing:
-        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")
+def _check_types(perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
+    """Refuse rows that have values of another type; types that do not tell pass."""
     for name, mechanism in perturbed.items():
         kinds = [kind for kind in (get_args(fields[name]) or (fields[name],)) if kind is not type(None)]
         kind, expected = kinds[0], mechanism.inputs.kind

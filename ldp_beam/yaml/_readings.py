@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import date
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -92,6 +93,13 @@ def _whole_seconds(length: Any, name: str) -> int:
     return int(found)
 
 
+def _fill(fill: Any) -> Any:
+    """Times as they are: Beam writes options as JSON, which has none."""
+    if isinstance(fill, (list, tuple)) and any(isinstance(time, date) for time in fill):
+        raise ParameterError("the times of fill are in quotes: ['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z']")
+    return fill
+
+
 def _output(error_handling: Any) -> str:
     name = error_handling.get("output") if isinstance(error_handling, Mapping) and len(error_handling) == 1 else None
     if not isinstance(name, str) or not name:
@@ -138,6 +146,11 @@ READINGS = {
         "it ends; ``{late: 1m}`` a minute after late ones; ``each`` in place of a length: with each batch. By default "
         "none before its end, and then with each late batch.",
         _trigger,
+    ),
+    "fill": Reading(
+        "two times in quotes, ``['2026-01-01T00:00:00Z', '2026-01-02T00:00:00Z']``, or in seconds since the epoch: "
+        "windows that begin between them have rows even if no report is in them. In a stream the second may be null.",
+        _fill,
     ),
     "error_handling": Reading("``{output: NAME}``: unusable rows are counted there as `DeadLetter` rows.", _output),
 }

@@ -64,9 +64,10 @@ def read_batch(message: Any, limits: Limits | None) -> pa.RecordBatch:
 
 
 def _read(buffer: pa.Buffer) -> pa.RecordBatch | None:
-    with pa.ipc.open_stream(buffer) as stream:
+    source = pa.BufferReader(buffer)
+    with pa.ipc.open_stream(source) as stream:
         batches = list(stream)
-    return batches[0] if len(batches) == 1 else None
+    return batches[0] if len(batches) == 1 and source.tell() == buffer.size else None  # (nothing after its end)
 
 
 def _over_as_read(batch: pa.RecordBatch, limits: Limits) -> str | None:

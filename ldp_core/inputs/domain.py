@@ -399,7 +399,7 @@ def _kind(labels: tuple[Any, ...]) -> Literal["bool", "int", "str"]:
     if len(types) > 1 or not types <= _KINDS.keys():
         raise DomainError(
             f"domain labels must be all str, all int or all bool, got {sorted(t.__name__ for t in types)}; for nulls "
-            'take unmatched="other", for floats a mechanism for numbers, or bins'
+            'take unmatched="other", for floats a mechanism for numbers, or bins; YAML takes no (but "no") for False'
         )
     kind: Literal["bool", "int", "str"] = _KINDS[types.pop()]
     if repeated := len(labels) - len(set(labels)):

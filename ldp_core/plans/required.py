@@ -483,6 +483,8 @@ def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
     rows = []
+    if isinstance(margin, Mapping) and (more := margin.keys() - plan.columns.keys()):
+        raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb")
     for name, m in plan.columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None:

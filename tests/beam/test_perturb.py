@@ -417,6 +417,39 @@ def test_unusable_ids_are_dead_letters():
         assert (sum(tally.n for tally in found.values()), letters) == (left, dead)
 
 
+def test_unusable_ids_say_in_which_column():
+    for ids, words in (
+        ([1.5, 2], r"columns \['user'\]: ids must be integers, text or binary, got double"),
+        ([1, "a"], r"columns \['user'\]: ids must be integers, text or binary, one a record"),
+        (pa.array([1.5, 2.5]), "column 'user': ids must be integers, text or binary, got double"),
+        (pa.array(["a", None]), "column 'user': 1 of 2 ids are null"),
+        (["a", None], "column 'user': 1 of 2 ids are null"),
+    ):
+        batch = isinstance(ids, pa.Array)
+        elements = (
+            [pa.record_batch({"v": [True, False], "user": ids})] if batch else [{"v": True, "user": i} for i in ids]
+        )
+        for noise in ({"key": KEY, "id": "user"}, {"record": "user"}):
+            with pytest.raises(LdpError, match=words):
+                perturbed(ldp_beam.Perturb(PrivacyPlan({"v": SURE_BOOL}), **noise), elements)
+
+
+def test_a_column_that_the_schema_lacks_is_an_error_before_anything_runs():
+    """With unmatched="other" all records of a misspelled column were others, in silence."""
+    coins = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0)
+    for transform in (
+        ldp_beam.PrivateHistogram("oss", coins),
+        ldp_beam.PrivateTable(["oss", "crashed"], {"oss": coins, "crashed": SURE_BOOL}),
+        ldp_beam.PrivateHistogram("os", coins, by=["oss"]),
+        ldp_beam.PrivateHistogram("os", coins, window="1h", event_time="oss"),
+        ldp_beam.PrivateHistogram("os", coins, record="oss"),
+        ldp_beam.PrivateHistogram("os", coins, person="oss"),
+    ):
+        rows = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(os="a", crashed=True)])
+        with pytest.raises(PlanError, match=r"no columns \['oss'\]; the rows have \['crashed', 'os'\]"):
+            _ = rows | transform
+
+
 # ---- what comes after
 
 

@@ -224,6 +224,8 @@ def test_pictures(ldp, people, reports):
         ("--value nothing --plot other.json", "--value nothing: it is not there; among others these are: android"),
         ("--window 2d --event-time day --at 1999 --plot other.json", "--at 1999: it is not there"),
         ("--csv", "--csv is how --output writes: give --output FOLDER, too"),
+        ("--assume-reports", "give --plan FILE, too"),
+        ("--person day --repeats 2", "--person is in place of --repeats"),
     ]:
         said = ldp(f"estimate reports.parquet --column os {options}", code=2).err
         assert says in " ".join(said.replace("│", " ").split())

@@ -514,7 +514,7 @@ def test_kept_columns_in_arrow_are_made_anew():
     ):
         reader = Reader(plan, {"x": kind}, LIMITS)
         schema = pa.schema([reader.schema.field("level"), ("x", far.type)], metadata=reader.schema.metadata)
-        with pytest.raises(ReportError, match=r"kept values must be (finite double|date|timestamp)"):
+        with pytest.raises(ReportError, match=r"kept values must be (finite number|date|time)s "):
             reader.arrow(write_batch(pa.record_batch([low, far], schema=schema)))
 
 

@@ -185,6 +185,7 @@ def test_the_command_has_one_place_for_reports(tmp_path):
         ([*to, "--queue-options", str(options)], "no KEY=VALUE"),
         ([*to, "--kept", "day=date", "--kept", "day=time"], "a column twice"),
         *(([*to, "--origin", one], "--origin is as") for one in ("a.org", "https://a.org/", "https://A.org")),
+        *(([*to, "--host-name", one], "--host-name is a name alone") for one in ("a.org:80", "https://a.org", "::1")),
     ):
         done = CliRunner().invoke(command, ["serve", "--plan", str(plan), "--port", "0", *more])
         assert done.exit_code

@@ -67,6 +67,18 @@ def test_a_full_disk_says_where_and_takes_the_same_again(tmp_path, caplog):
     assert (n(store), in_files(folder)) == (6, 6)
 
 
+def test_a_folder_without_reports_is_free_for_other_options(tmp_path):
+    """Who had left out --kept was told of reports of another plan, where there were none."""
+    other = Reader(PLAN, {}, LIMITS).schema
+    Store(tmp_path, PLAN, other).close()
+    store = opened(tmp_path)
+    store.append([batch("a", 3)])
+    store.close()
+    with pytest.raises(InputError, match="has reports of another plan or kind"):
+        Store(tmp_path, PLAN, other)
+    assert n(opened(tmp_path)) == 3
+
+
 def test_who_counts_the_folder_is_told_of_reports_in_the_journal(tmp_path):
     """Those of a server that runs, or was killed, were left out in silence."""
     store = opened(tmp_path)

@@ -134,6 +134,8 @@ def test_no_late_reports_are_compared_with_late_ones():
         with pytest.raises(ParameterError, match="accumulation_mode"):
             ldp_beam.Compare("v", RandomizedResponse(epsilon=1.0), accumulation_mode=mode, **how)
     ldp_beam.Compare("v", RandomizedResponse(epsilon=1.0), accumulation_mode="accumulating", **how)
+    with pytest.raises(ParameterError, match=r"no options \['fill'\]"):  # was an IndexError
+        ldp_beam.Compare("v", RandomizedResponse(epsilon=1.0), fill=(0, 60), **how)
 
 
 def test_keyed_noise_asks_whether_people_are_in_both_windows():

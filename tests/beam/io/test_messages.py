@@ -49,6 +49,8 @@ def several(n):
 
 BAD_TEXT = pa.array([SECRET.encode() + b"\xff"]).view(pa.string())
 NOT_BATCHES: dict[str, Any] = {
+    "two messages in one": 2 * encode(one(pa.array([1]))),
+    "more after its end": encode(one(pa.array([1]))) + bytes(8),
     "empty": b"",
     "text": SECRET.encode(),
     "str": SECRET,

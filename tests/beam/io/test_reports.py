@@ -101,6 +101,8 @@ def test_other_types_and_no_batches_are_refused(tmp_path):
     for plan, schema in ((None, EVENTS.schema), (PLAN, EVENTS.schema.remove(2))):
         with pytest.raises(PlanError):
             WriteReports("x", plan, schema)
+    with pytest.raises(ParameterError, match="as 'reports/part', no folder"):  # Beam says so when all is done
+        WriteReports(f"{tmp_path}/new/", PLAN, EVENTS.schema)
     with pytest.raises(DtypeError):
         encode(REPORTS.to_pylist()[0])
 

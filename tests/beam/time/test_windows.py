@@ -284,10 +284,10 @@ def test_windows_that_would_never_end_are_refused():
 
 def test_single_records_without_the_column_to_group_by_are_refused():
     letters = [ldp_beam.DeadLetter("v", "null", 1)]  # a NamedTuple, whose method is no key
-    with pytest.raises(Exception, match="no column 'index' in 1 of 1 records"):
+    with pytest.raises(Exception, match=r"no columns \['index'\]"):
         run(ldp_beam.Histogram("reason", RandomizedResponse(["null", "late"], epsilon=1.0), by="index"), letters)
     whole = [{"v": True, "c": None}, {"v": True, "c": "fr"}]
-    for records, lacking in (([{"v": True}] * 3, 3), ([beam.Row(v=True)] * 3, 3), ([*whole, {"v": True}], 1)):
+    for records, lacking in (([{"v": True}] * 3, 3), ([*whole, {"v": True}], 1)):
         histogram = ldp_beam.Histogram("v", SURE_BOOL, by="c")
         with pytest.raises(Exception, match=f"no column 'c' in {lacking} of 3 records"):
             run(histogram, records)
@@ -358,7 +358,7 @@ def test_other_units_are_refused():
 def test_a_missing_column_is_called_missing():
     for make, transform, column in (
         (dict, ldp_beam.Histogram("w", SURE_BOOL), "w"),
-        (beam.Row, ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="time"), "time"),
+        (dict, ldp_beam.PrivateHistogram("v", SURE_BOOL, window="1h", event_time="time"), "time"),
         (
             dict,
             ldp_beam.PrivateHistogram("v", SURE_BOOL, key=partial(Secret.from_seed, 1), id="user", repeats=1),

@@ -119,6 +119,15 @@ def test_ndjson_to_files_of_means(tmp_path):
         assert sorted((row["n"], round(row["mean"])) for row in rows) == [(1, 0), (2, 5)]
 
 
+@pytest.mark.parametrize("between", [[], [{"type": "Filter", "config": {"language": "python", "keep": "not crashed"}}]])
+def test_values_that_were_read_do_not_count_as_reports(tmp_path, between):
+    source = {"path": written(tmp_path, "crashed\ntrue\nfalse\n"), "columns": {"crashed": "boolean"}}
+    coin = {"column": "crashed", "mechanism": {"mechanism": "randomized_response", "epsilon": 1.0}}
+    for kind in ("LdpReadCsv", "LdpReadNdjson"):
+        with pytest.raises(ValueError, match=r"column 'crashed': Read.* reads values, which would count as reports"):
+            expand([{"type": kind, "config": source}, *between, {"type": "LdpHistogram", "config": coin}])
+
+
 def lines_of(path):
     return [json.loads(line) for line in open(path, encoding="utf-8")]
 

@@ -1,5 +1,6 @@
 """The options of the transforms of Beam YAML: what is refused before anything runs."""
 
+from datetime import UTC, date, datetime
 from functools import partial
 
 import apache_beam as beam
@@ -140,8 +141,16 @@ def test_what_one_kind_alone_refuses():
         ("threshold", lambda: ask(WORD, {"question": "heavy_hitters", "threshold": "high"})),
         ("a question is its name", lambda: ask(NUMBER, 5)),
         ("private must be", lambda: ask(NUMBER, private="yes")),
+        *(
+            (
+                "fill are in quotes",
+                partial(ask, NUMBER, window="1h", fill=[time, None]),
+            )  # (Beam: "not JSON serializable")
+            for time in (date(2026, 1, 1), datetime(2026, 1, 1, tzinfo=UTC))
+        ),
         ("keyed noise takes", lambda: ask(NUMBER, private=True, key={"env": "NAME"})),
         ("private=True", lambda: ask(NUMBER, id="user", key={"env": "NAME"})),
+        ("private=True", lambda: ask(NUMBER, id="user")),  # (it asked for key= first, and then for neither)
         ("per_window must be", lambda: LdpBoundContributions(id="user", per_window=0)),
         ("does not pay", lambda: LdpPrivacyLedger(id="user", plan=TWICE, budget=0.4)),
         ("drop_id", lambda: LdpDeduplicate(id="user", within="1h", drop_id="no")),
