@@ -19,9 +19,10 @@ response Pearson's of the reports.
 
 **Few reports.** n Cov(f)_vv / s^2 coins, n at most, of n reports decide about a value, s being what one adds (`tails`).
 Values with fewer than six on the smaller side are added together until they have six, and delta and S are those of the
-sums (W. G. Cochran, "Some Methods for Strengthening the Common chi^2 Tests", Biometrics 10(4), 1954). Of one sum there
-is a test only where shares do not add up to 1. f is moved to shares that can be. One difference of fewer than twelve
-coins has their tails.
+sums (W. G. Cochran, "Some Methods for Strengthening the Common chi^2 Tests", Biometrics 10(4), 1954). If one value's
+reports tell nearly all of another's (of Hadamard response, of sets), few decide how these differ: in units of one coin
+eigenvectors of S with a variance below six are left out. Of one sum there is a test only where shares do not add up to
+1. f is moved to shares that can be. One difference of fewer than twelve coins has their tails.
 
 **Looking again and again.** With ``anytime`` intervals and p-values hold at all looks at once, by the normal mixture of
 I. Waudby-Smith, D. Arbour, R. Sinha, E. H. Kennedy, A. Ramdas, "Time-uniform Central Limit Theory and Asymptotic
@@ -400,10 +401,12 @@ class Compare(OfAll):
                 break
             errors = self._added(*each) * math.sqrt(self.repeats or 1)
             delta = (two.estimates - one.estimates)[some] / errors[:, None]
-            coins = np.minimum(np.diagonal(covariances, axis1=1, axis2=2) / step**2, 1)  # (a report is one at most)
-            sums, classes = enough(fewest[some] * coins)
+            variances = np.diagonal(covariances, axis1=1, axis2=2)
+            coins = fewest[some] * np.minimum(variances / step**2, 1)  # (a report is one at most)
+            sums, classes = enough(coins)
             delta, covariances = sums @ delta[:, :, None], sums @ covariances @ sums.transpose(0, 2, 1)
-            statistic[some], ranks = whitened(delta, covariances, add_up=oracle.exhaustive)
+            coin = of_one_coin(sums, variances, coins)
+            statistic[some], ranks = whitened(delta, covariances, coin, add_up=oracle.exhaustive)
             degrees[some] = np.where(classes > oracle.exhaustive, ranks, 0)
         return statistic, degrees
 
@@ -647,12 +650,23 @@ def enough(coins: F64, least: Any = FEW) -> tuple[F64, I64]:
     return sums, row + (held >= least)
 
 
-def whitened(delta: F64, covariances: F64, *, add_up: bool) -> tuple[F64, I64]:
-    """delta^T S^+ delta of float64[k, d, 1] and [k, d, d], and the ranks of S; ``add_up``: delta adds up to 0."""
+def of_one_coin(sums: F64, variances: F64, coins: F64) -> F64:
+    """The error that one coin makes in each of such sums of values, float64[k, d, 1]; 1 where there is none."""
+    coins, variances = sums @ coins[:, :, None], sums @ variances[:, :, None]
+    some = (coins > 0) & (variances > 0)
+    return np.sqrt(np.divide(variances, coins, out=np.ones_like(coins), where=some))
+
+
+def whitened(delta: F64, covariances: F64, coin: F64, *, add_up: bool) -> tuple[F64, I64]:
+    """delta^T S^+ delta of float64[k, d, 1] and [k, d, d], and the ranks of S; ``add_up``: delta adds up to 0.
+
+    Sums of numbers that fewer than six coins decide about are left out: one may tell nearly all of another.
+    """
     if add_up:
         before, covariances = adding_up(covariances)
         delta = before @ delta
-    white, ranks = whitening(covariances)
+    white, ranks = whitening(covariances / coin / coin.transpose(0, 2, 1), FEW)
+    delta = delta / coin
     return ((white @ delta) ** 2).sum(axis=(1, 2)), ranks
 
 
@@ -668,10 +682,14 @@ def adding_up(covariances: F64) -> tuple[F64, F64]:
     return before, covariances - u[:, :, None] * u[:, None, :] * part[:, None, None]
 
 
-def whitening(covariances: F64) -> tuple[F64, I64]:
-    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks."""
+def whitening(covariances: F64, least: float = 0.0) -> tuple[F64, I64]:
+    """float64[k, d, d], which make uncorrelated numbers of variance 1, or 0, of those with such covariances; ranks.
+
+    Of those that have more than ``least`` before.
+    """
     values, vectors = np.linalg.eigh(covariances)
-    kept = values > _NOTHING * values[:, -1:]  # (few reports may leave a value out, or say what no covariances say)
+    # (Few reports may leave a value out, or say what no covariances say.)
+    kept = values > np.maximum(_NOTHING * values[:, -1:], least)
     scale = 1 / np.sqrt(np.where(kept, values, np.inf))
     return scale[:, :, None] * vectors.transpose(0, 2, 1), kept.sum(axis=1)
 

@@ -57,6 +57,7 @@ from ldp_core.estimates.comparison import (
     nearer,
     of_coins,
     of_few,
+    of_one_coin,
     pooled_of,
     refuse_empty,
     side_of,
@@ -226,16 +227,17 @@ def _of_all(exhaustive: bool, one: Side, two: Side, sums: Pairs, step: Any) -> t
     if d > _MOST:
         return np.zeros(1), np.zeros(1, np.int64)
     reports = [side.n * v for side, v in zip((one, two), at_pooled, strict=True)]
-    added, classes = enough(sums.effective * np.min(reports, axis=0) / step)
+    added, classes = enough(coins := sums.effective * np.min(reports, axis=0) / step)
     known, if_alike = one.variance(one.estimates) + two.variance(two.estimates), sum(at_pooled)
     scale = np.eye(d) * np.sqrt(np.divide(if_alike, known, out=np.ones_like(known), where=known > 0))
     covariances, delta = sums.covariances(one.estimates[0], two.estimates[0])[None], two.estimates - one.estimates
+    coin = of_one_coin(added, np.diagonal(covariances, axis1=1, axis2=2) * np.diagonal(scale) ** 2, coins)
     if exhaustive:
         before, covariances = adding_up(covariances)
         delta, scale = delta @ before[0].T, scale - scale.mean(axis=1, keepdims=True)
     scale = added @ scale.T
     covariances = scale @ covariances @ scale.transpose(0, 2, 1)
-    statistic, ranks = whitened(added @ delta[:, :, None], covariances, add_up=False)
+    statistic, ranks = whitened(added @ delta[:, :, None], covariances, coin, add_up=False)
     tested = (sums.effective >= LEAST_EFFECTIVE * (d - exhaustive)) & (classes > exhaustive)
     return statistic, np.where(tested, ranks, 0)
 

@@ -39,7 +39,7 @@ from ldp_core.arrays.types import F64
 from ldp_core.errors import InputError
 from ldp_core.estimates.base import SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import student
-from ldp_core.estimates.mean import MeanEstimate, off_of
+from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.estimates.weights import DIGITS, MANY, SAME, are_two, columns_of, reach, times_of
 from ldp_core.mechanism import Mechanism
@@ -80,7 +80,8 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
             "yes", and the sum of the weights of "yes" and "no". A rate of one private column in a group of another:
             the product of both weights, and that of the group.
         of: the mechanism of private numbers x, where ``above`` is ``w * x``, w ``below`` and x ``of.weights(reports)``:
-            the variance is not below what its noise is known to make, sum w^2 times that of one report.
+            the variance is not below what its noise is known to make, sum w^2 times that of one report;
+            and the interval allows for numbers of which nobody came, as a mean of as many people as carry the sum.
         confidence: of the interval, in (0, 1).
         repeats: the most records of one person, where some have several: the variance is taken to be so many times that
             of independent ones, which it is at most (`ldp_core.estimates.clusters`).
@@ -250,10 +251,10 @@ def _known(sums: F64, of: Any) -> F64:
 def _ratio(
     sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int, of: Any = None, near: float = 0.0
 ) -> Ratio:
-    off = slope = 0.0
+    off = 0.0
     if of is not None:
         length = of.domain.high - of.domain.low
-        off, slope = off_of(of), repeats * of.slope * length
+        off = off_of(of)
         if two is None:  # the noise is known, also where no report has shown it
             m = _near(sums)
             least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
@@ -266,10 +267,11 @@ def _ratio(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"
         )
-    if slope and math.isfinite(error):  # (where a mean is told too low, so is its variance: see `score_interval`)
-        jumps = slope * float(sums[5] / sums[2] ** 2) * np.array([-1, 1])
-        below, above = score_reach(z_score(confidence), error, np.maximum(jumps, 0)).tolist()
-        low, high = min(low, m - below), max(high, m + above)
+    if of is not None and math.isfinite(error):  # (of as many people as carry the sum)
+        people, ends = float(sums[2] ** 2 / sums[5]) / repeats, (of.domain.low, of.domain.high)
+        mean, one = np.array(near + m), np.array(error)
+        below, above = score_interval(people, mean, one, z_score(confidence), *ends, of.slope * length)
+        low, high = min(low, float(below) - near), max(high, float(above) - near)
     return Ratio(m, error, low - off, high + off, int(sums[0]), confidence)
 
 

@@ -226,6 +226,14 @@ def test_values_with_few_reports_are_added_together():
     assert "reports are too few" in repr(found)
 
 
+def test_one_report_that_supports_what_others_do_not_is_no_change():
+    """Each report of a or b supports c if it supports both, or one of them: p was 0.05."""
+    m = HadamardResponse(["a", "b", "c"], epsilon=6.0)
+    many, few = np.array([14_975, 15_000, 10_025]), np.array([74, 74, 50])
+    found = compare(m, Tally(20_000, many, m.fingerprint), Tally(100, few, m.fingerprint))
+    assert (found.degrees_of_freedom, found.p_value > 0.5) == (1, True)
+
+
 RARE = [
     (UnaryEncoding, 4, 6.0, (300, 300)),
     (UnaryEncoding, 16, 8.0, (1000, 1000)),

@@ -190,6 +190,18 @@ def test_means_of_private_numbers_in_a_private_group_hold():
         ratio(w[0], w[0], of=system)
 
 
+def test_rare_large_private_numbers_of_which_nobody_came_are_in_the_interval():
+    """1 in 50 of some 50 people has 10, others 0: 68 % held. As `MeanEstimate` has it of the group alone."""
+    rng, runs, n = np.random.default_rng(7), 200, 200
+    system, time = RandomizedResponse(["a", "b"], epsilon=8.0), NOutput((0, 10), epsilon=8.0)
+    inside = rng.random((runs, n)) < 0.25
+    w = weights_of(inside ^ (rng.random((runs, n)) >= system.p), system)
+    x = 10.0 * (rng.random((runs, n)) < np.where(inside, 0.02, 0.5)).ravel()
+    x = time.weights(time.perturb(x, randomness=keyed(len(x)))).reshape(runs, n)
+    found = [ratio(w * x, w, of=time) for w, x in zip(w, x, strict=True)]
+    assert held(found, 0.2, np.full(runs, 1 / runs))[0] >= 0.93
+
+
 def test_without_weights_they_do_not():
     assert coverage_of_means(2000, 0.2, lambda m, reports: reports.astype(float)) < 0.5
 
