@@ -44,7 +44,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import check_trigger, reads_clock
+from ldp_beam.time.triggers import check_trigger, check_windowing, reads_clock
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -149,7 +149,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
             say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
             `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
-            that overlap, and is not asked in these windows as they are: pass them as ``window``.
+            that overlap, and is not asked in these windows as they are: pass them as ``window``; or a stream has none.
         PlanError: the schema of the input lacks a column.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is, or joins
             reports with the records that they were made of; or, with ``private``, it has perturbed the column already.
@@ -292,7 +292,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             refuse_panes(self._windows, self._trigger, self._lateness, pcoll.windowing)
         refuse_overlapping(pcoll, own=self.spends is None and self._windows is None)
         if self._windows is None:
-            check_trigger(pcoll.windowing.triggerfn, pcoll.windowing.allowed_lateness.micros)
+            check_windowing(pcoll)
         if self.spends is not None:
             refuse_perturbed(pcoll, self._names)
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)

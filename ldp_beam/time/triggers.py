@@ -1,10 +1,11 @@
-"""Triggers that count partial tallies, and not records; and that drop late records."""
+"""Triggers that count partial tallies, and not records; and that drop late records. Streams without windows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
+from apache_beam import PCollection
 from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark, TriggerFn
 
 from ldp_core import ParameterError
@@ -54,6 +55,14 @@ def check_trigger(trigger: TriggerFn, lateness: float) -> None:
                 "window ends take AfterWatermark(early=AfterProcessingTime(60), late=AfterCount(1)); if partial "
                 f"tallies are meant, ldp_beam.AfterTallies({part.count})"
             )
+
+
+def check_windowing(pcoll: PCollection[Any]) -> None:
+    """Raise if a stream has no windows, or a trigger that is not right for counting."""
+    windowing = pcoll.windowing
+    if windowing.is_default() and not (pcoll.is_bounded or pcoll.pipeline.allow_unsafe_triggers):
+        raise ParameterError("a stream never ends, so it is counted in windows: pass window=, as '1h'")
+    check_trigger(windowing.triggerfn, windowing.allowed_lateness.micros)
 
 
 def reads_clock(trigger: TriggerFn) -> bool:

@@ -282,6 +282,14 @@ def test_windows_that_would_never_end_are_refused():
     ldp_beam.Histogram("v", SURE_BOOL, window=SlidingWindows(20_000, 1), event_time="t", fill=(0, 20_000))
 
 
+def test_a_stream_without_windows_is_refused_with_the_remedy():
+    records = beam.Pipeline() | stream([1.0])
+    for transform in (ldp_beam.PrivateHistogram, ldp_beam.Histogram):
+        with pytest.raises(ParameterError, match="pass window=, as '1h'"):
+            records | transform.__name__ >> transform("v", SURE_BOOL)
+    _ = records | "In hours" >> ldp_beam.Histogram("v", SURE_BOOL, window="1h")
+
+
 def test_single_records_without_the_column_to_group_by_are_refused():
     letters = [ldp_beam.DeadLetter("v", "null", 1)]  # a NamedTuple, whose method is no key
     with pytest.raises(Exception, match=r"no columns \['index'\]"):
