@@ -231,7 +231,7 @@ def recommend(
 
         def errors(error: Error) -> tuple[float, float]:
             each = error.repeated(repeats)
-            margin = each.margin(reports, 0.05, None if frequency is None else f, whom)
+            margin = each.margin(reports, 0.05, ANY if frequency is None else (f, f), whom)
             return math.sqrt(each.n_variance(f) / reports), margin
 
         made = [_recommendation(choice, domain, e, people, f, errors) for choice in CHOICES.values()]
@@ -242,7 +242,7 @@ def recommend(
         made = []
         for m in (make(name, domain, e) for name in KINDS[type(domain)]):
             known = error_of(m).repeated(repeats)
-            alone = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, 0.0, whom)
+            alone = math.sqrt(known.n_variance(0.0) / reports), known.margin(reports, 0.05, (0.0, 0.0), whom)
             made.append(_of_mechanism(m.name, m, domain, e, people, *alone))
     fitting = [r for r in made if bytes_per_report is None or r.bytes_per_report <= bytes_per_report]
     if not fitting:
@@ -498,6 +498,11 @@ def expected_error(
 # ---- what is known of an error
 
 
+Shares: TypeAlias = tuple[float, float]
+"""The least and the greatest share that the value may have that is asked about."""
+ANY: Shares = (0.0, 1.0)
+
+
 class Error(NamedTuple):
     """What is known of the error of an estimate."""
 
@@ -552,20 +557,21 @@ class Error(NamedTuple):
             made += collided * (1 - f) ** 2 * float(chances @ moves**2)
         return min(made, self.step**2) if self.step else made
 
-    def worst(self, sampled: float, n: float) -> float:
-        """The frequency of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
+    def worst(self, shares: Shares, sampled: float, n: float) -> float:
+        """The share of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
         at0, middle, at1 = (self.variance(f, sampled, n) for f in (0.0, 0.5, 1.0))
         bend = 2 * (at0 + at1 - 2 * middle)
-        top = min(max(-(at1 - at0 - bend) / (2 * bend), 0.0), 1.0) if bend < 0 else 0.0
-        return max(0.0, 1.0, top, key=lambda f: self.variance(f, sampled, n))
+        least, most = shares
+        top = min(max(-(at1 - at0 - bend) / (2 * bend), least), most) if bend < 0 else least
+        return max(least, most, top, key=lambda f: self.variance(f, sampled, n))
 
-    def _score(self, f: float | None, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
+    def _score(self, shares: Shares, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
         """The variance, and from margins, one number or float64[2], how improbable an error beyond is, on either side.
 
-        Where no frequency is given, of the one with the greatest variance.
+        Of the share with the greatest variance.
         """
         sampled = part_of(population, n)
-        f = self.worst(sampled, n) if f is None else f
+        f = self.worst(shares, sampled, n)
         variance = self.variance(f, sampled)
         score = self._score_of_reports(f, n, variance, sampled)
         if self.collided is None:
@@ -604,24 +610,25 @@ class Error(NamedTuple):
         bits = variance > (1 - 1e-9) * self.step**2
         return np.maximum(few_at(z), _FEW_BITS * bits) * self.step**2
 
-    def suffices(self, reports: float, margin: float, beta: float, f: float | None, population: Population) -> bool:
+    def suffices(self, reports: float, margin: float, beta: float, shares: Shares, population: Population) -> bool:
         """Whether so many reports keep the margin."""
         if self.finds is not None:
             return self.finds(reports, margin, beta)
-        return margin > self.off and bool(self._score(f, reports, population)[1](margin - self.off).min() >= _z(beta))
+        score = self._score(shares, reports, population)[1]
+        return margin > self.off and bool(score(margin - self.off).min() >= _z(beta))
 
-    def reports(self, margin: float, beta: float, f: float | None, population: Population) -> float:
+    def reports(self, margin: float, beta: float, shares: Shares, population: Population) -> float:
         """How many reports a margin takes: the least that `suffices`."""
         if margin <= self.off:
             return math.inf
-        variance = self._score(f, 1.0, population)[0]
+        variance = self._score(shares, 1.0, population)[0]
         normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
         many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance)
         if many and not self.finds and self.collided is None and not isinstance(population, int):
             return normal
-        return least_that(lambda n: self.suffices(n, margin, beta, f, population), max(normal, 1e-3))
+        return least_that(lambda n: self.suffices(n, margin, beta, shares, population), max(normal, 1e-3))
 
-    def margin(self, reports: float, beta: float, f: float | None, population: Population) -> float:
+    def margin(self, reports: float, beta: float, shares: Shares, population: Population) -> float:
         """The inverse of `reports`."""
         if self.finds is not None:
             low, high = 0.0, 1.0
@@ -629,7 +636,7 @@ class Error(NamedTuple):
                 middle = (low + high) / 2
                 low, high = (low, middle) if self.finds(reports, middle, beta) else (middle, high)
             return high
-        variance, score = self._score(f, reports, population)
+        variance, score = self._score(shares, reports, population)
         normal = _z(beta) * math.sqrt(variance / reports)
         return self.off + float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
 

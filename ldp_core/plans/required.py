@@ -29,6 +29,7 @@ from ldp_core.plans.recommend import (
     EVERYBODY,
     KINDS,
     Error,
+    Shares,
     Values,
     answering,
     asked_of,
@@ -141,7 +142,7 @@ def required_n(
         domain: the values, or how many declared ones; see `recommend`.
         epsilon: of a report.
         simultaneous: whether all values are to be as near, together (Bonferroni), and not any one by itself.
-        frequency: true share of the value; default: the share that takes the most people.
+        frequency: true share of the value, with ``simultaneous`` the greatest one; default: any share.
         group: the share of the people who are in the group that is asked about, see `recommend`.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
@@ -311,17 +312,18 @@ class _Asked(NamedTuple):
             return self.reports(error, margin, reports) <= reports
         return error.suffices(reports, *self._of(error, margin))
 
-    def _of(self, error: Error, margin: float) -> tuple[float, float, float | None, Population]:
-        """What one estimate is asked for: margin, beta, share, population."""
+    def _of(self, error: Error, margin: float) -> tuple[float, float, Shares, Population]:
+        """What one estimate is asked for: margin, beta, shares, population."""
         together = error.together if self.simultaneous and not error.length else 1
         if self.frequency is not None and self.frequency * together < 1 - 1e-9 and together > 1:
             raise ParameterError(
                 f"with simultaneous, frequency is the greatest share: at least 1 / {together}, got {self.frequency:g}; "
                 "the shares of all values add up to 1, and a frequent value may be noisier than a rare one"
             )
-        share, beta = None if self.frequency is None else error.share(self.frequency), check_open("beta", self.beta)
+        most, beta = 1.0 if self.frequency is None else error.share(self.frequency), check_open("beta", self.beta)
+        shares = (0.0 if self.simultaneous or self.frequency is None else most, most)
         whom = of_group(self.population, self.group)
-        return _check_margin(margin, own_unit=error.length > 0), beta / together, share, whom
+        return _check_margin(margin, own_unit=error.length > 0), beta / together, shares, whom
 
     def people(self, error: Error, margin: float) -> int:
         """How many it takes, of whom a share is asked about."""

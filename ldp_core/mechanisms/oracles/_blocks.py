@@ -151,14 +151,15 @@ class BlockReports(CountedCells):
 
     @override
     def extremes(self) -> list[F64]:
-        """Of blocks of each size, the report that supports most of its values."""
+        """Of blocks of each size, the reports that support the fewest and the most of its values."""
         low, high = self.parts
         out = []
         for size in np.unique(np.bincount(self.block_of)).tolist():
-            parts = np.zeros(self.domain.size)
-            parts[:size] = low
-            parts[: self.supported_of(size)[1]] = high
-            out.append((parts - self.q) / self.rates.difference)
+            for supported in self.supported_of(size):
+                parts = np.zeros(self.domain.size)
+                parts[:size] = low
+                parts[:supported] = high
+                out.append((parts - self.q) / self.rates.difference)
         return out
 
     @override

@@ -292,6 +292,12 @@ class HierarchicalHistogram(Mechanism):
             below = left + right
         return differences[::-1], np.array(reports)
 
+    @cached_property
+    def _many(self) -> float:
+        """From so many people on their number does not matter: by chance enough reports of leaves support each."""
+        by_chance = float(self.levels[-1].pair[1]) * max(self.shares[-1], 1) / PARTS
+        return max(_MANY, _ENOUGH / by_chance)
+
     def range_counts(self, n: I64, counters: I64, low: I64, high: I64) -> tuple[F64, F64]:
         """Estimated counts of the records with low <= code < high, and their variances about these people.
 
@@ -327,7 +333,7 @@ class HierarchicalHistogram(Mechanism):
         the range, and over the others: B, K and the greatest part of a report, float64[k, r] each. Most reports may be
         in the middle of a level's, so half of that is a step, too. Of many people it does not matter, and they are 0.
         """
-        few = n < _MANY
+        few = n < self._many
         if not few.any():
             return 0.0, 0.0, [0.0]
         found = np.zeros((3, len(n), len(low)))
@@ -471,7 +477,7 @@ class HierarchicalHistogram(Mechanism):
         return ExpectedError(share * n if n else np.inf, "records", share)
 
 
-_MANY = 10_000  # people, from whom on their number does not matter
+_MANY, _ENOUGH = 10_000, 200  # people; reports of leaves
 
 
 def _halves(masses: F64, differences: F64) -> F64:

@@ -8,9 +8,11 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
+    BlockHadamardResponse,
     CountMeanSketch,
     Domain,
     HadamardCountMeanSketch,
+    HadamardResponse,
     Hybrid,
     Interval,
     LongitudinalUnaryEncoding,
@@ -99,6 +101,25 @@ def test_all_shares_together(m, margin):
     """One value has everything, or each has as much: each end fails as seldom as Bonferroni asks."""
     n, d = required_n(m, margin, simultaneous=True, population=None).n, m.domain.size
     assert max(missed(m, n, share, margin, None) for share in (0, 1 / d, 0.5, 1)) <= 0.05 / d
+
+
+@each("population", ["many", None])
+def test_rarer_values_are_within_the_margin_of_all(population):
+    """The greatest share alone was planned for: of 30 % 2,934 people, of whom 1.4 % missed a value that nobody has."""
+    m = HadamardResponse(range(8), epsilon=3.0)
+    for greatest in (0.3, 0.8):
+        n = required_n(m, 0.05, frequency=greatest, simultaneous=True, population=population).n
+        rarer = [share for share in SHARES if share <= greatest]
+        assert max(missed(m, n, share, 0.05, population) for share in rarer) <= 0.05 / 8
+        assert n <= required_n(m, 0.05, simultaneous=True, population=population).n
+
+
+@each("population", ["many", None])
+def test_one_block_takes_as_many_people_as_none(population):
+    """A report that supports no value was left out, and then no number of people was enough."""
+    one, none = (kind(range(5), epsilon=1.0) for kind in (BlockHadamardResponse, HadamardResponse))
+    n = required_n(none, 0.05, population=population).n
+    assert required_n(one, 0.05, population=population).n == pytest.approx(n, abs=1)
 
 
 @each("kind", [CountMeanSketch, HadamardCountMeanSketch])
