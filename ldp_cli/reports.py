@@ -221,7 +221,7 @@ def compare(
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
-        before, *others = (files.having(files.scan(side), [person], side) for side in sources)
+        before, *others = (files.having(files.scan(side), [person, *asked], side) for side in sources)
         other = others[0] if others else None
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
@@ -281,13 +281,13 @@ def pool(
         raise typer.BadParameter("give two files, folders or patterns of reports, or more")
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
+    each = [files.having(files.scan(source), plan, source) for source, plan in zip(sources, plans, strict=True)]
     files.refuse_same(sources, repeats=repeats)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
-    each = zip(plans, map(files.scan, sources), strict=True)
-    seeded = list(dict.fromkeys(said for one in each for said in printing.seed_words(*one)))
+    seeded = list(dict.fromkeys(said for one in zip(plans, each, strict=True) for said in printing.seed_words(*one)))
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)
         return

@@ -315,7 +315,8 @@ class PlanForms(PlanContents):
             text = pa.types.is_dictionary(fits[0]) and is_text(got.value_type if pa.types.is_dictionary(got) else got)
             if not (text or got in fits):  # (other programs have other dictionaries)
                 raise PlanError(
-                    f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
+                    f"column {name!r}: reports made by this plan are {' or '.join(dict.fromkeys(map(str, fits)))}, got "
+                    f"{type_words(got)}: no reports. Lists and integers of another program are cast to that before"
                 )
         proved = self.with_proof(data.schema, seeded=self.seed is not None)
         assumed = [field.name for field in data.schema if field.name in self.columns and not is_report(field)]
