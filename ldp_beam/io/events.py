@@ -247,8 +247,8 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     missing = sorted(set(schema.names) - set(names))
     if missing:
         # A file of text without a line of names begins with a record.
-        has = "" if found is None else f"; it has {names}"
-        raise PlanError(f"{path!r} does not have the columns {missing}{has}{of_folders([path], missing)}")
+        has = "" if found is None else f"; it has {names}{of_folders([path], missing)}"
+        raise PlanError(f"{path!r} does not have the columns {missing}{has}")
     if twice := [name for name in schema.names if [*names].count(name) > 1]:
         raise PlanError(f"{path!r} has the columns {twice} twice: which one is meant? Rename one of them")
     if found is None:

@@ -655,6 +655,9 @@ def test_lists_and_wider_integers_are_estimated_on_the_users_word(ldp, kind, pac
     )
     assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in known}
     plain.with_columns(age=300).write_parquet("ragged.parquet")
+    assert "(file, plan, assume_reports=True) gives it back" in ldp("compare ragged.parquet again.parquet", code=1).err
+    plain.ldp.sink_parquet("again.parquet", plan, assume_reports=True)
+    assert ldp("estimate again.parquet --json").data["columns"].keys() == known.keys()
     said = ldp("estimate ragged.parquet --plan plan.toml --assume-reports", code=1).err
     assert "some records do not have the types" in said
     assert "'age': 'UInt8'" in said
