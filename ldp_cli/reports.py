@@ -212,11 +212,15 @@ def compare(
     made = ldp_polars.read_plan(source)
     sources = [source, *([] if after is None else [after])]
     files.refuse_same(sources, repeats=repeats, person=person)
-    if after is not None and ldp_polars.read_plan(after) != made:
-        raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     files.check_columns(column or (), made.columns)
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = files.plan_of_columns(made, wanted)
+    if after is not None:
+        theirs, which = ldp_polars.read_plan(after), f"{source!r} and {after!r} have different plans"
+        if others := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
+            raise core.PlanError(f"{which}, of the columns {others}: --column takes those that are the same in both")
+        if theirs.seed != made.seed:
+            raise core.PlanError(f"{which}: reports of another seed, or of none, are not compared")
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}

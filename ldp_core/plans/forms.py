@@ -162,8 +162,8 @@ class PlanForms(PlanContents):
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
             raise PlanError(
-                f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan, or another program has "
-                "written them again: in Polars .ldp.sink_parquet(file, plan, assume_reports=True) gives it back"
+                f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan, or another program "
+                "has written them again: in Polars .ldp.sink_parquet(file, plan, assume_reports=True) gives it back"
             )
         return cls._of(PlanTold.read(text, limits))
 

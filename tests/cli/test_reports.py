@@ -663,6 +663,24 @@ def test_lists_and_wider_integers_are_estimated_on_the_users_word(ldp, kind, pac
     assert "'age': 'UInt8'" in said
 
 
+def test_columns_that_two_plans_have_in_common_are_compared(ldp):
+    """A plan that had got a column more was another one: no week could be compared with the one before."""
+    os, flag = RandomizedResponse(["ios", "web"], epsilon=1.0), RandomizedResponse(epsilon=1.0)
+    people = pl.DataFrame({"os": ["ios", "web", "web"] * 100, "won": [True, False, False] * 100, "day": 1})
+    plans = {"first": PrivacyPlan({"os": os}, keep=["day"]), "more": PrivacyPlan({"won": flag, "os": os}, keep=["day"])}
+    plans["other"] = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=2.0)}, keep=["day"])
+    for name, plan in plans.items():
+        people.ldp.perturb(plan).ldp.sink_parquet(f"{name}.parquet", plan)
+    first, more = pl.read_parquet("first.parquet"), pl.read_parquet("more.parquet")
+    known = first.ldp.compare(plans["first"], other=more)["difference"].to_list()
+    assert [row["difference"] for row in ldp("compare first.parquet more.parquet --json").data] == known
+    said = ldp("compare more.parquet first.parquet", code=1).err
+    assert "of the columns ['won']: --column takes those that are the same in both" in said
+    found = ldp("compare more.parquet first.parquet --column os --json").data
+    assert [row["difference"] for row in found] == [-difference for difference in known]
+    assert "of the columns ['os']" in ldp("compare first.parquet other.parquet", code=1).err
+
+
 @pytest.mark.parametrize("other", ["--no-packed", "--secret-file secret --id user"])
 def test_files_of_other_types_are_pooled(ldp, other):
     """`ldp estimate` of both ended without a remedy."""
