@@ -217,8 +217,8 @@ def compare(
     asked = files.plan_of_columns(made, wanted)
     if after is not None:
         theirs, which = ldp_polars.read_plan(after), f"{source!r} and {after!r} have different plans"
-        if others := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
-            raise core.PlanError(f"{which}, of the columns {others}: --column takes those that are the same in both")
+        if unlike := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
+            raise core.PlanError(f"{which}, of the columns {unlike}: --column takes those that are the same in both")
         if theirs.seed != made.seed:
             raise core.PlanError(f"{which}: reports of another seed, or of none, are not compared")
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
