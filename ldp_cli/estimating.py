@@ -110,6 +110,7 @@ def estimate(
     whom = population_of(population)
     whom = "many" if whom is None and person is not None else whom  # (persons told apart are a sample of many)
     how = (confidence, whom, repeats)
+    reports = files.as_reports(reports, made) if assume_reports else reports
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
     if by_private is not None:
         if any([table, column, candidates, ask, population, person, output, plot]):
@@ -132,7 +133,7 @@ def estimate(
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
     reports = files.having(reports, [*asked.columns, *asked.keep], source)
-    with printing.working("counting the reports"), files.polars_work("estimate"):
+    with printing.working("counting the reports"), files.polars_work("estimate", reports if assume_reports else None):
         groups: dict[str, Any] = {"by": by or (), "window": window, "event_time": event_time}
         found = answer(reports, **groups, assume_reports=own)
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}

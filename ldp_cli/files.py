@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from glob import escape
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,15 @@ from typing_extensions import override
 
 from ldp_cli.printing import note
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
-from ldp_core.engine import DrawnColumn, disk_error, enough_to_differ, import_extra, open_parquet, refuse_reports
+from ldp_core.engine import (
+    DrawnColumn,
+    disk_error,
+    enough_to_differ,
+    import_extra,
+    of_folders,
+    open_parquet,
+    refuse_reports,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -217,6 +226,19 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
     return frame
 
 
+def as_reports(frame: pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
+    """The frame; lists and integers of other programs are cast to the dtypes of the plan's reports, if they fit."""
+    polars: Any = import_extra("polars", "polars")
+    there, fitting = frame.collect_schema(), {}
+    for name, packed in product(there.keys() & plan.columns, (False, True)):
+        got, dtype = there[name], our_polars().columns.report_dtype(plan[name], packed=packed)
+        listed = [isinstance(one, (polars.List, polars.Array)) for one in (got, dtype)]
+        has, wants = (one.inner if of else one for one, of in zip((got, dtype), listed, strict=True))
+        if listed[0] == listed[1] and (has == wants or (has.is_integer() and wants.is_integer())):
+            fitting[name] = in_periods(name).cast(dtype)
+    return frame.with_columns(fitting.values())
+
+
 def size_of(path: str) -> int | None:
     """Number of records, of text by its bytes and its first lines; None if it is not known: files may be broken."""
     records = 0.0
@@ -257,7 +279,11 @@ def _check(file: str, there: list[str], names: list[str], whose: str) -> None:
     missing = [name for name in names if name not in there]
     if missing:
         # A file of text without a line of names begins with a record.
-        has = f"; it has {sorted(there)}" if format_of(files_of(file)[0]) == "parquet" else ""
+        has = {
+            "parquet": f"; it has {sorted(there)}{of_folders(files_of(file), missing)}",
+            "csv": "; commas are between the names in its first line",
+            "ndjson": "",
+        }[format_of(files_of(file)[0])]
         raise InputError(f"{file!r} does not have the columns {missing}{whose}{has}")
     if twice := [name for name in names if there.count(name) > 1 or f"{name}_duplicated_0" in there]:  # (of Polars)
         raise InputError(f"{file!r} has the columns {twice} twice: which one is meant? Rename one of them")

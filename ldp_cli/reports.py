@@ -212,16 +212,20 @@ def compare(
     made = ldp_polars.read_plan(source)
     sources = [source, *([] if after is None else [after])]
     files.refuse_same(sources, repeats=repeats, person=person)
-    if after is not None and ldp_polars.read_plan(after) != made:
-        raise core.PlanError(f"{source!r} and {after!r} have different plans: only reports of one plan are compared")
     files.check_columns(column or (), made.columns)
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
     asked = files.plan_of_columns(made, wanted)
+    if after is not None:
+        theirs, which = ldp_polars.read_plan(after), f"{source!r} and {after!r} have different plans"
+        if unlike := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
+            raise core.PlanError(f"{which}, of the columns {unlike}: --column takes those that are the same in both")
+        if theirs.seed != made.seed:
+            raise core.PlanError(f"{which}: reports of another seed, or of none, are not compared")
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
-        before, *others = (files.having(files.scan(side), [person], side) for side in sources)
+        before, *others = (files.having(files.scan(side), [person, *asked], side) for side in sources)
         other = others[0] if others else None
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
@@ -281,13 +285,13 @@ def pool(
         raise typer.BadParameter("give two files, folders or patterns of reports, or more")
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
+    each = [files.having(files.scan(source), plan, source) for source, plan in zip(sources, plans, strict=True)]
     files.refuse_same(sources, repeats=repeats)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
         found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
-    each = zip(plans, map(files.scan, sources), strict=True)
-    seeded = list(dict.fromkeys(said for one in each for said in printing.seed_words(*one)))
+    seeded = list(dict.fromkeys(said for one in zip(plans, each, strict=True) for said in printing.seed_words(*one)))
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)
         return

@@ -53,7 +53,17 @@ from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Label, Unmatched
 from ldp_core.lazy import attach
 from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
-from ldp_core.limits import DEPTH, JOURNALS, UNFINISHED, check_row_groups, files_of, open_parquet, over, read_json
+from ldp_core.limits import (
+    DEPTH,
+    JOURNALS,
+    UNFINISHED,
+    check_row_groups,
+    files_of,
+    of_folders,
+    open_parquet,
+    over,
+    read_json,
+)
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
@@ -195,6 +205,7 @@ __all__ = [
     "margins",
     "not_a_mechanism",
     "not_proved",
+    "of_folders",
     "open_parquet",
     "over",
     "p_values_of",

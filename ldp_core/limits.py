@@ -12,13 +12,14 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from ldp_core.errors import InputError, LdpError, LimitError, ParameterError, warn_user
 from ldp_core.parameters import Declared, check_integer, parameter
@@ -231,6 +232,18 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
             f"{str(path)!r} matches a folder, {folder!r}: a pattern is of files, as {folder + '/*.parquet'!r}"
         )
     return found
+
+
+def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
+    """What an error adds about columns that files do not have, but the names of their folders do: day=2026-01-01."""
+    named = {unquote(part.partition("=")[0]) for file in files for part in Path(file).parts[:-1] if "=" in part}
+    there = [name for name in missing if name in named]
+    if not there:
+        return ""
+    return (
+        f". {there} are in the names of folders, of which Polars makes columns: write one file with them, as "
+        "pl.scan_parquet(folder).sink_parquet(file); of reports .ldp.sink_parquet(file, ldp_polars.read_plan(folder))"
+    )
 
 
 def open_parquet(source: Any) -> Any:

@@ -668,7 +668,7 @@ def _check_reports(
             raise PlanError(
                 f"column {name!r}: reports made by this plan are {fits}, got {engine.type_words(dtype)}: no reports. "
                 "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan). Reports of another program are cast "
-                "to that dtype and taken with assume_reports; ldp estimate --assume-reports takes text of them as it is"
+                "to that dtype and taken with assume_reports; ldp estimate --assume-reports casts lists and integers"
             )
     return columns
 

@@ -164,7 +164,8 @@ def counts(tallies: pl.Series, mechanism: Any) -> tuple[I64, I64]:
         came = "reports" if isinstance(tallies.dtype, Report) else type_words(tallies.dtype)
         raise MechanismMismatchError(
             f"column {tallies.name!r}: tallies of this mechanism are {tally_dtype(mechanism)}, got {came}; "
-            ".ldp.tally makes them of reports, and .ldp.histogram estimates from reports"
+            ".ldp.tally makes them of reports, and .ldp.histogram estimates from reports; cast those that "
+            "another program wrote to that dtype"
         )
     fields = unnamed(tallies).struct
     other = int(fields.field("fingerprint").ne_missing(mechanism.fingerprint).sum())

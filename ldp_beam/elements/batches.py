@@ -27,7 +27,10 @@ from ldp_core.engine import I64, Bools, ReportFormat, chosen, plain, taken, text
 
 _FIRST, _LAST = MIN_TIMESTAMP.micros, MAX_TIMESTAMP.micros
 _DAY = 86_400 * 10**6
-_PASSED_ON = "a plan passes on what its keep names, a limit of persons its id with drop_id=False"
+_PASSED_ON = (
+    "a plan passes on what its keep names, a limit of persons its id with drop_id=False; names of folders, as day=1, "
+    "are no columns: pl.scan_parquet(folder).ldp.sink_parquet(file, plan) writes them as such"
+)
 _ROOM = 4000 * 366 * _DAY  # microseconds at both ends of Beam's time: of windows and lateness, a thousand years each
 
 

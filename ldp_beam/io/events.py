@@ -35,7 +35,7 @@ from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, refuse_reports, warn_user
+from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, of_folders, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -247,7 +247,7 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     missing = sorted(set(schema.names) - set(names))
     if missing:
         # A file of text without a line of names begins with a record.
-        has = "" if found is None else f"; it has {names}"
+        has = "" if found is None else f"; it has {names}{of_folders([path], missing)}"
         raise PlanError(f"{path!r} does not have the columns {missing}{has}")
     if twice := [name for name in schema.names if [*names].count(name) > 1]:
         raise PlanError(f"{path!r} has the columns {twice} twice: which one is meant? Rename one of them")

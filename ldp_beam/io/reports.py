@@ -20,7 +20,7 @@ from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_sche
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import METADATA_KEY, check_made_by, is_text
+from ldp_core.engine import METADATA_KEY, check_made_by, is_text, of_folders
 
 
 class WriteReports(beam.PTransform[Any, Any]):
@@ -193,7 +193,8 @@ class ReadReports(RecordsTransform, EndsValues):
             names = [columns] if isinstance(columns, str) else list(columns)
             missing = [name for name in names if any(name not in head.names for head in heads.values())]
             if missing:
-                raise PlanError(f"the files do not have the columns {missing}; the plan has {list(plan)}")
+                has = f"the plan has {list(plan)}{of_folders(self.paths, missing)}"
+                raise PlanError(f"the files do not have the columns {missing}; {has}")
             self._schema = pa.schema([next(iter(heads.values())).field(name) for name in names])
         self._limits = limits
 

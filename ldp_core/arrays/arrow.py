@@ -85,16 +85,15 @@ def is_of_pandas(values: Any) -> bool:
 
 def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     """``values`` as one Arrow array of what ``kind`` says, or a dictionary of it; else raise `DtypeError`."""
-    given, values = values, column_of(values)
+    values = column_of(values)
     values = plain(values) if isinstance(values, pa.Array) else _from_python(values, kind, column)
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_null(found):
         return pa.nulls(len(values), ARROW_TYPES[kind])
     if not _IS_KIND[kind](found):
-        floats = kind == "int" and is_of_pandas(given) and pa.types.is_floating(found)
         hint = ": cast the column, or declare values of its own type"
-        if floats:
-            hint = ': pandas makes floats of integers with holes, column.astype("Int64") integers'
+        if kind == "int" and pa.types.is_floating(found):
+            hint += '; pandas makes floats of integers with holes, column.astype("Int64") integers'
         raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode values of type {type_words(found)}{hint}")
     return values
 

@@ -327,8 +327,9 @@ class Domain(Declared, Inputs):
         with suppress(DtypeError):
             codes = declared._positions(as_arrow(reports, declared.kind, column=column), column)
         if codes is None:
+            nulls = ', in pandas column.astype("Int64") where some are null' if declared.kind == "int" else ""
             raise ReportError(
-                f"column {column!r}: reports must be of type {self.report_type}, or plain {declared.kind}"
+                f"column {column!r}: reports must be of type {self.report_type}, or plain {declared.kind}{nulls}"
             )
         wrong = int(np.count_nonzero(codes == declared.unmatched_code))
         if wrong:

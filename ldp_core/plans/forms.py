@@ -161,7 +161,10 @@ class PlanForms(PlanContents):
         """
         text = (metadata or {}).get(METADATA_KEY.encode())
         if text is None:
-            raise PlanError(f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan")
+            raise PlanError(
+                f"the metadata have no {METADATA_KEY!r}: these are not reports made with a plan, or another program "
+                "has written them again: in Polars .ldp.sink_parquet(file, plan, assume_reports=True) gives it back"
+            )
         return cls._of(PlanTold.read(text, limits))
 
     @cached_property
@@ -315,7 +318,8 @@ class PlanForms(PlanContents):
             text = pa.types.is_dictionary(fits[0]) and is_text(got.value_type if pa.types.is_dictionary(got) else got)
             if not (text or got in fits):  # (other programs have other dictionaries)
                 raise PlanError(
-                    f"column {name!r}: reports made by this plan are {fits[0]}, got {type_words(got)}: no reports"
+                    f"column {name!r}: reports made by this plan are {' or '.join(dict.fromkeys(map(str, fits)))}, got "
+                    f"{type_words(got)}: no reports. Lists and integers of another program are cast to that before"
                 )
         proved = self.with_proof(data.schema, seeded=self.seed is not None)
         assumed = [field.name for field in data.schema if field.name in self.columns and not is_report(field)]

@@ -89,6 +89,7 @@ def other_type(column: str, expected: object, got: object) -> ReportError:
     """To raise for reports of another type, which may be raw values."""
     return ReportError(
         f"column {column!r}: reports must be {expected}, got {type_words(got)}; if these are values, perturb them first"
+        ", and cast reports of another program to that"
     )
 
 

@@ -20,6 +20,7 @@ from ldp_core import (
     Domain,
     HeavyHitters,
     HierarchicalHistogram,
+    Hybrid,
     InputError,
     PlanError,
     Prefixes,
@@ -455,6 +456,8 @@ def test_a_column_that_is_missing_is_named(ldp, people):
     for name, write in (("less.csv", "write_csv"), ("less.parquet", "write_parquet"), ("less.ndjson", "write_ndjson")):
         getattr(people.drop("os"), write)(name)
         assert "['os']" in ldp(f"perturb {name} reports.parquet --plan plan.toml", code=1).err
+    people.write_csv("european.csv", separator=";")  # (as spreadsheets write them where 0,5 is a half)
+    assert "commas are between" in ldp("perturb european.csv reports.parquet --plan plan.toml", code=1).err
     ldp("perturb people.parquet reports.parquet --plan plan.toml")
     assert "['country']" in ldp("estimate reports.parquet --by country", code=1).err
 
@@ -636,6 +639,50 @@ def test_text_is_estimated_on_the_users_word(ldp, people, reports, kind):
         made.ldp.sink_parquet("again.parquet", PrivacyPlan.from_toml("part.toml"), assume_reports=True)
 
 
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+@pytest.mark.parametrize(("kind", "packed"), [("parquet", True), ("parquet", False), ("ndjson", False)])
+def test_lists_and_wider_integers_are_estimated_on_the_users_word(ldp, kind, packed):
+    """Reports that DuckDB, pandas or JSON had written were "no reports", and the command had no remedy."""
+    plan = PrivacyPlan({"os": UnaryEncoding(["ios", "web"], epsilon=1.0), "age": Hybrid((0, 99), epsilon=1.0)})
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    made = pl.DataFrame({"os": ["ios", "web", "web"] * 50, "age": [20, 50, 80] * 50}).ldp.perturb(plan, packed=packed)
+    made.ldp.sink_parquet("reports.parquet", plan)
+    plain = made.with_columns(pl.col("os", "age").ext.storage())
+    wider = {"os": pl.List(pl.Int64 if packed else pl.Boolean), "age": pl.Int64}
+    getattr(plain.cast(wider), f"write_{kind}")(f"plain.{kind}")
+    line = f"estimate plain.{kind} --plan plan.toml"
+    assert "--assume-reports casts lists and integers" in ldp(line, code=1).err
+    found, known = (
+        ldp(f"{one} --json").data["columns"] for one in (f"{line} --assume-reports", "estimate reports.parquet")
+    )
+    assert {name: found[name]["estimates"] for name in found} == {name: known[name]["estimates"] for name in known}
+    plain.with_columns(age=300).write_parquet("ragged.parquet")
+    assert "(file, plan, assume_reports=True) gives it back" in ldp("compare ragged.parquet again.parquet", code=1).err
+    plain.ldp.sink_parquet("again.parquet", plan, assume_reports=True)
+    assert ldp("estimate again.parquet --json").data["columns"].keys() == known.keys()
+    said = ldp("estimate ragged.parquet --plan plan.toml --assume-reports", code=1).err
+    assert "some records do not have the types" in said
+    assert "'age': 'UInt8'" in said
+
+
+def test_columns_that_two_plans_have_in_common_are_compared(ldp):
+    """A plan that had got a column more was another one: no week could be compared with the one before."""
+    os, flag = RandomizedResponse(["ios", "web"], epsilon=1.0), RandomizedResponse(epsilon=1.0)
+    people = pl.DataFrame({"os": ["ios", "web", "web"] * 100, "won": [True, False, False] * 100, "day": 1})
+    plans = {"first": PrivacyPlan({"os": os}, keep=["day"]), "more": PrivacyPlan({"won": flag, "os": os}, keep=["day"])}
+    plans["other"] = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=2.0)}, keep=["day"])
+    for name, plan in plans.items():
+        people.ldp.perturb(plan).ldp.sink_parquet(f"{name}.parquet", plan)
+    first, more = pl.read_parquet("first.parquet"), pl.read_parquet("more.parquet")
+    known = first.ldp.compare(plans["first"], other=more)["difference"].to_list()
+    assert [row["difference"] for row in ldp("compare first.parquet more.parquet --json").data] == known
+    said = ldp("compare more.parquet first.parquet", code=1).err
+    assert "of the columns ['won']: --column takes those that are the same in both" in said
+    found = ldp("compare more.parquet first.parquet --column os --json").data
+    assert [row["difference"] for row in found] == [-difference for difference in known]
+    assert "of the columns ['os']" in ldp("compare first.parquet other.parquet", code=1).err
+
+
 @pytest.mark.parametrize("other", ["--no-packed", "--secret-file secret --id user"])
 def test_files_of_other_types_are_pooled(ldp, other):
     """`ldp estimate` of both ended without a remedy."""
@@ -687,6 +734,36 @@ def test_folders_and_patterns(ldp):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
     Path("empty").mkdir()
     assert "there is no Parquet file in 'empty'" in ldp("estimate empty", code=1).err
+
+
+def test_columns_in_the_names_of_folders_are_in_the_file_that_the_error_says_to_write(ldp):
+    """Such a folder, of records or reports, ended all commands without a remedy, and only Polars read it."""
+    plan = PrivacyPlan({"won": RandomizedResponse(epsilon=9.0)}, keep=["the day"])
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    people = pl.DataFrame(
+        {"won": [True, False, False] * 200, "the day": [dt.date(2026, 1, 1 + k % 2) for k in range(600)]}
+    )
+    by_day = {name: pl.PartitionBy(name, key="the day", include_key=False) for name in ("raw", "made")}
+    people.lazy().sink_parquet(by_day["raw"], mkdir=True)
+    people.lazy().ldp.perturb(plan).ldp.sink_parquet(by_day["made"], plan, mkdir=True)
+    for line in (
+        "perturb raw out.parquet --plan plan.toml",
+        "plan check plan.toml raw",
+        "perturb 'raw/*/*.parquet' out.parquet --plan plan.toml",
+        "estimate made --by 'the day'",
+        "compare made --by 'the day'",
+        "pool 'made/the day=2026-01-01' 'made/the day=2026-01-02'",
+    ):
+        said = ldp(line, code=1).err
+        assert "['the day'] are in the names of folders" in said, line
+        assert ".sink_parquet(file); of reports .ldp.sink_parquet(file, ldp_polars.read_plan(folder))" in said
+    pl.scan_parquet("raw").sink_parquet("raw.parquet")
+    ldp("perturb raw.parquet again.parquet --plan plan.toml")
+    pl.scan_parquet("made").ldp.sink_parquet("made.parquet", ldp_polars.read_plan("made"))
+    for file in ("again.parquet", "made.parquet"):
+        rows = ldp(f"estimate {file} --by 'the day' --json").data["columns"]["won"]["estimates"]
+        assert [(row["the day"], row["n"]) for row in rows[::2]] == [("2026-01-01", 300), ("2026-01-02", 300)]
+        assert all(abs(row["count"] - 100) < 6 * row["standard_error"] for row in rows if row["value"] is True)
 
 
 def test_names_that_no_file_can_have_are_errors_of_ours(ldp, people, reports):

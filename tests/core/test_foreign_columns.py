@@ -111,8 +111,17 @@ def test_a_column_is_read_at_once_and_not_value_by_value():
 
 
 def test_integers_with_holes_are_floats_in_pandas_and_the_error_says_what_to_do():
-    with pytest.raises(DtypeError, match=r'type double: pandas makes floats .*astype\("Int64"\)'):
-        PLAN["level"].perturb(pd.Series([1, None]))
+    """In a frame nothing said so, nor of the reports of a sampled plan, most of which are null."""
+    m, sampled = PLAN["level"], PrivacyPlan.sampled({"level": [1, 2, 10], "flag": [False, True]}, epsilon=1.0)
+    holes = pd.DataFrame({"level": [1, None]})
+    for go in (lambda: m.perturb(holes["level"]), lambda: PrivacyPlan({"level": m}).perturb(holes)):
+        with pytest.raises(DtypeError, match=r'type double: .*; pandas makes floats .*astype\("Int64"\)'):
+            go()
+    reports = sampled.perturb(pd.DataFrame({"level": [1, 2] * 50, "flag": [True, False] * 50}))
+    floats = reports.to_pandas()["level"]
+    with pytest.raises(ReportError, match=r'in pandas column\.astype\("Int64"\) where some are null'):
+        sampled["level"].tally(floats)
+    assert sampled["level"].tally(floats.astype("Int64")) == sampled["level"].tally(reports["level"])
 
 
 def test_integers_of_128_bits_in_polars_are_no_reports():

@@ -4,6 +4,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from polars.testing import assert_frame_equal
 
 import ldp_polars
 from ldp_core import (
@@ -114,6 +115,17 @@ def test_what_is_no_tally_or_has_holes_is_refused():
             frame.select(ldp_polars.merge("r", m))
         with pytest.raises(ReportError, match="column 'r'"), pytest.warns(LdpWarning, match="nothing proves"):
             frame.select(ldp_polars.histogram("r", m, assume_reports=True))
+
+
+def test_tallies_that_another_program_wrote_are_cast(tmp_path):
+    """Tallies of NDJSON, DuckDB or pandas, which have lists, were refused without a remedy."""
+    m = UnaryEncoding(LABELS, epsilon=1.0)
+    tallies = reports(m).group_by("g").agg(pl.col("r").ldp.tally(m)).sort("g")
+    tallies.write_ndjson(tmp_path / "t.ndjson")
+    read = pl.read_ndjson(tmp_path / "t.ndjson")
+    with pytest.raises(MechanismMismatchError, match="cast those that another program wrote to that dtype"):
+        read.select(pl.col("r").ldp.merge(m))
+    assert_frame_equal(read.with_columns(pl.col("r").cast(tally_dtype(m))), tallies)
 
 
 def test_null_and_missing_tallies(mechanism, run):

@@ -12,7 +12,7 @@ import pytest
 import ldp_beam
 import ldp_polars
 from ldp_beam.elements.faults import UNREADABLE
-from ldp_beam.io import ReadReports, WatchFolder, WriteReports, decode, encode
+from ldp_beam.io import ReadEvents, ReadReports, WatchFolder, WriteReports, decode, encode
 from ldp_beam.io.messages import message_of
 from ldp_core import (
     DtypeError,
@@ -164,6 +164,28 @@ def test_files_come_back_with_their_plan(tmp_path):
         assert {row.value: round(row.count) for row in rows} == {"a": 1, "b": 0, "c": 1}
         [batch] = run(ReadReports([f"{tmp_path}/*"], columns=["day", "os"]))
         assert batch.schema.names == ["day", "os"]
+
+
+def test_of_columns_in_the_names_of_folders_the_error_says_how_they_come_into_a_file(tmp_path):
+    """Reports of a folder by days came without the day, and nothing said what to do."""
+    by_day = pl.PartitionBy(tmp_path / "days", key="day", include_key=False)
+    pl.DataFrame(EVENTS).ldp.perturb(PLAN).ldp.sink_parquet(by_day, PLAN, mkdir=True)
+    files, one = f"{tmp_path}/days/*/*.parquet", tmp_path / "one.parquet"
+    for go in (
+        lambda: ReadReports(files, columns=["os", "day"]),
+        lambda: ReadEvents(files, PLAN),
+        lambda: run(ldp_beam.Histogram("os", SURE, by=["day"]), ReadReports(files)),
+    ):
+        with pytest.raises(
+            PlanError, match=r"names of folders.*pl\.scan_parquet\(folder\).*\.ldp\.sink_parquet\(file, "
+        ):
+            go()
+    pl.scan_parquet(tmp_path / "days").ldp.sink_parquet(one, ldp_polars.read_plan(tmp_path / "days"))
+    rows = run(ldp_beam.Histogram("os", SURE, by=["day"]), ReadReports(str(one)))
+    assert {(row.value, row.key["day"]): round(row.count) for row in rows if row.count > 0.5} == {
+        ("a", "1"): 1,
+        ("c", "2"): 1,
+    }
 
 
 def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):

@@ -24,6 +24,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    ReportError,
     Secret,
     UnaryEncoding,
 )
@@ -331,6 +332,21 @@ def test_nobody_s_word_is_above_what_columns_say():
     )
     with pytest.raises(MechanismMismatchError, match="epsilon 7"):
         other.assume_reports(PROVED.perturb(EVENTS).replace_schema_metadata(None))
+
+
+def test_reports_that_another_program_wrote_are_cast_before_they_are_assumed():
+    """DuckDB and pandas write lists in Parquet. The errors named one layout of two, and no remedy."""
+    plan = PrivacyPlan({"os": UnaryEncoding(["a", "b", "c"], epsilon=1.0)})
+    vectors = plan.perturb(pa.table({"os": ["a", "b", "c"] * 9}), packed=True).replace_schema_metadata(None)["os"]
+    lists = pa.table({"os": vectors.cast(pa.list_(pa.uint64()))})
+    with pytest.raises(PlanError, match=r"bool>\[3\] or .*uint64>\[1\], got list.* are cast to that before"):
+        plan.assume_reports(lists)
+    with pytest.raises(ReportError, match="and cast reports of another program to that"):
+        plan["os"].tally(lists["os"])
+    again = lists["os"].cast(pa.list_(pa.uint64(), 1))
+    with pytest.warns(LdpWarning, match="nothing proves"):
+        plan.check_reports(plan.assume_reports(pa.table({"os": again})).schema)
+    assert plan["os"].tally(again) == plan["os"].tally(vectors)
 
 
 def test_assumed_reports_may_be_text_of_any_type():
