@@ -107,8 +107,7 @@ def estimate(
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
-    whom = population_of(population)
-    whom = "many" if whom is None and person is not None else whom  # (persons told apart are a sample of many)
+    whom = population_of(population) or (None if person is None else "many")  # (persons told apart are a sample)
     how = (confidence, whom, repeats)
     reports = files.as_reports(reports, made) if assume_reports else reports
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)
