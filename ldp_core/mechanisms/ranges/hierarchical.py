@@ -355,10 +355,11 @@ class HierarchicalHistogram(Mechanism):
         (none, steps), (half, _), (whole, _) = (variances(inside) for inside in (0.0, 0.5, 1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
             slopes, bends = people * (whole - none), people * (4 * half - 2 * (none + whole)) - 1
-            # In proportion to what the variance is at the estimate, so that it is not below 0 elsewhere.
+            # In proportion if it is less at the estimate, so that it is not below 0 elsewhere. If it is more, there are
+            # many people nearby, whatever the share.
             counts, noise = self.range_counts(n[few], counters[few], low, high)
             share = np.clip(counts / people, 0, 1)
-            part = noise / people / (people * none + (slopes + bends * (1 - share)) * share)
+            part = np.minimum(noise / people / (people * none + (slopes + bends * (1 - share)) * share), 1)
             terms = part * slopes, part * bends, people * steps
         found[:, few] = np.nan_to_num(terms, posinf=0, neginf=0)
         return found[0], found[1], [found[2], found[2] / 2]

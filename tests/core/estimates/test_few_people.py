@@ -298,6 +298,16 @@ def test_values_of_a_tree_hold_together_where_many_people_have_little_noise():
     assert held(low, high, np.bincount(people, minlength=64), len(people)).all(axis=1).mean() >= 0.93
 
 
+def test_the_value_beside_a_frequent_one_of_a_tree_holds():
+    """Its noise is that of the frequent one, and did not stay where its count was 0: 85 % held."""
+    m, values = HierarchicalHistogram(range(1000), epsilon=6.0), np.repeat([333, 666], 500)
+    counters = counters_of_runs(m, np.tile(values, (300, 1)))
+    for confidence, least in ((0.95, 0.93), (1 - 0.05 / 1000, 0.997)):
+        question = RangeEstimate(ranges=[(332, 332), (667, 667)], confidence=confidence)
+        table, _ = question.rows(m, np.full(300, len(values)), counters)
+        assert held(table["low"].to_numpy(), table["high"].to_numpy(), 0, len(values)).mean() >= least
+
+
 def test_errors_at_the_estimate_of_a_tree_hold_less(monkeypatch):
     score_intervals_alone(monkeypatch)
     none = np.zeros(1)
