@@ -207,8 +207,8 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
     if not _carried(sums, found.confidence, repeats):
         return replace(found, low=-np.inf, high=np.inf)
     second, third, fourth = moments.tolist()
-    clear = sums[2] ** 2 > _CLEAR * repeats * z**2 * sums[5] and _two_values(sums) is None
-    if clear and second > 0 and fourth < math.inf:
+    bounded = math.isfinite(found.high - found.low) and _two_values(sums) is None
+    if bounded and second > 0 and fourth < math.inf:
         jump = repeats * third / second / float(sums[2])
         if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:
             spread = max(fourth / second / second - 1 / found.n, SAME)
@@ -231,7 +231,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
 
 
 _CLOSE = 3e-4  # for numbers: its square is a thousand million times what a float64 rounds off
-_TOLD, _CLEAR, _FEW_OF_RATIOS = 1e-7, 4, 35  # digits of fourth powers; sum w over its reach, squared; see `MANY`
+_TOLD, _FEW_OF_RATIOS = 1e-7, 35  # digits of fourth powers; see `MANY`
 
 
 def _near(sums: F64) -> float:

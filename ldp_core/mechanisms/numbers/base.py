@@ -191,7 +191,7 @@ class Numeric(Mechanism):
         if not self.tells_squares:
             raise ParameterError(
                 f"reports of {self.name} do not tell the squares of numbers, at this epsilon or of so few points: take "
-                "Hybrid or Piecewise"
+                "Piecewise"
             )
         c, b, a, _ = self._squares
         share = self.report_shares(self._checked(reports, column))

@@ -689,7 +689,8 @@ def check_reported(name: str, value: Any, what: str) -> Domain:
     if made.unmatched == "none":
         raise DomainError(
             f'{what} has no "none", as its every report names a value: take unmatched="other", one more answer; a '
-            "share among those who answered is a ratio of weights: .ldp.ratio in Polars, ldp_core.ratio of arrays"
+            "share among those who answered is a ratio of weights: .ldp.ratio in Polars, ldp_core.ratio of arrays; of "
+            "ordered values it is in the curve: .ldp.cdf, CdfEstimate"
         )
     return made
 

@@ -184,6 +184,8 @@ def test_what_reports_do_not_tell():
     assert linear_fit(other, (bits, reports)).names == ("variance x", "covariance", "slope", "intercept")
     with pytest.raises(ParameterError, match="n_output do not tell"):
         NOutput((0, 1), epsilon=3.0).moments(reports)
+    with pytest.raises(ParameterError, match=r"hybrid do not tell .* take Piecewise"):  # and not Hybrid
+        Hybrid((0, 1), epsilon=0.5).moments(reports)
     with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1: leave out"):

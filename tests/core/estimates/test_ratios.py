@@ -152,15 +152,18 @@ def test_means_in_a_private_group_hold(n, share):
 
 @pytest.mark.slow
 def test_means_of_very_uneven_public_numbers_hold():
-    """86 to 89 % of log-normal numbers held, as a sample without the largest ones has a low mean and a low variance."""
+    """86 to 89 % of log-normal numbers held, as a sample without the largest ones has a low mean and a low variance.
+
+    Of ten people in the group 74 % held.
+    """
     rng, runs = np.random.default_rng(5), 1000
-    for epsilon, n, share in ((2.0, 500, 0.5), (4.0, 500, 0.5), (4.0, 2000, 0.1)):
+    for epsilon, n, share, least in ((2, 500, 0.5, 0.92), (4, 500, 0.5, 0.92), (4, 2000, 0.1, 0.92), (4, 50, 0.2, 0.8)):
         m = RandomizedResponse(epsilon=epsilon)
         has, y = rng.random((runs, n)) < share, rng.lognormal(0, 1.5, (runs, n))
         w = weights_of(has ^ (rng.random((runs, n)) >= m.p), m)
         with case(epsilon, n, share):
             found = [ratio(w * y, w) for y, w in zip(y, w, strict=True)]
-            assert held(found, np.exp(1.125), np.full(runs, 1 / runs))[0] >= 0.92
+            assert held(found, np.exp(1.125), np.full(runs, 1 / runs))[0] >= least
             combined = [ratio_of(ratio_sums(w * y, w), 0.95).high for y, w in zip(y[:9], w[:9], strict=True)]
             np.testing.assert_allclose(combined, [one.high for one in found[:9]])  # as in Beam
     y, w = rng.normal(5, 1, 2000), weights_of(rng.random(2000) < 0.5, m)
