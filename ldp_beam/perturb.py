@@ -121,7 +121,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)
         arrow, fields = pcoll.element_type in (pa.RecordBatch, pa.Table), fields_of(pcoll.element_type)
-        row = None if arrow or fields is None else row_of_reports(self._plan, fields, packed=self._packed)
+        row = None if fields is None else row_of_reports(self._plan, fields, packed=self._packed)
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)

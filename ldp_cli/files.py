@@ -279,11 +279,11 @@ def _check(file: str, there: list[str], names: list[str], whose: str) -> None:
     missing = [name for name in names if name not in there]
     if missing:
         # A file of text without a line of names begins with a record.
-        has = {
-            "parquet": f"; it has {sorted(there)}{of_folders(files_of(file), missing)}",
-            "csv": "; commas are between the names in its first line",
-            "ndjson": "",
-        }[format_of(files_of(file)[0])]
+        files, has = files_of(file), ""
+        if format_of(files[0]) == "parquet":
+            has = f"; it has {sorted(there)}{of_folders(files, missing)}"
+        elif format_of(files[0]) == "csv":
+            has = "; commas are between the names in its first line"
         raise InputError(f"{file!r} does not have the columns {missing}{whose}{has}")
     if twice := [name for name in names if there.count(name) > 1 or f"{name}_duplicated_0" in there]:  # (of Polars)
         raise InputError(f"{file!r} has the columns {twice} twice: which one is meant? Rename one of them")

@@ -23,19 +23,20 @@ from ldp_core.engine import text_of
 
 
 def fields_of(element_type: Any) -> dict[str, Any] | None:
-    """Names and types of the fields of elements of this type; None where no schema tells."""
+    """Names and types of the fields of elements of this type; None where no schema tells, as of Arrow's."""
     try:
         return dict(named_fields_from_element_type(element_type))
     except (TypeError, ValueError, AttributeError):
         return None
 
 
-def check_fields(element_type: Any, names: Iterable[str | None]) -> None:
-    """Raise if a schema tells that elements of this type lack one of these columns: as nulls all would be "other"."""
-    fields = None if element_type in (pa.RecordBatch, pa.Table) else fields_of(element_type)
-    missing = [name for name in names if fields is not None and name is not None and name not in fields]
+def check_fields(fields: Mapping[str, Any] | None, names: Iterable[str | None]) -> None:
+    """Raise if rows with the fields of a schema lack one of these columns: as nulls all would be "other"."""
+    if fields is None:
+        return
+    missing = [name for name in names if name is not None and name not in fields]
     if missing:
-        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields or ())}")
+        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")
 
 
 class _NamedTuple:

@@ -25,7 +25,7 @@ import ldp_core as core
 from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
-from ldp_beam.elements.rows import UNKNOWN, check_fields, row_type
+from ldp_beam.elements.rows import UNKNOWN, check_fields, fields_of, row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
@@ -304,7 +304,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         ids = () if self._key is None else (self._key.id, self._key.record)
         person = () if self._person is None else (self._person.column,)
         time = () if self._windows is None else (self._time.column,)
-        check_fields(pcoll.element_type, (*self._names, *self._by, *ids, *person, *time))
+        check_fields(fields_of(pcoll.element_type), (*self._names, *self._by, *ids, *person, *time))
         refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
         refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)

@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Literal, Union, get_args, get_origin, get_type
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 from typing_extensions import override
 
 import ldp_beam
@@ -58,13 +57,12 @@ class LdpTransform(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: Any) -> Any:
-        are_batches = pcoll.element_type in (pa.RecordBatch, pa.Table)
-        fields = None if are_batches else fields_of(pcoll.element_type)
+        fields = fields_of(pcoll.element_type)
         if fields is not None:
             columns = [self.read.get(name) for name in ("column", "id", "person", "record", "event_time")]
             values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
             names = [*columns, *self.read.get("columns", ()), *self.read.get("by", ()), *values]
-            check_fields(pcoll.element_type, names)
+            check_fields(fields, names)
             _check_types(values, fields)
         out = pcoll | "Ldp" >> self._transform
         good, *dead_letters = out if isinstance(out, tuple) else (out,)
