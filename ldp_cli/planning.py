@@ -291,8 +291,11 @@ def size(
         float | None, typer.Option("--base", parser=share, metavar="SHARE", help="With --change: the share before.")
     ] = None,
     power: Annotated[
-        float, typer.Option(parser=share, metavar="SHARE", help="With --change: the probability of finding it.")
-    ] = 0.8,
+        float | None,
+        typer.Option(
+            parser=share, metavar="SHARE", help="With --change: the probability of finding it; 0.8 if not said."
+        ),
+    ] = None,
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report. Asks how many people are needed.")
     ] = None,
@@ -322,7 +325,10 @@ def size(
     """Say how many people, or which epsilon, a margin of error needs; or a change, of people before and after."""
     how: dict[str, Any] = {"simultaneous": simultaneous, "frequency": frequency, "group": group}
     how |= {"population": population_of(population), "repeats": repeats}
-    texts, how = _wanted(margin, change, plan), {**how, "base": base, "power": power}
+    texts = _wanted(margin, change, plan)
+    if change is None and (base is not None or power is not None):
+        raise typer.BadParameter("--base and --power are of --change")
+    how |= {"base": base, "power": 0.8 if power is None else power}
     if plan is not None:
         if any(one is not None for one in (values, epsilon, people, mechanism, ask)):
             raise typer.BadParameter("--plan has its values and epsilons, and no --ask: give --margin only")

@@ -411,6 +411,8 @@ def test_size_says_what_is_left_out_too_much_and_taken(ldp):
     # It said to give VALUES and one of both, to somebody who had given all three
     said = " ".join(ldp("size 16 --margin 1% --epsilon 1 --people 5000", code=2).err.replace("│", " ").split())
     assert "leave out one of them" in said
+    for change in ("--power 95%", "--base 5%"):  # (they were left out in silence)
+        assert "are of --change" in ldp(f"size 16 --margin 1% --epsilon 1 {change}", code=2).err
     assert "margin 0.5 is 50 % of the people; 0.5 % is written 0.5%" in ldp("size 16 --margin 0.5 --epsilon 1").err
     assert ldp("size 16 --margin 0.5% --epsilon 1").err == ldp("size 0:60 --margin 0.5 --epsilon 1").err == ""
 
