@@ -33,7 +33,7 @@ from ldp_core.engine import (
 if TYPE_CHECKING:
     import polars as pl
 
-_FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
+_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 
 
 def format_of(path: str) -> str:

@@ -200,6 +200,8 @@ def over(what: str, found: int, unit: str, name: str, limits: Limits) -> str:
 
 UNFINISHED = "/beam-temp-"
 """In the paths of files that a job of Beam has not given their names, or never will."""
+PARQUET = (".parquet", ".pq")
+"""How names of Parquet files end, in capitals, too."""
 JOURNALS = "journal/*.journal"
 """In a folder of reports that `ldp serve` writes: those that are not in a Parquet file yet."""
 
@@ -211,7 +213,8 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     Beam that was ended leaves whole ones, too, whose records are written again when it runs again.
     """
     if os.path.isdir(path):
-        there = ((file, f"/{file.relative_to(path).as_posix()}") for file in Path(path).rglob("*.parquet"))
+        files = (file for file in Path(path).rglob("*") if file.suffix.lower() in PARQUET)
+        there = ((file, f"/{file.relative_to(path).as_posix()}") for file in files)
         hidden = ("/.", UNFINISHED)
         whole = (file for file, name in there if not any(mark in name for mark in hidden) and not file.is_dir())
         found = sorted(map(str, whole))

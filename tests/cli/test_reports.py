@@ -732,6 +732,10 @@ def test_folders_and_patterns(ldp):
             ldp(f"perturb people{k}.parquet reports/{k}.parquet --plan plan.toml {packed} --overwrite")
         for source in ("reports", "'reports/*.parquet'"):
             assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {40}
+    for old, new in (("0.parquet", "0.PARQUET"), ("1.parquet", "1.pq")):  # (they were left out in silence)
+        Path("reports", old).rename(Path("reports", new))
+    for source, n in (("reports", 40), ("reports/1.pq", 20)):
+        assert {row["n"] for row in ldp(f"estimate {source} --json").data["columns"]["os"]["estimates"]} == {n}
     Path("empty").mkdir()
     assert "there is no Parquet file in 'empty'" in ldp("estimate empty", code=1).err
 
