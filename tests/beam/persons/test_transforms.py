@@ -273,6 +273,7 @@ def test_bad_parameters_of_a_ledger():
         {"budget": None},
         {"plan_or_epsilon": 0, "budget": 1},
         {"plan_or_epsilon": "Infinity", "budget": 1},
+        {"plan_or_epsilon": 10**400, "budget": 1},
         {"plan_or_epsilon": [0.5], "budget": 1},
         {"budget": 1, "event_time": "time"},
         {"budget": 1, "per": 0},
