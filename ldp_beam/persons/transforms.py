@@ -328,5 +328,7 @@ def _fraction(value: Any) -> Fraction | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, Fraction, Decimal, str)):
         return None
     with suppress(ValueError, OverflowError, ZeroDivisionError):
-        return Fraction(value)
+        exact = Fraction(value)
+        float(exact)  # (as errors show it)
+        return exact
     return None

@@ -124,7 +124,8 @@ def best_guess(epsilon: float, *, values: int = 2, delta: float = 0.0) -> float:
     (0.7311, 0.1534)
     """
     d, exact = check_integer("values", values, low=2), check_probability("delta", delta)
-    epsilon = check_epsilon("epsilon", epsilon) if epsilon else 0.0  # what hides completely spends nothing
+    nothing = isinstance(epsilon, (int, float)) and not epsilon  # what hides completely spends nothing
+    epsilon = 0.0 if nothing else check_epsilon("epsilon", epsilon)
     if epsilon > _EXACT:
         return 1.0
     e = exp_above(epsilon)

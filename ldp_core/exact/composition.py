@@ -37,7 +37,8 @@ if y_s = y_t. That is more than the same times of change: a, b, a and a, b, c ch
 of a history have n_1 + ... + n_m = k reports, with answers of their own, so the losses of m unchanged values add up.
 By (1) the slope of the loss C is a difference of two logistic functions of n, which rises and then falls: C is convex
 up to some n, and concave from there on. Its least concave majorant on [0, k] is a line through 0, up to the x where
-C(x) / x is the largest, and from there on C; the sum over m values is at most m times the majorant at k / m.
+C(x) / x is the largest, and from there on C; the sum over m values is at most m times the majorant at k / m. And C(x)
+/ x only falls beyond that x: if C(2) <= 2 C(1), then C(n) <= n C(1) for all n, and k reports spend k epsilon_1 at most.
 
 This needs different values to have different answers. With LOLOHA two values may share a bucket, so that one pattern
 of values has several patterns of buckets; there the next bound is taken. With dBitFlip the loss is infinite.
@@ -236,6 +237,11 @@ class Permanent:
         power = Fraction(0) if reports is None else power_below(self.unlikely, reports)
         return (self.own + (1 - self.own) * power) / (self.other + (1 - self.other) * power)
 
+    @property
+    def subadditive(self) -> bool:
+        """Whether n reports spend at most n times what one spends."""
+        return self.ratio(2) <= self.ratio(1) ** 2
+
     @cached_property
     def _floats(self) -> tuple[float, float, float, float]:
         """Own, other, their difference, and what a report adds to the log-likelihood."""
@@ -276,6 +282,11 @@ class Permanent:
 
 class SharedAnswer(ABC):
     """Reports that share a permanent answer: what k of them spend."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Permanent, ...]:
+        """Whose losses add up to that of an unchanged value."""
 
     @abstractmethod
     def ratio(self, reports: int | None) -> Fraction:
@@ -335,6 +346,11 @@ class SharedBits(SharedAnswer):
     @cached_property
     def _zeros(self) -> Permanent:
         return Permanent(1 - self.zero, 1 - self.one, (1 - self.p2) / (1 - self.q2))
+
+    @property
+    def parts(self) -> tuple[Permanent, ...]:
+        """See `SharedAnswer`."""
+        return self._ones, self._zeros
 
     def ratio(self, reports: int | None) -> Fraction:
         """Of a bits that only the first value has, and as many as there can be that only the second has."""
@@ -454,6 +470,11 @@ class SharedSymbol(SharedAnswer):
     def _answer(self) -> Permanent:
         return Permanent(self.p1, self.q1, self.q2 / self.p2)
 
+    @property
+    def parts(self) -> tuple[Permanent, ...]:
+        """See `SharedAnswer`."""
+        return (self._answer,)
+
     @cached_property
     def _gain(self) -> float:
         """``ln l``."""
@@ -512,6 +533,8 @@ def memoized(
     bounds = [shared.secret(reports, values)]
     if history.change_times == "public" and apart:
         bounds.append(shared.public(reports, values))
+        if all(part.subadditive for part in shared.parts):
+            most = min(most, times(reports, one))
     bound = min(bounds)
     return most if math.isinf(bound) else min(most, Fraction(bound * (1 + _ROUNDING)))
 

@@ -143,6 +143,7 @@ def _promises(
     if total is not None:
         lines.append(promise("all reports of a person", check_epsilon("total", total), values=values))
     if delta is not None:
+        delta = check_open("delta", delta)
         seen, summed = (shuffled(columns, epsilon, n, delta, rows=rows) for rows in (True, False))
         if seen > summed:
             lines.append(promise(f"{n:,} shuffled records", seen, values=values, delta=delta))

@@ -48,7 +48,7 @@ from ldp_core.parameters import parameter, shown
 
 
 def _check_buckets(name: str, value: Any) -> int:
-    if value == "binary":
+    if isinstance(value, str) and value == "binary":
         return 2
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or not 2 <= value <= MOST_BUCKETS:
         raise ParameterError(

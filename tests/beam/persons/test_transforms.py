@@ -28,6 +28,7 @@ from ldp_core import (
     HierarchicalHistogram,
     HistogramEstimate,
     LongitudinalRandomizedResponse,
+    LongitudinalUnaryEncoding,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -272,6 +273,7 @@ def test_bad_parameters_of_a_ledger():
         {"budget": None},
         {"plan_or_epsilon": 0, "budget": 1},
         {"plan_or_epsilon": "Infinity", "budget": 1},
+        {"plan_or_epsilon": 10**400, "budget": 1},
         {"plan_or_epsilon": [0.5], "budget": 1},
         {"budget": 1, "event_time": "time"},
         {"budget": 1, "per": 0},
@@ -389,6 +391,13 @@ def test_reports_that_share_a_permanent_answer_cost_more_than_their_sum():
     assert ledger.records == 3  # four spend 2.408 together
     assert ledger.spent == Fraction(REMEMBERED.epsilon_of(3, changes=None)) > 3 * Fraction(0.5)
     assert BoundContributions("user", 4, window="1d").epsilon(REMEMBERED, changes=0) == Fraction(L_GRR.epsilon_of(4))
+
+
+def test_a_budget_of_k_reports_pays_for_k_reports_that_change_in_public():
+    """It charged 1e-9 more, or a line above the loss: a budget of 4 paid for three reports of epsilon 1."""
+    for kind in (LongitudinalRandomizedResponse, LongitudinalUnaryEncoding):
+        plan = PrivacyPlan({"page": kind(range(4), epsilon_infinity=2.0, epsilon_1=1.0)})
+        assert PrivacyLedger(plan, id="user", budget=4.0, **PUBLIC).records == 4
 
 
 def test_a_budget_that_a_sum_of_floats_exceeds_is_told_by_how_much():

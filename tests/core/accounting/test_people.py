@@ -153,6 +153,7 @@ def test_numbers_in_words_are_rounded_up(epsilon):
         (lambda: total_epsilon(1.0, reports=0), "reports must be an integer"),
         (lambda: total_epsilon(1.0, reports=1, windows=2.5), "windows must be an integer"),
         (lambda: best_guess(1.0, values=1), "values must be an integer, at least 2"),
+        (lambda: best_guess(None), "epsilon must be a number"),
         (lambda: best_guess(-1.0), r"epsilon must be in \(0, inf\)"),
         (lambda: RandomizedResponse(epsilon=1.0).shuffled(0, 0.1), "n must be an integer"),
         (lambda: RandomizedResponse(epsilon=1.0).shuffled(10, 1), r"delta must be in \(0, 1\)"),

@@ -246,6 +246,8 @@ def test_explain_of_what_is_beyond_all_bounds():
     for options, message in (({"total": -1.0}, "total must be"), ({"delta": 0.0}, "delta must be")):
         with pytest.raises(ParameterError, match=message):
             PrivacyPlan({"x": WORDS_COIN}).explain(N, **options)
+    exact, rounded = (lines(PrivacyPlan({"x": WORDS_COIN}), delta=delta) for delta in (Fraction(1, 4), 0.25))
+    assert exact == rounded
     plan = PrivacyPlan({name: UnaryEncoding([1, 2], epsilon=1e308) for name in "ab"})
     assert plan.epsilon == math.inf
     assert "one record (epsilon inf): there is no bound on what it tells" in plan.explain(100)

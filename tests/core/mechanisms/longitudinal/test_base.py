@@ -166,6 +166,8 @@ def test_errors_name_the_permitted_interval():
         ue(3, "SOUE", 2.0, 1.5)
     with pytest.raises(ParameterError, match=r"\[1, 3\]"):
         flip(3, 4)
+    with pytest.raises(ParameterError, match="got ndarray"):
+        loloha(3, np.array([2, 3]))
     with pytest.raises(DomainError):
         grr(3, unmatched="none")
 

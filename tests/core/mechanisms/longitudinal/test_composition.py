@@ -131,6 +131,8 @@ def test_bounds_of_values_that_change(name):
         public = largest(permanent, channel, histories, pattern)
         assert m.epsilon_of(k, changes=c) >= secret * (1 - 1e-12) >= public * (1 - 2e-12)
         assert m.epsilon_of(k, changes=c, change_times="public") >= public * (1 - 1e-12)
+        if all(part.subadditive for part in m.shared.parts):
+            assert m.epsilon_of(k, changes=c, change_times="public") <= k * m.epsilon_1 * (1 + 1e-15)
         assert m.epsilon_of(k, changes=c) <= (1.75 if k < 3 else 3.5) * secret  # how far the bound is off, here
 
 
