@@ -96,6 +96,16 @@ def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
 
 def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        async def answer(message: Any) -> None:
+            many = len(server.server_state.connections) > _MOST_CONNECTIONS // 2
+            if many and message["type"] == "http.response.start":  # browsers keep theirs, and others could not come in
+                message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        await app(scope, receive, answer)
+
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -108,10 +118,11 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
         ) from None
     started(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
     with listening:
-        config = uvicorn.Config(app, proxy_headers=False, ws="none", log_level="critical", access_log=False)
+        config = uvicorn.Config(serve, proxy_headers=False, ws="none", log_level="critical", access_log=False)
         config.server_header, config.limit_concurrency = False, _MOST_CONNECTIONS
         config.timeout_keep_alive = config.timeout_graceful_shutdown = 10
-        uvicorn.Server(config).run([listening])
+        server = uvicorn.Server(config)
+        server.run([listening])
 
 
 class _Room:
