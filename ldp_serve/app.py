@@ -308,13 +308,16 @@ class _Room:
 
     def _estimated(self, tallies: dict[str, Tally]) -> Results:
         columns: dict[str, list[Any]] = {name: [] for name in tallies}
-        plan = self._reader.plan
-        with collecting():
-            for name, question in self._questions.items():
-                if tallies[name].n:
+        plan, doubts = self._reader.plan, list[str]()
+        for name, question in self._questions.items():
+            if tallies[name].n:
+                with collecting() as found:
                     columns[name] = question.result(plan[name], tallies[name]).to_arrow().to_pylist()
+                doubts += [f"Column {name!r}: {doubt.replace('repeats=', '--repeats')}" for doubt in found[:1]]
         letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in self._lost().items()]
-        return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True)
+        return Results(
+            columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True, doubts=doubts
+        )
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())

@@ -379,12 +379,25 @@ def test_the_page_shows_what_has_come(served):
         found = _fresh(app)["data"]
         first = found["columns"][0]["groups"][0]
         assert (found["counted"], first["n"]) == (500, 500)
+        assert found["doubts"] == []
         (label, count, low, high), *_ = first["rows"]
         expected = PLAN["os"].estimate(app.store.tallies["os"])
         assert (label, count) == ("ios", pytest.approx(float(expected.counts[0])))
         assert low <= 500 <= high
         again = app.client.get(f"/data.json?{_fresh(app)['version']}").json()
         assert again.keys() == {"version"}
+
+
+def test_the_page_says_that_raw_values_have_come(served):
+    """Nothing tells one from a report, but 500 of them are no reports: only `ldp estimate` said so."""
+    with served() as app:
+        assert app.post(lines(*[ROW] * 500)).json() == {"taken": 500}
+        doubts = _fresh(app)["data"]["doubts"]
+        assert [doubt.split(" for ")[0] for doubt in doubts] == [
+            "Column 'os': implausible",
+            "Column 'level': implausible",
+        ]
+        assert "the values were never perturbed" in app.get("/").text
 
 
 def test_what_has_not_changed_is_not_made_again(served, monkeypatch):
