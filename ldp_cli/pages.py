@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import webbrowser
 from pathlib import Path
@@ -115,6 +116,13 @@ def serve(
         raise ParameterError(
             f"--host-name is a name alone, as reports.example.org, without https:// and port; got {strange}"
         )
+    for name, given in (("LDP_SERVE_TOKEN", token), ("LDP_SERVE_READ_TOKEN", read_token)):
+        one = os.environ.get(name) if given is None else given  # (Click takes an empty variable for none)
+        if one is not None and (not one or one != one.strip() or not one.isprintable()):
+            raise ParameterError(
+                "a token is not empty, and has no line end and no space around it: see --token, --read-token, and "
+                f"the variable {name}"
+            )
     pairs = dict(named(pair, example="day=date") for pair in kept or [])
     if len(pairs) < len(kept or ()):
         raise ParameterError("--kept has a column twice")

@@ -63,6 +63,7 @@ class Results:
         live: whether people look again and again while windows close: what has changed must hold at all looks.
         total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
+        doubts: why estimates are implausible, in sentences.
 
     >>> row = {"value": "ios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
     >>> Results({"os": [row]}).to_json()["counted"]
@@ -81,6 +82,7 @@ class Results:
     live: bool = False
     repeats: int | None = None
     total: bool = False
+    doubts: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         frames = {name: rows.to_dicts() for name, rows in self.columns.items() if hasattr(rows, "to_dicts")}
@@ -113,6 +115,7 @@ class Results:
             else [is_cut(start, end, self.covered) for start, end, _ in windows],
             "columns": columns,
             "counted": counted,
+            "doubts": self.doubts,
             "letters": letters,
             "late": None if letters is None else self._lost(letters, late=True),
             "dead": None if letters is None else self._lost(letters, late=False),

@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
 
         A page of another site whose name leads here (DNS rebinding) asks for that name, and gets nothing.
         """
-        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        host = (self.headers.get("Host") or "").partition(":")[0]
         path, _, query = self.path.partition("?")
         if host not in ("127.0.0.1", "localhost"):
             self.send_error(403)

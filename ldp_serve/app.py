@@ -96,6 +96,16 @@ def make_app(reader: Reader, store: Sink, options: Options) -> Starlette:
 
 def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None]) -> None:
     """Serve until Ctrl-C or SIGTERM; ``started`` is told the address. Nothing is logged of a request."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        async def answer(message: Any) -> None:
+            many = len(server.server_state.connections) > _MOST_CONNECTIONS // 2
+            if many and message["type"] == "http.response.start":  # browsers keep theirs, and others could not come in
+                message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        await app(scope, receive, answer)
+
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=1024)
@@ -108,10 +118,11 @@ def run(app: Starlette, *, host: str, port: int, started: Callable[[str], None])
         ) from None
     started(f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}/")
     with listening:
-        config = uvicorn.Config(app, proxy_headers=False, ws="none", log_level="critical", access_log=False)
+        config = uvicorn.Config(serve, proxy_headers=False, ws="none", log_level="critical", access_log=False)
         config.server_header, config.limit_concurrency = False, _MOST_CONNECTIONS
         config.timeout_keep_alive = config.timeout_graceful_shutdown = 10
-        uvicorn.Server(config).run([listening])
+        server = uvicorn.Server(config)
+        server.run([listening])
 
 
 class _Room:
@@ -297,13 +308,16 @@ class _Room:
 
     def _estimated(self, tallies: dict[str, Tally]) -> Results:
         columns: dict[str, list[Any]] = {name: [] for name in tallies}
-        plan = self._reader.plan
-        with collecting():
-            for name, question in self._questions.items():
-                if tallies[name].n:
+        plan, doubts = self._reader.plan, list[str]()
+        for name, question in self._questions.items():
+            if tallies[name].n:
+                with collecting() as found:
                     columns[name] = question.result(plan[name], tallies[name]).to_arrow().to_pylist()
+                doubts += [f"Column {name!r}: {doubt.replace('repeats=', '--repeats')}" for doubt in found[:1]]
         letters: list[Any] = [{"column_name": "", "reason": reason, "count": n} for reason, n in self._lost().items()]
-        return Results(columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True)
+        return Results(
+            columns, letters, plan, self._options.confidence, "reports", self._n(), live=True, total=True, doubts=doubts
+        )
 
     def _n(self) -> int:
         return max(tally.n for tally in self._store.tallies.values())

@@ -114,7 +114,12 @@ class ReadEvents(RecordsTransform, ReadsValues):
         for path, head in heads.items():
             refuse_reports(head, plan.inputs)
             if not head.equals(first):
-                raise InputError(f"{path!r} and {first_path!r} have columns of different types: {head} and {first}")
+                both = [(pa.schema([one]), pa.schema([other])) for one, other in zip(head, first, strict=True)]
+                types = "; ".join(f"{one} and {other}" for one, other in both if not one.equals(other))
+                raise InputError(
+                    f"{path!r} and {first_path!r} have columns of different types, {types}: "
+                    "write one of them with the types of the other, or read them in two runs"
+                )
         self.schema = first.remove_metadata()
         if position is not None:
             if position in self.schema.names:

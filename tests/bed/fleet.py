@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ldp_beam.io import encode
-from ldp_core import Domain, ParameterError, PlanError, PrivacyPlan
+from ldp_core import Domain, Mechanism, ParameterError, PlanError, PrivacyPlan
+from ldp_core.inputs.sets import Sets
 
 EVENT_TIME = "event_time"
 TIMESTAMP_ATTRIBUTE = "oldest_ms"
@@ -171,7 +172,7 @@ class Devices:
         self._next = 0
         rng = np.random.default_rng(seed)
         self._codes = {name: _zipf(rng, m.domain, devices) for name, m in plan.oracles.items()}
-        self._values = {name: _labels(m.domain) for name, m in plan.oracles.items()}
+        self._values = {name: _labels(m) for name, m in plan.oracles.items()}
         bytes_a_row = self._reports(np.arange(1024), pa.nulls(1024, _TIME)).nbytes / 1024
         self.max_rows = min(int(_MESSAGE_BYTES / bytes_a_row), MAX_ROWS)
 
@@ -345,9 +346,12 @@ def _zipf(rng: np.random.Generator, domain: Domain, n: int) -> npt.NDArray[np.ui
     return rng.choice(domain.size, n, p=shares / shares.sum()).astype(np.uint32)
 
 
-def _labels(domain: Domain) -> pa.Array:
-    """Values by code, for `take`."""
+def _labels(mechanism: Mechanism) -> pa.Array:
+    """Values by code, for `take`; of sets those of one item."""
+    domain = mechanism.domain
     is_text = domain.kind == "str"
     other = [UNDECLARED if is_text else None] * (domain.size - len(domain.labels))
     labels = pa.array([*domain.labels, *other])
+    if isinstance(mechanism.inputs, Sets):
+        return pa.ListArray.from_arrays(np.arange(len(labels) + 1, dtype=np.int32), labels)
     return labels.dictionary_encode() if is_text else labels  # which is taken faster

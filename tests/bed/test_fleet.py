@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub: pip install 'ldp-telemetry[gcp]'")
 
 from ldp_beam.io import decode
-from ldp_core import Domain, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core import Domain, PrivacyPlan, PrivSet, RandomizedResponse, UnaryEncoding
 from tests.bed import fleet as fleet_module
 from tests.bed.fleet import BAD_ROWS, EVENT_TIME, Devices, Faults, Fleet, Pace, Sent
 
@@ -53,6 +53,14 @@ def test_reports_hold_no_value_that_only_the_device_knows(monkeypatch):
         assert not any(SECRET.encode() in text for text in [data, *columns, batch.schema.serialize().to_pybytes()])
         assert not any(SECRET in values for values in dictionaries)
         assert batch.schema.names == ["os", "app", "size", "dark", EVENT_TIME]
+
+
+def test_devices_of_sets_hold_one_item_each():
+    """`ldp live` refused plans of sets, in the words of the core."""
+    m = PrivSet(LABELS, epsilon=60.0, most=2)
+    made = devices(PrivacyPlan({"boxes": m}))
+    reports = decode(made.report(1000, START, START).message.data)["boxes"]
+    np.testing.assert_allclose(m.estimate(m.tally(reports)).counts, made.truth.of(START, "boxes"), atol=300)
 
 
 def test_the_truth_is_what_was_sent_in_time_and_usable():

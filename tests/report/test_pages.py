@@ -234,8 +234,10 @@ def test_what_the_numbers_are_of_is_said(browser, report, tmp_path):
     row = {"value": "a", "count": 1.0, "low": 0.0, "high": 2.0, "n": 3}
     windows = [{**row, "window_start": f"2024-01-0{k}", "window_end": f"2024-01-0{k + 1}"} for k in (1, 2)]
     file = tmp_path / "results.html"
-    file.write_text(report_page(Results({"os": windows, "app": windows[:1]})), encoding="utf-8")
+    found = Results({"os": windows, "app": windows[:1]}, doubts=["These are <b>no</b> reports."])
+    file.write_text(report_page(found), encoding="utf-8")
     page = browser.page(file.as_uri())
+    assert "These are <b>no</b> reports." in page.run(text)
     assert "do not say when the records begin and end" in page.run(text)
     choose(page, "column", 1)
     assert "Nothing was estimated for this window" in page.run(text)

@@ -78,6 +78,7 @@ def test_other_names_paths_and_ports_get_nothing(page):
         with pytest.raises(urllib.error.HTTPError) as raised:
             get(page, path, **({} if host is None else {"Host": host}))
         assert raised.value.code == code
+    assert json.loads(get(page, "data.json?", Host="localhost"))["data"]  # of port 80, which browsers leave out
     assert page.url.startswith("http://127.0.0.1:")
     with pytest.raises(LdpError, match="take another one"):
         LivePage(PLAN, 0.95, port=int(page.url.rsplit(":", 1)[1].strip("/")))

@@ -118,12 +118,19 @@ def test_the_page_of_the_docs(browser, client, tmp_path):  # noqa: F811
     with server(tmp_path / "reports", plan_file, "--origin", origin, "--confidence", repr(CONFIDENCE)) as (_, url):
         wait_for(url)
         (site / "docs.html").write_text(text.replace("http://127.0.0.1:8000", url.rstrip("/")))
-        page = browser.page(origin + "/docs.html")
-        page.wait("document.getElementById('crowd').onclick !== null")
-        for button, told in ((2, "1000 made, 0 wait"), (0, "1 made, 0 wait"), (1, "You have answered")):
-            page.run(f"document.querySelectorAll('button')[{button}].click()")
-            page.wait(f"document.getElementById('state').textContent.startsWith('{told}')")
-        assert page.complaints == []
+        visits = (
+            ("window.fetch = () => Promise.reject()", [(0, "1 made, 1 wait")]),  # there is no network
+            ("", [(1, "You have answered"), (2, "1000 made, 0 wait")]),
+        )
+        for before, clicks in visits:
+            page = browser.page(origin + "/docs.html")
+            page.wait("document.getElementById('crowd').onclick !== null")
+            page.wait("Object.entries(localStorage).every(([key, text]) => !key.includes('queue') || text === '[]')")
+            page.run(before)
+            for button, told in clicks:
+                page.run(f"document.querySelectorAll('button')[{button}].click()")
+                page.wait(f"document.getElementById('state').textContent.startsWith('{told}')")
+            assert page.complaints == []
         live = browser.page(url)
         live.wait("document.getElementById('tiles').textContent.includes('1,001')")
         [column] = httpx.get(url + "data.json").json()["data"]["columns"]

@@ -193,6 +193,22 @@ def test_the_command_has_one_place_for_reports(tmp_path):
         assert SECRET not in done.output
 
 
+@pytest.mark.parametrize("variable", ["LDP_SERVE_TOKEN", "LDP_SERVE_READ_TOKEN"])
+def test_a_token_that_nobody_can_send_is_refused(variable, tmp_path, monkeypatch):
+    """An empty variable let everybody in, and one with the line end of a file nobody."""
+    plan = tmp_path / "plan.toml"
+    plan.write_text(PLAN.to_toml())
+    monkeypatch.setattr("ldp_serve.run", lambda *_, **__: None)
+    for k, (token, code) in enumerate([("", 2), (" ", 2), (f"{SECRET}\n", 2), (SECRET, 0)]):
+        line = ["serve", "--plan", str(plan), "--output", str(tmp_path / str(k))]
+        done = CliRunner().invoke(command, line, env={variable: token})
+        assert (done.exit_code, SECRET in done.output) == (code, False), (token, done.output)
+        if token:
+            continue
+        done = CliRunner().invoke(command, [*line, "--token", "t", "--read-token", "r"], env={variable: token})
+        assert done.exit_code == 0, done.output
+
+
 def test_the_command_answers_to_the_address_that_it_listens_on(tmp_path, monkeypatch):
     """Of IPv6 browsers send brackets, and of names lower case: each request was refused."""
     plan, hosts = tmp_path / "plan.toml", []
