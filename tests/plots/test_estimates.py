@@ -17,6 +17,8 @@ import ldp_plots
 import ldp_polars  # noqa: F401 (the namespace)
 from ldp_beam import DistributionRow, HistogramRow, MeanRow
 from ldp_core import (
+    CdfEstimate,
+    Dates,
     HeavyHitters,
     Hybrid,
     Mean,
@@ -332,6 +334,28 @@ def test_windows():
         asked = {"probability": 0.5, "quantile": quantile, "low": quantile, "high": quantile, "n": 10}
         with pytest.raises(ParameterError, match="words or dates have no picture"):
             ldp_plots.windows([{"window_start": dt.date(2024, 1, 1), **asked}])
+
+
+def pointed_at(chart):
+    """How the times of a picture are written when one points at them."""
+    found = [tip for layer in chart.to_dict()["layer"] for tip in layer["encoding"].get("tooltip", ())]
+    return {(tip.get("timeUnit", "local")[:3], tip.get("format")) for tip in found if tip["type"] == "temporal"}
+
+
+def test_times_that_are_pointed_at_are_those_of_the_axis():
+    """West of Greenwich the window of January 1 was shown as December 31, and those of hours had no hours."""
+    frame = windows_frame()
+    assert pointed_at(ldp_plots.windows(frame)) == {("utc", "%Y-%m-%d")}
+    hours = frame.with_columns(pl.col("window_start").dt.offset_by("3h"))
+    assert pointed_at(ldp_plots.windows(hours)) == {("utc", "%Y-%m-%d %H:%M:%S")}
+    days = RandomizedResponse(Dates("2024-01-01", "2024-01-04", every="1d"), epsilon=2.0)
+    curve = CdfEstimate().result(days, days.simulate([5, 3, 2], seed=1))
+    assert pointed_at(curve.plot()) == {("utc", "%Y-%m-%d")}
+
+
+def test_windows_say_whom_their_intervals_are_about():
+    frame = windows_frame().with_columns(population=pl.lit("many"), confidence=pl.lit(0.9))
+    assert "90 % intervals, about a population" in str(ldp_plots.windows(frame).to_dict()["title"])
 
 
 def test_windows_that_are_filled_in_part_have_open_points():
