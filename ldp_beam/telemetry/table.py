@@ -73,7 +73,7 @@ def _keys(rows: pa.Table) -> list[str]:
 
 def _start(row: dict[str, Any]) -> str:
     time = row["window_start"]
-    return "-" if time is None else f"{time:%Y-%m-%d %H:%M}"
+    return "-" if time is None else str(time.replace(tzinfo=None)).removesuffix(":00")
 
 
 def _values(rows: pa.Table, view: View, top: int) -> str:
