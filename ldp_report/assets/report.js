@@ -34,8 +34,7 @@
       data.letters ? tile(data.total ? "messages refused" : "dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
-    const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
-    at("about").textContent = [data.name, span].filter(Boolean).join(" · ");
+    at("about").textContent = [data.name, data.span && `${data.span}, UTC`].filter(Boolean).join(" · ");
   }
 
   // ---- choices
