@@ -112,7 +112,7 @@ def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
 
 
 def _is_number(cell: str) -> bool:
-    return not cell or cell[0] in "0123456789-<" or cell in _WORDS
+    return not cell or cell[0] in "0123456789-<" or cell.removesuffix(" %") in _WORDS
 
 
 _WORDS = ("no bound", "inf", "nan")
