@@ -98,7 +98,7 @@ def _cell(row: dict[str, Any], view: View) -> str:
     half = (high - low) / 2
     if view.shares:
         return f"{found:.2%} ± {half:.2%}"
-    return f"{found:,.0f} ± {half:,.0f}" if view.counts else f"{found:.4g} ± {half:.2g}"
+    return f"{found:z,.0f} ± {half:,.0f}" if view.counts else f"{found:.4g} ± {half:.2g}"
 
 
 def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int]) -> str:
