@@ -411,7 +411,7 @@ class _Answers:
 
 
 def _file_name(column: str) -> str:
-    """A column's name, in which only what file systems refuse is quoted: a letter as %E6%97%A5 has nine in place of three."""
+    """A column's name, with only what file systems refuse quoted: %E6%97%A5 has nine bytes, the letter three."""
     return "".join(c if c.isprintable() and not c.isascii() else quote(c, safe=" ") for c in column)
 
 

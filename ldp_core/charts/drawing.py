@@ -304,7 +304,7 @@ def _curve(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
     y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
     step = {"interpolate": "step-after"} if numbers or dates else {}
-    at = _tooltip_of_times("value", [row["value"] for row in shown]) if dates else alt.Tooltip(f"value:{kind}")
+    at = _tooltip_of_times("value", [str(row["value"]) for row in shown]) if dates else alt.Tooltip(f"value:{kind}")
     tooltip = [at, *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
     band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(**step).encode(y=y, tooltip=tooltip)

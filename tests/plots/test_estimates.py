@@ -26,6 +26,7 @@ from ldp_core import (
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    RangeEstimate,
     SquareWave,
     StochasticRounding,
     UnaryEncoding,
@@ -409,6 +410,12 @@ def test_a_simulation_is_beside_its_people():
     first = spec["datasets"][spec["vconcat"][0]["data"]["name"]]
     assert [row["truth"] for row in first] == [600, 300, 100]
     assert (len(spec["vconcat"]), spec["title"]) == (2, "all")
+    few = PrivacyPlan({"os": M}).simulate({"os": {"ios": 1}}, n=100, seed=1)  # (no diamonds for the others, nor red)
+    assert [row["truth"] for row in data(few.plot())] == [100, 0, 0]
+    assert "of 3 intervals hold the truth" in str(few.plot().to_dict()["title"])
+    ranges = PrivacyPlan({"x": RandomizedResponse(range(9), epsilon=2.0)})
+    asked = ranges.simulate({"x": {1: 1}}, n=100, seed=1, ask={"x": RangeEstimate(1, 5)})
+    assert [row["truth"] for row in data(asked.plot())] == [None]
 
 
 def test_without_altair_the_error_names_the_extra(monkeypatch):
