@@ -351,7 +351,7 @@ class _Answers:
     def write(self, folder: Path, *, csv: bool, overwrite: bool) -> list[dict[str, str]]:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
-        paths = {name: folder / f"{quote(name, safe=' ')}.{kind}" for name in self.frames}
+        paths = {name: folder / f"{_file_name(name)}.{kind}" for name in self.frames}
         beside, whom = folder / RESULTS, {name: self._whom(name) for name in self.frames}
         said = about(self.plan, self.confidence, self.covered, whom, self.repeats, self.counted)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
@@ -408,6 +408,11 @@ class _Answers:
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
         files.save(chart, path)
+
+
+def _file_name(column: str) -> str:
+    """A column's name, with only what file systems refuse quoted: %E6%97%A5 has nine bytes, the letter three."""
+    return "".join(c if c.isprintable() and not c.isascii() else quote(c, safe=" ") for c in column)
 
 
 def _flat(table: pl.DataFrame) -> pl.DataFrame:

@@ -112,7 +112,7 @@ def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
 
 
 def _is_number(cell: str) -> bool:
-    return not cell or cell[0] in "0123456789-<" or cell in _WORDS
+    return not cell or cell[0] in "0123456789-<" or cell.removesuffix(" %") in _WORDS
 
 
 _WORDS = ("no bound", "inf", "nan")
@@ -164,12 +164,12 @@ def decimals(row: Mapping[str, Any], least: int) -> int:
 
 def number(x: Any, digits: int) -> str:
     """A number for people, or a word or a date as it is; empty where there is none."""
-    return str(x) if isinstance(x, (str, date)) else "" if x is None or math.isnan(x) else f"{x:,.{digits}f}"
+    return str(x) if isinstance(x, (str, date)) else "" if x is None or math.isnan(x) else f"{x:z,.{digits}f}"
 
 
 def percent(x: float | None, digits: int = 4) -> str:
     """A share for people, with so many decimals of the number that it is."""
-    return "" if x is None or math.isnan(x) else f"{100 * x:.{digits - 2}f} %"
+    return "" if x is None or math.isnan(x) else f"{100 * x:z.{digits - 2}f} %"
 
 
 def word(value: Any, digits: int = 6) -> str:

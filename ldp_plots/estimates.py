@@ -188,6 +188,7 @@ def windows(
         rows,
         quantity=quantity,
         confidence=found[0].one("confidence", confidence),
+        population=found[0].one("population"),
         series=wanted,
         note=f"shares up to {len(wanted)} of {len(names)} values" if view.curve else note,
         title=title or named[0],

@@ -110,6 +110,7 @@ class Results:
             "name": self.name,
             "total": self.total,
             "windows": _labels(windows),
+            "span": "".join(_labels([(windows[0][0], max(end for _, end, _ in windows), 0)] if windows else [])),
             "partial": None
             if self.covered is None
             else [is_cut(start, end, self.covered) for start, end, _ in windows],
@@ -385,7 +386,8 @@ def _labels(windows: Sequence[tuple[datetime, datetime, int]]) -> list[str]:
     """Each window in words, no longer than it takes to tell them apart."""
     ends = [end for window in windows for end in window[:2]]
     days = all(end.time() == time() for end in ends)
-    seconds = "minutes" if all(end.second == 0 and end.microsecond == 0 for end in ends) else "seconds"
+    few = "minutes" if all(end.second == 0 for end in ends) else "seconds"
+    seconds = few if all(end.microsecond == 0 for end in ends) else "milliseconds"
     panes = any(pane for _, _, pane in windows)
     labels = []
     for start, end, pane in windows:

@@ -73,7 +73,7 @@ def _keys(rows: pa.Table) -> list[str]:
 
 def _start(row: dict[str, Any]) -> str:
     time = row["window_start"]
-    return "-" if time is None else f"{time:%Y-%m-%d %H:%M}"
+    return "-" if time is None else str(time.replace(tzinfo=None)).removesuffix(":00")
 
 
 def _values(rows: pa.Table, view: View, top: int) -> str:
@@ -98,7 +98,7 @@ def _cell(row: dict[str, Any], view: View) -> str:
     half = (high - low) / 2
     if view.shares:
         return f"{found:.2%} ± {half:.2%}"
-    return f"{found:,.0f} ± {half:,.0f}" if view.counts else f"{found:.4g} ± {half:.2g}"
+    return f"{found:z,.0f} ± {half:,.0f}" if view.counts else f"{found:.4g} ± {half:.2g}"
 
 
 def coverage_table(histograms: pa.Table, truth: dict[tuple[str, int, str], int]) -> str:

@@ -304,7 +304,8 @@ def _curve(rows: Sequence[Row], said: _Said, width: int) -> Chart:
     base = alt.Chart(alt.InlineData(values=shown)).encode(x=x)
     y = alt.Y("count:Q", title="share up to here", axis=alt.Axis(tickCount=6, **_PERCENT))
     step = {"interpolate": "step-after"} if numbers or dates else {}
-    tooltip = [alt.Tooltip(f"value:{kind}"), *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
+    at = _tooltip_of_times("value", [str(row["value"]) for row in shown]) if dates else alt.Tooltip(f"value:{kind}")
+    tooltip = [at, *(alt.Tooltip(f"{end}:Q") for end in _ENDS)]
     band = base.mark_area(opacity=0.22, line=False, **step).encode(y=alt.Y("low:Q"), y2="high:Q")
     line = base.mark_line(**step).encode(y=y, tooltip=tooltip)
     return alt.layer(band, line).properties(width=width, height=240, title=said.above())
@@ -347,7 +348,14 @@ def _areas(rows: Sequence[Row], said: _Said, width: int) -> Chart:
 
 
 def draw_windows(
-    rows: Sequence[Row], *, quantity: str, confidence: float | None, series: Sequence[str], note: str, title: str
+    rows: Sequence[Row],
+    *,
+    quantity: str,
+    confidence: float | None,
+    population: str | int | None,
+    series: Sequence[str],
+    note: str,
+    title: str,
 ) -> Chart:
     """Lines over time with bands of their intervals, without colors of a theme; see `ldp_plots.windows`.
 
@@ -390,7 +398,7 @@ def draw_windows(
     y = alt.Y("y:Q", title=unit, axis=alt.Axis(tickCount=6, **form), scale=scale)
     band = base.mark_area(opacity=0.22, line=False).encode(y=alt.Y("low:Q", title=unit), y2="high:Q")
     line = base.mark_line().encode(y=y)
-    tooltip = ["window:T", "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
+    tooltip = [_tooltip_of_times("window", starts), "series:N", "panel:N", "y:Q", "low:Q", "high:Q"]
     points = base.mark_point(filled=True, size=40).encode(y=y, shape=shape, tooltip=tooltip)
     layers, notes = [band, line, points], []
     if any("cut" in row for row in shown):
@@ -398,11 +406,18 @@ def draw_windows(
         layers = [band, line, points.transform_filter("!datum.cut"), cut.transform_filter("datum.cut")]
         notes.append("open points: the records fill this window only in part")
     notes += [note] if note else []
-    data, head = alt.InlineData(values=shown), _Said("", title, None, confidence).above(*notes)
+    data, head = alt.InlineData(values=shown), _Said("", title, None, confidence, population).above(*notes)
     if len(panels) > 1:
         layered = alt.layer(*layers, data=data).properties(width=WIDTH // 2, height=160)
         return layered.facet(alt.Facet("panel:N", title=None, sort=panels), columns=2).properties(title=head)
     return alt.layer(*layers, data=data).properties(width=WIDTH, height=220, title=head)
+
+
+def _tooltip_of_times(name: str, times: Iterable[str]) -> Any:
+    """What pointing at a time says: the time in UTC, as the axis has it, not in the zone of who looks."""
+    text = "%Y-%m-%d" if all(time.endswith("T00:00:00Z") for time in times) else "%Y-%m-%d %H:%M:%S"
+    unit = "utcyearmonthdatehoursminutesseconds"
+    return altair().Tooltip(f"{name}:T", timeUnit=unit, format=text, title=f"{name} (UTC)")
 
 
 _TICKS = 10

@@ -75,8 +75,10 @@ class Simulation(Mapping[str, Any]):
         for name, found in self.estimates.items():
             options: dict[str, Any] = {"title": name, "theme": None}
             if found.view.counts:
-                drawn = {text_of(value) for value in found.to_arrow()["value"].to_pylist()}
-                truth = {value: true for value, true in truth_of(self.people[name]).items() if text_of(value) in drawn}
+                drawn = [text_of(value) for value in found.to_arrow()["value"].to_pylist()]
+                people = {text_of(value): true for value, true in truth_of(self.people[name]).items()}
+                values = not people.keys().isdisjoint(drawn)  # and not ranges, or sets
+                truth = {value: people.get(value, 0) for value in drawn if values}
                 options |= {"truth": truth, "top": top, "shares": shares}
             charts.append(found.plot(**options))
         return stacked(charts, title, theme)

@@ -212,10 +212,10 @@ const Planner = (() => {
   function shares(d, smallest, most) {
     const shown = Math.min(d, most);
     const weights = Array.from({ length: shown }, (_, k) => 1 / (k + 1));
-    const rest = d > shown ? 1 - smallest : 1, all = weights.reduce((a, b) => a + b, 0);
-    const found = weights.map((w) => (rest * w) / all);
-    found[shown - 1] = Math.min(smallest, found[shown - 1]);
-    return found;
+    const rest = d > shown ? 1 - smallest : 1, all = weights.reduce((a, b) => a + b, 0), end = weights[shown - 1];
+    const last = Math.min(smallest, (rest * end) / all);
+    const unit = d > shown ? rest / all : (1 - last) / (all - end); // all values together are all people
+    return weights.map((w, k) => (k === shown - 1 ? last : unit * w));
   }
 
   // Estimates of such shares: normal around the truth, with the variance in closed form.
@@ -264,7 +264,7 @@ const Planner = (() => {
       spend: DAYS.map((days) => {
         const fresh = totalEpsilon(spent, perDay, days), reports = perDay * days;
         return { days, reports, fresh, keyed: spent, guess: bestGuess(fresh, values),
-          central: shuffled ? Math.min(central * reports, fresh) : null, delta: shuffled ? delta * reports : null };
+          central: shuffled ? Math.min(central * reports, fresh) : null, delta: shuffled ? Math.min(delta * reports, 1) : null };
       }),
     };
   }

@@ -35,8 +35,7 @@
       data.plan ? tile("epsilon of a record", digits(data.plan.epsilon), `${data.plan.columns.length} ${data.plan.columns.length === 1 ? "column" : "columns"}`) : null,
     ].filter(Boolean));
     at("doubts").replaceChildren(...data.doubts.map((doubt) => el("p", { class: "warning" }, doubt)));
-    const span = data.windows.length ? `${data.windows[0].split(" to ")[0]} to ${data.windows[last()].split(" to ")[1]}, UTC` : "";
-    at("about").textContent = [data.name, span].filter(Boolean).join(" · ");
+    at("about").textContent = [data.name, data.span && `${data.span}, UTC`].filter(Boolean).join(" · ");
   }
 
   // ---- choices

@@ -115,6 +115,16 @@ def test_a_table_of_a_private_column_called_value(ldp):
     assert 'in Python, take frame.ldp.table("value", ...)' in said
 
 
+def test_endless_rates_are_numbers_and_nothing_is_minus_zero(ldp):
+    """A column with them was as one of words, at the left; and counts of -0.2 were -0."""
+    plan = PrivacyPlan.split({"os": ["a", "b"], "up": ["x", "y"]}, epsilon=6).seeded(1)
+    pl.DataFrame({"os": ["a"] * 4, "up": ["x"] * 4}).ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+    lines = [line for line in ldp("estimate r.parquet --table os,up").out.splitlines() if "inf %" in line]
+    assert len(lines) == 2
+    assert all(line.endswith(" inf %") for line in lines)
+    assert " -0 " not in "".join(lines)
+
+
 def test_numbers_of_tables_are_told_from_their_ends(ldp):
     """A mean of 3 % was 0.0 from 0.0 to 0.0."""
     columns = {"os": ["a", "b"], "x": Interval(0, 0.01), "w": SquareWave((0, 0.01), epsilon=20)}

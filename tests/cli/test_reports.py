@@ -108,6 +108,19 @@ def test_a_table_of_two_columns(ldp, reports):
         ldp(f"estimate reports.parquet --table {wrong}", code=2)
 
 
+def test_columns_are_named_in_any_script(ldp):
+    """A letter of Cyrillic had six bytes in a file's name, and one of Japanese nine: a question had no room in it."""
+    names = ["Сколько минут в день вы пользуетесь телефоном?", "日本語の質問" * 8, "a/b: 50%", "\u202eevil"]
+    pl.DataFrame({name: [True, False] * 9 for name in names}).write_parquet("people.parquet")
+    plan = PrivacyPlan({name: RandomizedResponse(epsilon=1.0) for name in names})
+    Path("plan.toml").write_text(plan.to_toml(), encoding="utf-8")
+    ldp("perturb people.parquet reports.parquet --plan plan.toml")
+    for kind in ("", "--csv"):
+        ldp(f"estimate reports.parquet --output out{kind} {kind}")
+        assert list(read_results(f"out{kind}").columns) == names
+    assert {"日本語の質問" * 8 + ".csv", "a%2Fb%3A 50%25.csv"} < {path.name for path in Path("out--csv").iterdir()}
+
+
 def test_a_table_of_three_columns(ldp, people):
     people.with_columns(old=pl.col("minutes") < 9).write_parquet("people.parquet")
     ldp("plan new three.toml -c os=ios,android,web -c old=false,true -c crashed=false,true --epsilon 9")

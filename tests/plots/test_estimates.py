@@ -17,6 +17,8 @@ import ldp_plots
 import ldp_polars  # noqa: F401 (the namespace)
 from ldp_beam import DistributionRow, HistogramRow, MeanRow
 from ldp_core import (
+    CdfEstimate,
+    Dates,
     HeavyHitters,
     Hybrid,
     Mean,
@@ -24,6 +26,7 @@ from ldp_core import (
     Prefixes,
     PrivacyPlan,
     RandomizedResponse,
+    RangeEstimate,
     SquareWave,
     StochasticRounding,
     UnaryEncoding,
@@ -334,6 +337,28 @@ def test_windows():
             ldp_plots.windows([{"window_start": dt.date(2024, 1, 1), **asked}])
 
 
+def pointed_at(chart):
+    """How the times of a picture are written when one points at them."""
+    found = [tip for layer in chart.to_dict()["layer"] for tip in layer["encoding"].get("tooltip", ())]
+    return {(tip.get("timeUnit", "local")[:3], tip.get("format")) for tip in found if tip["type"] == "temporal"}
+
+
+def test_times_that_are_pointed_at_are_those_of_the_axis():
+    """West of Greenwich the window of January 1 was shown as December 31, and those of hours had no hours."""
+    frame = windows_frame()
+    assert pointed_at(ldp_plots.windows(frame)) == {("utc", "%Y-%m-%d")}
+    hours = frame.with_columns(pl.col("window_start").dt.offset_by("3h"))
+    assert pointed_at(ldp_plots.windows(hours)) == {("utc", "%Y-%m-%d %H:%M:%S")}
+    days = RandomizedResponse(Dates("2024-01-01", "2024-01-04", every="1d"), epsilon=2.0)
+    curve = CdfEstimate().result(days, days.simulate([5, 3, 2], seed=1))
+    assert pointed_at(curve.plot()) == {("utc", "%Y-%m-%d")}
+
+
+def test_windows_say_whom_their_intervals_are_about():
+    frame = windows_frame().with_columns(population=pl.lit("many"), confidence=pl.lit(0.9))
+    assert "90 % intervals, about a population" in str(ldp_plots.windows(frame).to_dict()["title"])
+
+
 def test_windows_that_are_filled_in_part_have_open_points():
     rows = [row for k in range(3) for row in beam_rows(HISTOGRAM, {}, start=86_400 * k)]
     covered = (
@@ -385,6 +410,12 @@ def test_a_simulation_is_beside_its_people():
     first = spec["datasets"][spec["vconcat"][0]["data"]["name"]]
     assert [row["truth"] for row in first] == [600, 300, 100]
     assert (len(spec["vconcat"]), spec["title"]) == (2, "all")
+    few = PrivacyPlan({"os": M}).simulate({"os": {"ios": 1}}, n=100, seed=1)  # (no diamonds for the others, nor red)
+    assert [row["truth"] for row in data(few.plot())] == [100, 0, 0]
+    assert "of 3 intervals hold the truth" in str(few.plot().to_dict()["title"])
+    ranges = PrivacyPlan({"x": RandomizedResponse(range(9), epsilon=2.0)})
+    asked = ranges.simulate({"x": {1: 1}}, n=100, seed=1, ask={"x": RangeEstimate(1, 5)})
+    assert [row["truth"] for row in data(asked.plot())] == [None]
 
 
 def test_without_altair_the_error_names_the_extra(monkeypatch):

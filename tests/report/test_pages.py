@@ -92,6 +92,16 @@ def test_arabic_names_turn_no_dates_around(browser, tmp_path):
     assert page.run(f"{place}(0)") < page.run(f"{place}(9)")
 
 
+def test_the_page_says_from_when_to_when(browser, tmp_path):
+    """Three days of windows of hours were "2024-01-01 00:00 to 18:00"."""
+    row = {"value": "x", "count": 12.0, "low": 3.0, "high": 21.0, "n": 100}
+    ends = [("2024-01-01T00:00", "2024-01-01T03:00"), ("2024-01-03T15:00", "2024-01-03T18:00")]
+    file, rows = tmp_path / "page.html", [{**row, "window_start": a, "window_end": b} for a, b in ends]
+    file.write_text(report_page(Results({"os": rows})), encoding="utf-8")
+    about = browser.page(file.as_uri()).run("document.getElementById('about').textContent")
+    assert about == "2024-01-01 00:00 to 2024-01-03 18:00, UTC"
+
+
 def test_numbers_are_those_of_the_file(browser, report, results):
     page = browser.page(report)
     written = pl.read_parquet(results / "histograms.parquet")

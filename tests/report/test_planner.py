@@ -85,6 +85,16 @@ def test_simulated_intervals_hold_the_truth_as_often_as_they_say():
 
 
 @NODE
+def test_all_values_that_are_simulated_are_all_people():
+    """Of a question with two values the picture had people with 66.7 and with 1 %."""
+    for values, smallest in ((2, 0.01), (3, 0.2), (10, 1e-4), (2, 0.5)):
+        shares = run(f"P.shares({values}, {smallest}, 10)")
+        assert sum(shares) == pytest.approx(1)
+        assert min(shares) == shares[-1] <= smallest
+    assert sum(run("P.shares(16, 0.01, 10)")) < 1
+
+
+@NODE
 def test_the_answer_keeps_what_was_asked():
     asked = "{people: 100000, values: 16, smallest: 0.01, perDay: 3, shuffled: true, epsilon: null}"
     found = run(f"P.answer({asked})")
@@ -94,6 +104,8 @@ def test_the_answer_keeps_what_was_asked():
     assert found["bytesPerDay"] == 100_000 * 3 * found["taken"]["bytes"]
     assert found["spend"][2]["fresh"] == pytest.approx(90 * found["epsilon"])
     assert found["spend"][2]["central"] < found["spend"][2]["fresh"]
+    few = run("P.answer({people: 100, values: 2, smallest: 0.5, perDay: 1000, shuffled: true, epsilon: 1})")
+    assert [spent["delta"] for spent in few["spend"]] == [pytest.approx(0.1), pytest.approx(0.7), 1, 1]
 
 
 # ---- the code

@@ -196,6 +196,8 @@ def test_csv_ndjson_groups_and_times(tmp_path):
     assert (by["os"]["confidence"], by["os"]["epsilon"]) == (0.9, 2.0)
     assert found["plan"] is None
     assert read_results(folder, plan=PLAN).plan == PLAN
+    short = {"window_start": "2024-01-01T10:00:00.500", "window_end": "2024-01-01T10:00:01", **ROW}
+    assert Results({"os": [short]}).to_json()["windows"] == ["2024-01-01 10:00:00.500 to 10:00:01.000"]
 
 
 def test_a_file_says_by_itself_how_it_was_made(tmp_path):

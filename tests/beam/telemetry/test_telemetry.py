@@ -836,3 +836,17 @@ def test_half_of_an_interval_that_is_not_symmetric_is_half_of_it():
     table = pa.Table.from_pylist([row], estimate_schema(HistogramRow))
     text = "".join(estimate_tables({"os": table}, {"os": HistogramEstimate()}, plan.columns))
     assert "50 ± 30" in text
+
+
+def test_windows_of_seconds_are_lines_of_their_own():
+    """Those of one minute were one line, with the n of the first and the counts of the last."""
+    about = {"column_name": "os", "key": [], "value": "ios", "low": 0.0, "high": 60.0, "confidence": 0.95}
+    start = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    rows = [about | {"window_start": start + dt.timedelta(seconds=5 * k), "count": 50.0, "n": 100 + k} for k in (0, 1)]
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    table = pa.Table.from_pylist(rows, estimate_schema(HistogramRow))
+    text = "".join(estimate_tables({"os": table}, {"os": HistogramEstimate()}, plan.columns))
+    assert [line.split()[:3] for line in text.strip().splitlines()[-2:]] == [
+        ["2024-01-01", "00:00", "100"],
+        ["2024-01-01", "00:00:05", "101"],
+    ]
