@@ -217,6 +217,11 @@ class Candidates(Wrapping, FrequencyOracle):
         return counts, error, counts - below, counts + reach(high, counts)[0]
 
     @override
+    def in_common(self, n: Any, counters: I64, counts: F64) -> tuple[Any, Any]:
+        """Collisions, under the functions of one salt."""
+        return getattr(self.sketch, "salt", None), _of_count(*self.sketch.collisions(n, counters), np.clip(counts, 0, n))
+
+    @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
         """The sketch's: candidates collide, by the same few functions in all reports, and theirs are not bounded."""
         return self.sketch.bounded_sums(n, counters, counts)
