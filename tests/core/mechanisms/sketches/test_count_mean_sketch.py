@@ -286,7 +286,7 @@ def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
 
 @each("kind", SKETCHES)
 def test_weights_need_no_table_of_each_report(kind, monkeypatch):
-    """One of 131,072 counters for each of 100,000 reports took half an hour."""
+    """A tally of each of 100,000 reports took 93 s of a count mean sketch."""
     sketch, words = kind(epsilon=2.0, hashes=20, width=128, salt=3), ["a", "b", "c"]
     reports, m = sketch.perturb(words * 200), sketch.over(["b", "d"])
     counts = m.estimate(sketch.tally(reports)).counts
