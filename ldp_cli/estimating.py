@@ -283,7 +283,9 @@ class _Answers:
         ]
         alone = "of the noise alone: sampling error comes on top"
         both = "of noise and sampling together"
-        of = f"{alone} (means, distributions: {both})" if any(of_noise) and not all(of_noise) else alone
+        others = [name for name, noise in zip(looks, of_noise, strict=True) if not noise]
+        kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
+        of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
         spent = " ".join(self.seeded) or f"A record spent epsilon {epsilon_above(self.plan.epsilon)}{more}."
         return f"{100 * self.confidence:g} % intervals {of}. {spent}"

@@ -258,8 +258,10 @@ def _check_pure(name: str, mechanism: Any) -> None:
     """Raise `ParameterError` unless a report supports each value or does not, and that is all that it says."""
     if not isinstance(mechanism, Mechanism):
         raise ParameterError(f"column {name!r}: expected a mechanism, got {not_a_mechanism(mechanism)}")
-    if isinstance(mechanism, Counting):
-        mechanism.code_of(mechanism.domain.values[0])  # some have no weights that multiply, and say why
+    try:  # some have no weights, or none that multiply, and say why
+        mechanism.code_of(mechanism.domain.values[0] if isinstance(mechanism, Counting) else None)
+    except ParameterError as error:
+        raise ParameterError(f"column {name!r}: {error}") from None
     if not isinstance(mechanism, Counting) or not getattr(mechanism, "is_pure", False):
         raise ParameterError(
             f"column {name!r}: a table needs reports that support each value or do not, as those of randomized "

@@ -224,6 +224,7 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
         )
         middle = np.average([of.estimates for of in sides], axis=0, weights=1 / variances)
     else:
+        alone = _that_share(alone, list(alike.values()), repeats or 1)
         estimate, low, high = _roots(alone, np.array([0.0, z, -z]))
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
@@ -231,6 +232,25 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
     scores = (_score(side, middle, v, off) for side, v in zip(sides, variances, strict=True))
     q: F64 = sum((score**2 for score in scores), start=0 * estimate)
     return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
+
+
+def _that_share(sides: list[Side], groups: list[_Group], repeats: int) -> list[Side]:
+    """Sides of which errors do not average out that are the same in several groups, as collisions of sketches are.
+
+    Noise of the variances v_g and a common error of c have together 1 / sum(1 / v_g) + c, as have independent errors of
+    v_g + c v_g sum(1 / v_h).
+    """
+    found = []
+    for side, (m, n, counters, _) in zip(sides, groups, strict=True):
+        people = np.maximum(n, 1)[:, None]
+        name, common = m.in_common(people, counters, side.estimates * people)
+        more = common * repeats / people  # of one report
+        found.append((name, more, np.maximum(side.variance(side.inside) - more / people, 1e-300)))
+    totals = [sum(1 / v for other, _, v in found if other == name) for name, *_ in found]
+    return [
+        side._replace(a=side.a + more * np.maximum(v * total - 1, 0))
+        for side, (_, more, v), total in zip(sides, found, totals, strict=True)
+    ]
 
 
 def _means(groups: list[_Group], confidence: float, repeats: int | None) -> tuple[F64, dict[bytes, F64]]:

@@ -183,7 +183,8 @@ def test_groups_windows_and_files(ldp, people, reports):
 @pytest.mark.parametrize("csv", ["", " --csv"])
 def test_a_page_says_of_each_column_whom_its_intervals_are_about(ldp, people, reports, csv):
     """Where columns differ it said of all that they are of the noise alone."""
-    ldp(f"estimate reports.parquet --ask os=histogram:population=many --output out{csv}")
+    asked = ldp(f"estimate reports.parquet --ask os=histogram:population=many --output out{csv}")
+    assert "(os, minutes: of noise and sampling together)" in " ".join(asked.out.split())
     assert {c["name"]: c["alone"] for c in read_results("out").to_json()["columns"]} == {
         "os": False,
         "minutes": False,

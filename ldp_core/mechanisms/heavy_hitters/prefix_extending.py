@@ -545,7 +545,10 @@ def by_level(m: HeavyHitters, counters: I64) -> I64:
 
 def _kept(m: HeavyHitters, k: int, steps: int) -> int:
     """How many prefixes are extended by so many characters, in a search for k values."""
-    return max(min(max(2 * k, _LEAST_KEPT // 2), MOST_CANDIDATES // m.domain.extensions(steps)), k)
+    ways = m.domain.extensions(steps)
+    return max(
+        min(max(2 * k, _LEAST_KEPT // 2), MOST_CANDIDATES // ways), min(k, max(_MOST_EXTENSIONS // ways, _LEAST_KEPT))
+    )
 
 
 def least_improbable(m: HeavyHitters, n: int, tail: float) -> float:

@@ -374,6 +374,10 @@ class FrequencyOracle(Mechanism):
         """What there is of reports that are answers, if not all of them are: the mechanism, n and the counters."""
         return self, n, counters
 
+    def in_common(self, n: Any, counters: I64, counts: F64) -> tuple[Any, Any]:
+        """What tallies of other mechanisms may have, too, and the variance of counts that is the same error in all."""
+        return None, 0.0
+
     def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
         """The estimated counts, which are sums with a mean between 0 and 1 a report; and what they add up to."""
         return Sums(counts, n, self.count_term), Sums(counts.sum(axis=-1, keepdims=True), n, self.total_term, True)

@@ -15,11 +15,13 @@ import ldp_plots
 from ldp_core import (
     BlockHadamardResponse,
     Domain,
+    HeavyHitters,
     Hybrid,
     Joint,
     LocalHashing,
     MechanismMismatchError,
     ParameterError,
+    Prefixes,
     PrivacyPlan,
     ProjectiveGeometryResponse,
     RandomizedResponse,
@@ -386,6 +388,7 @@ def test_what_is_refused():
         ({"x": one, "y": Hybrid((0, 1), epsilon=1.0)}, r"'y': .*hybrid.*\.ldp\.weight"),
         ({"x": one, "y": BlockHadamardResponse(range(9), epsilon=1.0)}, r"'y': .*squares of the weights"),
         ({"x": one, "y": SummationHistogramEncoding(range(9), epsilon=1.0)}, r"'y': .*squares of the weights"),
+        ({"x": one, "y": HeavyHitters(Prefixes("ab", 3), epsilon=1.0)}, "'y': .* heavy_hitters have no weights"),
         (sampled.columns, "a record answers one of 2 columns"),
         (PrivacyPlan.fake({"x": [1, 2], "y": [3, 4]}, epsilon=1.0).columns, "a record answers one of 2 columns"),
     ]

@@ -12,6 +12,7 @@ from ldp_core import (
     CountMeanSketch,
     Dates,
     Domain,
+    HadamardCountMeanSketch,
     Hybrid,
     Keyed,
     LdpWarning,
@@ -69,6 +70,18 @@ def test_estimates_maximize_the_likelihood_and_ends_are_z_scores_away():
         information = sum(n * (p - q) ** 2 / (at * (1 - at)) for n, _, p, q, at in support)
         np.testing.assert_allclose(score / information**0.5, z, rtol=1e-6)
     assert found.n == 6000
+
+
+def test_collisions_of_one_salt_do_not_average_out():
+    """Under the same functions the same values collide: all errors here, but for a hundredth, are of these."""
+    people, words = {"big": 3_000_000, "mid": 1_000_000}, ["mid", "nobody"]
+    for salt, fewer in ((0, 1.0), (1, 2**0.5)):
+        coarse = HadamardCountMeanSketch(epsilon=3.0, hashes=16, width=16)
+        fine = CountMeanSketch(epsilon=5.0, hashes=16, width=16, salt=salt)
+        each = [(m.over(words), m.simulate(people, seed=1)) for m in (coarse, fine)]
+        alone = np.mean([m.estimate(tally).standard_errors / tally.n for m, tally in each], axis=0)
+        with case(salt):
+            np.testing.assert_allclose(pool(each).standard_errors, alone / fewer, rtol=0.05)
 
 
 def pooled_runs(groups, drawn):
