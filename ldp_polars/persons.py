@@ -62,7 +62,7 @@ def bound(
         )
     if not (key is None or isinstance(key, Secret)):
         raise ParameterError(f"key must be a Secret (Secret.from_file reads one) or None, got {type(key).__name__}")
-    groups: list[pl.Expr | str] = [per] if isinstance(per, (str, pl.Expr)) else list(per)
+    groups: list[Any] = list(per) if isinstance(per, Iterable) and not isinstance(per, str) else [per]
     whose = [as_expr(id), *map(as_expr, groups)]
     order = unused(frame.collect_schema().names())  # a column: within `over`, Polars calls once a group
     taken = partial(_order, noise=None if key is None else KeyedNoise(key, ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -56,7 +57,8 @@ def _row(line: str | bytes, number: int, names: Sequence[str], limits: Limits) -
 
 
 def _kept(values: Sequence[Any], column: str) -> pa.Array:
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, OverflowError, UnicodeError):  # half of a surrogate pair is no text
-        raise ReportError(f"column {column!r}: kept values must be of one type, and text in UTF-8") from None
+    # Of objects Arrow makes a column for each name there is: the time would be quadratic.
+    if not {dict, list} & {*map(type, values)}:
+        with suppress(pa.ArrowException, OverflowError, UnicodeError):  # half of a surrogate pair is no text
+            return pa.array(values)
+    raise ReportError(f"column {column!r}: kept values must be text, numbers or Booleans, of one type, in UTF-8")

@@ -96,10 +96,12 @@ def other_type(column: str, expected: object, got: object) -> ReportError:
 def refuse_nulls(reports: pa.Array, column: str) -> None:
     """Raise `ReportError` if reports are null, or hold nulls."""
     if pa.types.is_fixed_size_list(reports.type):
-        if reports.null_count or reports.flatten().null_count:
-            raise ReportError(
-                f"column {column!r}: {reports.null_count} of {len(reports)} reports are null, or hold nulls"
-            )
+        there = reports.drop_null()
+        if holes := there.flatten().null_count:
+            inside = there.flatten().is_null().to_numpy(zero_copy_only=False)
+            holes = int(inside.reshape(len(there), -1).any(axis=1).sum())
+        if wrong := reports.null_count + holes:
+            raise ReportError(f"column {column!r}: {wrong} of {len(reports)} reports are null, or hold nulls")
     elif reports.null_count:
         raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
 

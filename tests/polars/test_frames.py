@@ -643,7 +643,7 @@ def test_with_a_key_the_choice_is_random_and_the_same_each_time(run):
 
 
 def test_bad_arguments_and_records_of_nobody():
-    for wrong in ({"records": 0}, {"records": True}, {"records": 1, "key": "secret"}):
+    for wrong in ({"records": 0}, {"records": True}, {"records": 1, "key": "secret"}, {"records": 1, "per": None}):
         with case(wrong), pytest.raises(ParameterError):
             PERSONS.ldp.bound(id="user", **wrong)
     plan = PrivacyPlan({"x": RandomizedResponse(range(1000), epsilon=2.0)}, keep=["user"])

@@ -64,6 +64,14 @@ def test_reports_of_another_shape(reports):
     refused(UnaryEncoding(["a", "b", "c"], epsilon=1), reports)
 
 
+def test_reports_that_hold_nulls_are_counted():
+    m = UnaryEncoding(["a", "b", "c"], epsilon=1)
+    holes = pa.array([[True, None, None], None, [True, False, True], [None] * 3], pa.list_(pa.bool_(), 3))
+    for reports, count in ((holes, "3 of 4"), (holes[2:], "1 of 2"), (holes[:2], "2 of 2"), (holes[:1], "1 of 1")):
+        with pytest.raises(ReportError, match=f"{count} reports are null, or hold nulls"):
+            m.tally(reports)
+
+
 def test_reports_as_numpy_and_lists():
     m = UnaryEncoding(Domain(["a", "b", "c"]), epsilon=1)
     matrix = np.array([[True, False, True], [False, False, True]])
