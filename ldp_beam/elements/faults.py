@@ -111,7 +111,9 @@ def _of_right_type(values: list[Any], kind: str, *, in_list: bool = False) -> tu
     types = PYTHON_TYPES[kind] | ({Timestamp} if kind == "date" else set())
     if kind in LISTS:
         of = LISTS[kind]
-        right = [v is None or (type(v) in types and not _of_right_type([*v], of, in_list=True)[1].any()) for v in values]
+        right = [
+            v is None or (type(v) in types and not _of_right_type([*v], of, in_list=True)[1].any()) for v in values
+        ]
     else:
         any_size = kind == "int" and not in_list  # (an integer that has no 64 bits is one that nobody declared)
         right = [v is None or (type(v) in types and (any_size or _fits(v, kind))) for v in values]
