@@ -225,7 +225,7 @@ class RowBatch:
         return as_reports(self.required(name), form, name)
 
     def event_times(self, name: str, unit: TimeUnit) -> tuple[I64, Bools | None]:
-        """Times as `event_times` gives them: from datetime (naive: UTC), date, Beam Timestamp, or a number."""
+        """Times as `event_times` gives them: from datetime (naive: UTC), numpy's, date, Beam Timestamp, or a number."""
         micros = [_micros(value, PER_SECOND[unit]) for value in self.required(name)]
         bad = np.array([m is None for m in micros], bool)
         return np.array([m or 0 for m in micros], np.int64), bad if bad.any() else None
@@ -384,6 +384,8 @@ def _in_range(
 def _micros(value: Any, per_second: int) -> int | None:
     """One event time in microseconds; None if it is none. A number counts so many a second."""
     micros = None
+    if isinstance(value, np.datetime64):
+        value = value.astype("M8[us]").item()
     if isinstance(value, Timestamp):
         micros = int(value.micros)
     elif isinstance(value, datetime):

@@ -106,13 +106,17 @@ def check_values(values: Any, inputs: Inputs, column: str, faults: Faults) -> No
         faults.add(column, UNDECLARED, refused)
 
 
-def _of_right_type(values: list[Any], kind: str) -> tuple[list[Any], Bools]:
+def _of_right_type(values: list[Any], kind: str, *, in_list: bool = False) -> tuple[list[Any], Bools]:
     """``values`` with None for those of another type than ``kind``; and which these are."""
     types = PYTHON_TYPES[kind] | ({Timestamp} if kind == "date" else set())
     if kind in LISTS:
-        right = [v is None or (type(v) in types and not _of_right_type(list(v), LISTS[kind])[1].any()) for v in values]
+        of = LISTS[kind]
+        right = [
+            v is None or (type(v) in types and not _of_right_type([*v], of, in_list=True)[1].any()) for v in values
+        ]
     else:
-        right = [v is None or (type(v) in types and _fits(v, kind)) for v in values]
+        any_size = kind == "int" and not in_list  # (an integer that has no 64 bits is one that nobody declared)
+        right = [v is None or (type(v) in types and (any_size or _fits(v, kind))) for v in values]
     return [v if ok else None for v, ok in zip(values, right, strict=True)], ~np.array(right, bool)
 
 

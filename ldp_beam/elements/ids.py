@@ -6,7 +6,9 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -86,7 +88,7 @@ class IdHash:
         if isinstance(part, Batch):
             column = _typed(part, self.column)
             return column, column.is_null().to_numpy(zero_copy_only=False), np.zeros(len(column), bool)
-        ids = part.required(self.column)
+        ids = [*map(_plain, part.required(self.column))]
         missing = np.fromiter((i is None for i in ids), bool, len(ids))
         return ids, missing, np.fromiter((not (i is None or _is_id(i)) for i in ids), bool, len(ids))
 
@@ -140,7 +142,7 @@ class NoiseKey:
         """Note the records without any other fault, if `columns` would refuse them together."""
         if self.record is not None and faults.good.any():
             with suppress(InputError):
-                _check_distinct(part.take(faults.good).required(self.record), self.record)
+                _check_distinct(_ids(part.take(faults.good), self.record), self.record)
                 return
             faults.add(self.record, NOT_DISTINCT)
 
@@ -150,7 +152,7 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
         with faults.of(name, _KINDS):
             faults.add(name, NULL, _typed(part, name).is_null().to_numpy(zero_copy_only=False))
         return
-    ids = part.column(name)
+    ids = [*map(_plain, part.column(name))]
     find_lacking(part, name, faults)
     faults.add(name, NULL, np.fromiter((i is None for i in ids), bool, len(ids)))
     types = {type(i) for i in ids if isinstance(i, _ID_TYPES) and not isinstance(i, bool)}
@@ -163,7 +165,7 @@ def _find_faults(part: AnyBatch, name: str, faults: Faults) -> None:
 
 def _ids(part: AnyBatch, name: str) -> pa.Array | list[Any]:
     """The ids in a column, of which none is null."""
-    ids = _typed(part, name) if isinstance(part, Batch) else part.required(name)
+    ids = _typed(part, name) if isinstance(part, Batch) else [*map(_plain, part.required(name))]
     missing = ids.null_count if isinstance(ids, pa.Array) else sum(one is None for one in ids)
     if missing:
         raise InputError(f"column {name!r}: {missing} of {len(ids)} ids are null")
@@ -245,6 +247,14 @@ def _typed(batch: Batch, name: str) -> pa.Array:
         check_id_type(ids.type)
         return ids
     raise DtypeError(f"column {name!r}: ids must be integers, text or binary, got {type_words(ids.type)}")
+
+
+def _plain(one: Any) -> Any:
+    """An id of a single record as that of a batch is: of a UUID the bytes, of a decimal the integer."""
+    if isinstance(one, (UUID, bytearray)):
+        return one.bytes if isinstance(one, UUID) else bytes(one)
+    whole = isinstance(one, Decimal) and one.is_finite() and one.adjusted() < 39 and one == int(one)
+    return int(one) if whole else one
 
 
 def _is_id(value: Any) -> bool:

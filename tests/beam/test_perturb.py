@@ -336,7 +336,10 @@ def test_a_wholly_unusable_batch():
     perturb = ldp_beam.Perturb(PrivacyPlan({"i": RandomizedResponse([1, 2], epsilon=80.0)})).with_exception_handling()
     good, bad = perturbed(perturb, [{"i": 1}, {"i": 2**70}, {"i": 7}, {"i": True}])  # (one has no 64 bits)
     assert good == [{"i": 1}]
-    assert sorted(bad) == [("i", "not in the domain", 1), ("i", "not of type int", 2)]
+    assert sorted(bad) == [("i", "not in the domain", 2), ("i", "not of type int", 1)]
+    others = ldp_beam.Perturb(PrivacyPlan({"i": RandomizedResponse(Domain([1, 2], unmatched="other"), epsilon=80.0)}))
+    good, bad = perturbed(others.with_exception_handling(), [{"i": 1}, {"i": 2**70}, {"i": True}])
+    assert (good, bad) == ([{"i": "1"}, {"i": "other"}], [("i", "not of type int", 1)])  # as without the last one
 
 
 def test_unmatched_values_are_no_dead_letters_where_the_domain_takes_them():

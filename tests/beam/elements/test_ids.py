@@ -3,8 +3,10 @@
 import struct
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import apache_beam as beam
 import numpy as np
@@ -17,9 +19,9 @@ from apache_beam.utils.timestamp import Timestamp
 import ldp_beam
 from ldp_beam.elements.batches import Batch, Record, RowBatch
 from ldp_beam.elements.coders import AnyReportsCoder, TallyCoder
-from ldp_beam.elements.faults import Faults
+from ldp_beam.elements.faults import NOT_DISTINCT, Faults
 from ldp_beam.elements.ids import IdHash, NoiseKey
-from ldp_core import DtypeError, PrivacyPlan, ReportError, Secret, Tally, UnaryEncoding
+from ldp_core import DtypeError, PrivacyPlan, RandomizedResponse, ReportError, Secret, Tally, UnaryEncoding
 
 from ..helpers import SURE, SURE_BITS, run
 
@@ -87,6 +89,36 @@ def test_integers_of_too_many_digits_and_what_is_no_text_are_faults():
         IdHash("user").of(part)
     with pytest.raises(DtypeError, match="ids must be"):
         NoiseKey(Secret(bytes(16)), "user").randomness(part, "x")
+
+
+@pytest.mark.parametrize(
+    ("make", "column"),
+    [
+        (lambda i: UUID(int=i), lambda ids: pa.array([one.bytes for one in ids], pa.uuid())),
+        (Decimal, lambda ids: pa.array(ids, pa.decimal128(38))),
+        (lambda i: bytearray([i]), lambda ids: pa.array(ids, pa.binary())),
+    ],
+    ids=["UUID", "Decimal", "bytearray"],
+)
+def test_single_records_have_the_ids_that_batches_have(make, column):
+    """As Avro's and BigQuery's: all became dead letters if any record of the lot was unusable, and limits took none."""
+    ids = [make(i) for i in range(40)]
+    records = [{"v": i % 2 == 0, "user": one} for i, one in enumerate(ids)]
+    batch = pa.record_batch({"v": [i % 2 == 0 for i in range(40)], "user": column(ids)})
+    plan, secret = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}), Secret.generate()
+    for of in ({"id": "user"}, {"record": "user"}):
+        perturb = ldp_beam.Perturb(plan, key=secret, **of)
+        single, dead = run(perturb.with_exception_handling(), [*records, {"v": None, "user": ids[0]}])
+        assert dead == [ldp_beam.DeadLetter("v", "null", 1)]
+        assert [one["v"] for one in single] == run(perturb, [batch])[0]["v"].to_pylist()
+    admitted = run(ldp_beam.BoundContributions("user", 1), [batch, *records])
+    assert sum(one.num_rows if isinstance(one, pa.RecordBatch) else 1 for one in admitted) == 40
+    alike = [{"v": True, "user": ids[0]} for _ in range(40)]
+    _, dead = run(ldp_beam.Perturb(plan, key=secret, record="user").with_exception_handling(), alike)
+    assert dead == [ldp_beam.DeadLetter("user", NOT_DISTINCT, 40)]
+    for odd in (Decimal("1.5"), Decimal("nan"), Decimal("inf"), Decimal(10**38)):
+        _, dead = run(ldp_beam.BoundContributions("user", 1).with_exception_handling(), [{"user": odd}])
+        assert dead == [ldp_beam.DeadLetter("user", "not of type int, str or bytes", 1)]
 
 
 # ---- wire formats

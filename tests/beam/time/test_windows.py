@@ -252,6 +252,21 @@ def test_numbers_in_each_unit():
                     assert (times_of(part_of, EventTime("t", unit)) - SECONDS * 10**6).tolist() == after
 
 
+def test_numpys_times_are_times_of_single_records_too():
+    """They had no event time; keys had them."""
+    before = np.datetime64("1969-12-31T23:59:59.999999999")
+    for unit in UNITS:
+        for time in (np.datetime64("2026-01-01", "D"), *(np.datetime64("2026-01-01", one) for one in UNITS), before):
+            [micros] = times_of(
+                RowBatch([Record({"t": time}, beam.utils.timestamp.Timestamp(0), None)]), EventTime("t", unit)
+            )
+            assert micros == (-1 if time is before else SECONDS * 10**6)
+    records = [{"v": True, "t": before}, {"v": True, "t": np.datetime64("NaT")}]
+    rows, dead = run(ldp_beam.Histogram("v", SURE_BOOL, window="1h", event_time="t").with_exception_handling(), records)
+    assert {(row.window_start.micros, row.n) for row in rows} == {(-3600 * 10**6, 1)}
+    assert dead == [("t", "no event time", 1)]
+
+
 def starts(transform, elements):
     (rows, *_), result = run_with_result(transform, elements)
     return sorted({row.window_start.micros // 10**6 for row in rows.elements}), counters_with_odd(result)
