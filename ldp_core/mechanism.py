@@ -166,7 +166,7 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         Raises:
             MechanismMismatchError: a Series of Polars whose dtype says that another mechanism made the reports.
             ParameterError: the value is none of the domain's, or the mechanism's reports have no weights, as those of a
-                sketch, of which ``sketch.over([...])`` has some.
+                sketch, whose values collide.
             ReportError: nulls, or not reports of this mechanism's shape.
 
         >>> from ldp_core import RandomizedResponse
@@ -182,8 +182,8 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
     def code_of(self, value: Any) -> int:
         """What `weights_of` is given for a value; raise `ParameterError` if reports have no weight of it."""
         raise ParameterError(
-            f"reports of {self.name} have no weights: frequency oracles have some for each value, mechanisms for "
-            "numbers the report's value, and a sketch those of its candidates, sketch.over([...])"
+            f"reports of {self.name} have no weights: frequency oracles have some for each value, and mechanisms for "
+            "numbers the report's value"
         )
 
     def weights_of(self, reports: Native, code: int) -> F64:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from typing_extensions import override
@@ -24,14 +24,12 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.consistency import Rates
 from ldp_core.estimates.plausibility import Sums
-from ldp_core.estimates.weights import one_by_one
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism, Wrapping, of_inner
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_integer, parameter
 from ldp_core.poisoning import Influence, check_fake
-from ldp_core.reports import Native
 
 
 class Sketch(Mechanism):
@@ -53,10 +51,6 @@ class Sketch(Mechanism):
     @abstractmethod
     def support_of(self, counters: I64, codes: Codes) -> I64:
         """int64[..., c]: how many reports support each candidate, of codes uint64[c], in int64[..., counters]."""
-
-    def supports(self, reports: Native, code: Codes) -> Any:
-        """Whether each report supports one code, uint64[1]; here, by counting it by itself."""
-        return one_by_one(self, reports, lambda counters: self.support_of(counters, code)[:, 0].astype(float))
 
     def collisions(self, n: Any, counters: I64) -> tuple[F64, float]:
         """The variance that collisions add to a count c, where all reports share a few hash functions.
@@ -223,8 +217,11 @@ class Candidates(Wrapping, FrequencyOracle):
         return counts, error, counts - below, counts + reach(high, counts)[0]
 
     @override
-    def weights_of(self, reports: Native, code: int) -> F64:
-        return self.weights_by(self.sketch.supports(reports, self._codes[code : code + 1]), 0)
+    def code_of(self, value: Any) -> NoReturn:
+        raise ParameterError(
+            f"candidates of {self.sketch.name} have no weights: intervals of their sums would leave out that values "
+            "collide, in all reports alike; take histograms by group, or a mechanism of declared values"
+        )
 
     @override
     def in_common(self, n: Any, counters: I64, counts: F64) -> tuple[Any, Any]:

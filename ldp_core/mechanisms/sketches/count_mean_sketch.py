@@ -273,12 +273,6 @@ class CountMeanSketch(CountsOnes, CountMean):
         return self.reports.joined(functions, noise.one_hot_rows(p, q, buckets, row_bytes(self.width), _BITS))
 
     @override
-    def supports(self, reports: Native, code: Codes) -> Any:
-        bucket = self.functions.all(code)[0][reports[:, 0].astype(np.intp)].astype(np.intp)
-        words = reports[np.arange(len(reports)), 1 + (bucket >> 6)]
-        return words >> (bucket & 63).astype(np.uint64) & np.uint64(1)
-
-    @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         cells = self.reports.cells(reports, groups)
         return self.reports.sums(reports, cells, n_groups * self.hashes).reshape(n_groups, self.counters)
@@ -397,12 +391,6 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
         reports <<= np.uint64(1)
         reports |= odd
         return reports
-
-    @override
-    def supports(self, reports: Native, code: Codes) -> Any:
-        cells = reports.astype(np.int64) >> 1
-        rows = self.functions.all(code)[0][cells // self.width] & (cells % self.width)
-        return (np.bitwise_count(rows) ^ reports) & 1
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

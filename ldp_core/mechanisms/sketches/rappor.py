@@ -45,7 +45,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles.base import FrequencyOracle, hoeffding
+from ldp_core.mechanisms.oracles.base import hoeffding
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
 from ldp_core.mechanisms.sketches.base import Candidates, Sketch
@@ -441,8 +441,6 @@ class RapporCandidates(_NoInfluence, Candidates):
     name: ClassVar[str] = "rappor_candidates"
 
     sketch: Rappor = derived()
-
-    weights_of = FrequencyOracle.weights_of  # (least squares of one report)
 
     @cached_property
     def design(self) -> Design:

@@ -23,6 +23,7 @@ from ldp_core import (
     PrivSet,
     RandomizedResponse,
     RangeEstimate,
+    Rappor,
     SquareWave,
     StochasticRounding,
     UnaryEncoding,
@@ -144,7 +145,9 @@ def test_what_has_no_weights():
         (oracle, "c", "value must be one of the domain's 2, got 'c'"),
         (oracle, None, "value must be one of the domain's 2, got None"),
         (numbers, 1.0, "leave out 1.0"),
-        (sketch, "a", r"sketch\.over"),
+        (sketch, "a", "reports of count_mean_sketch have no weights"),
+        (sketch.over(["a", "b"]), "a", "values collide"),  # (61 % of 95 % intervals of means held)
+        (Rappor("str", bits=16, hashes=2, cohorts=8, f=0.5, p=0.5, q=0.75).over(["a", "b"]), "a", "values collide"),
     ]:
         with case(m, value), pytest.raises(ParameterError, match=words):
             m.weights(m.reports.to_arrow(m.reports.empty(0)), value)

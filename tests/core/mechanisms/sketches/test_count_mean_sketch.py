@@ -282,16 +282,3 @@ def test_groups_are_tallied_as_they_are_alone(kind, monkeypatch):
     np.testing.assert_array_equal(m.count_reports(reports[in_order], groups[in_order], 6), grouped)
     monkeypatch.setattr(_numbered_bits, "_LONG", 0)
     np.testing.assert_array_equal(m.count_reports(reports, groups, 6), grouped)
-
-
-@each("kind", SKETCHES)
-def test_weights_need_no_table_of_each_report(kind, monkeypatch):
-    """A tally of each of 100,000 reports took 93 s of a count mean sketch."""
-    sketch, words = kind(epsilon=2.0, hashes=20, width=128, salt=3), ["a", "b", "c"]
-    reports, m = sketch.perturb(words * 200), sketch.over(["b", "d"])
-    counts = m.estimate(sketch.tally(reports)).counts
-    monkeypatch.setattr(kind, "table", None)
-    for value, count in zip(m.domain.labels, counts, strict=True):
-        weights = m.weights(reports, value)
-        np.testing.assert_allclose(weights.sum(), count)
-        assert len(np.unique(weights)) == 2
