@@ -102,7 +102,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
             if key is not None or id is None or record is not None:
                 raise PlanError("a seeded plan takes id=, which tells the records apart, and no key or record")
             key = Secret.from_seed(plan.seed)
-        self._key = noise_key(key, id, record, remembers=plan.memoized)
+        self._key = noise_key(key, id, record, perturbed=plan.inputs, remembers=plan.memoized)
         self.whose = None if self._key is None else self._key.id
         self._repeatable = is_repeatable(self._key, remembers=plan.memoized)
         plan.check_noise(keyed=self.keyed)

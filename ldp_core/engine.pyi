@@ -67,6 +67,7 @@ from ldp_core.limits import (
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
+from ldp_core.noise.keyed import refuse_own
 from ldp_core.parameters import check_integer, check_open, check_probability
 from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, joint_of, margins, questions_and_margins
 from ldp_core.plans.contents import enough_to_differ, refuse_private
@@ -225,6 +226,7 @@ __all__ = [
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
+    "refuse_own",
     "refuse_private",
     "refuse_reports",
     "refuse_reports_in",

@@ -82,6 +82,7 @@ def perturb_frame(
     schema = _schema_of(frame)
     checked_plan(plan).check_records(schema.names())
     refuse_reports({name: schema[name] for name in plan.inputs})
+    engine.refuse_own(noise.get("id"), plan.inputs)
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:

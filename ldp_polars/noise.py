@@ -13,8 +13,8 @@ import polars as pl
 import pyarrow as pa
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import warn_user
-from ldp_polars.columns import to_arrow
+from ldp_core.engine import refuse_own, warn_user
+from ldp_polars.columns import as_expr, to_arrow
 
 
 class NoiseOptions(TypedDict, total=False):
@@ -111,7 +111,7 @@ def keyed_noise(
     check_options(options)
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
-    name = values.meta.output_name(raise_if_undetermined=False)
+    name, perturbed = values.meta.output_name(raise_if_undetermined=False), [] if column is None else [column]
     if (key is not None or seed is not None) and column is tag is None and _is_computed(values, name):
         raise ParameterError(
             "pass tag= here, the name of the noise, or .alias(NAME) before .ldp: two that are computed, as age > 30 "
@@ -126,6 +126,8 @@ def keyed_noise(
                 f"keyed noise takes key=, a Secret (Secret.from_file, from_env or from_hex reads one), and id=, whose "
                 f"value it is; and no seed or row_id; got {got}"
             )
+        for whose in _selected(as_expr(ids)):
+            refuse_own(whose, [*_selected(values), *perturbed])
         return KeyedNoise(key, column, tag), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
@@ -135,6 +137,11 @@ def keyed_noise(
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None
+
+
+def _selected(values: pl.Expr) -> list[str]:
+    """The columns that are selected by name, and not computed."""
+    return values.meta.root_names() if values.meta.is_column_selection(allow_aliasing=True) else []
 
 
 def _is_computed(values: pl.Expr, name: str | None) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ldp_beam.elements.batches import AnyBatch, Batch, find_lacking
 from ldp_beam.elements.faults import NOT_DISTINCT, NULL, Faults, not_of
 from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import U64, Bools, aes, check_id_type, encrypt, id_words, type_words
+from ldp_core.engine import U64, Bools, aes, check_id_type, encrypt, id_words, refuse_own, type_words
 
 KeyLike: TypeAlias = Secret | Callable[[], Secret]
 """A secret, which then travels with the job; or a function that gets it on the worker."""
@@ -197,9 +197,15 @@ def _kind(value: object) -> str:
 
 
 def noise_key(
-    key: KeyLike | None, id_column: str | None, record: str | None = None, *, remembers: bool = False
+    key: KeyLike | None,
+    id_column: str | None,
+    record: str | None,
+    *,
+    perturbed: Container[str],
+    remembers: bool,
 ) -> NoiseKey | None:
     """What ``key=``, ``id=`` and ``record=`` of a transform ask for; None for fresh noise."""
+    refuse_own(id_column, perturbed)
     if key is None and id_column is None and record is None:
         return None
     if record is not None:

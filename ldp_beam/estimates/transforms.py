@@ -220,7 +220,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         if not private and (key is not None or id is not None or record is not None):
             raise core.ParameterError("key=, id= and record= are for private=True: reports have their noise already")
-        self._key = noise_key(key, id, record, remembers=mechanism.memoized)
+        self._key = noise_key(key, id, record, perturbed=of_columns, remembers=mechanism.memoized)
         self.whose = None if self._key is None else self._key.id
         self._waits = private and stabilize and not is_repeatable(self._key, remembers=mechanism.memoized)
         if private:

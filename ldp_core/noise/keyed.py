@@ -40,7 +40,7 @@ has values of 128 bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from copy import copy
 from typing import Any
@@ -117,6 +117,15 @@ class Keyed(Randomness):
             second = self._secret.derive("instantaneous", digest, *self._name)
             again = KeyedRows(Ciphers(second, value), None, *(self._records or (self._high, self._low)), codes)
         return KeyedRows(Ciphers(noise, value), again, self._high, self._low, codes)
+
+
+def refuse_own(whose: object, perturbed: Container[str]) -> None:
+    """Raise `ParameterError` if a column that is perturbed says whose records these are."""
+    if isinstance(whose, str) and whose in perturbed:
+        raise ParameterError(
+            f"id={whose!r} is a column that is perturbed: all who have a value would have one report of it, which says "
+            "who is like whom; give the column that tells the persons apart"
+        )
 
 
 def _name(column: str, tag: str | None) -> tuple[str, ...]:

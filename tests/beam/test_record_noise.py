@@ -182,6 +182,7 @@ def test_configuration_is_checked_at_once():
         ({"record": 5}, "must be a column's name, got int"),
         ({"record": "position", "key": "text"}, "got key=str"),
         ({"key": SECRET}, "or record="),
+        ({"key": SECRET, "id": "v"}, "tells the persons apart"),
     ):
         for make in (partial(Perturb, PLAN), partial(ldp_beam.PrivateHistogram, "v", OS)):
             with pytest.raises(ParameterError, match=error):

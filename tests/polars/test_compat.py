@@ -141,7 +141,7 @@ def test_a_message_is_ours_alone():
     with pytest.raises(DomainError) as caught:
         failing(DomainError)
     assert str(caught.value) == "our words"
-    keyed = SYMBIAN.head(1).ldp.perturb(PrivacyPlan({"os": M}), key=Secret(bytes(32)), id="os")
+    keyed = SYMBIAN.head(1).with_columns(i=1).ldp.perturb(PrivacyPlan({"os": M}), key=Secret(bytes(32)), id="i")
     with pytest.raises(ParameterError, match=r"^column 'os': [^\n]* say repeats=1 [^\n]*$"):
         keyed.lazy().select(ldp_polars.weight("os", "ios", M).ldp.total()).collect()
 

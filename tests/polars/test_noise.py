@@ -152,9 +152,9 @@ def test_plans(run):
 def test_ids_are_of_the_columns_that_are_there(run):
     """A plan numbers the rows of the frame; the numbers must not be among the ids."""
     columns = {name: UnaryEncoding(["a", "b"], epsilon=0.1) for name in ("x", "y")}
-    df = pl.DataFrame({"x": ["a"] * 400, "y": ["b"] * 400})
+    df = pl.DataFrame({"u": ["me"] * 400, "x": ["a"] * 400, "y": ["b"] * 400})
     for plan in (PrivacyPlan(columns), PrivacyPlan.sampled(columns, epsilon=0.1)):
-        for ids in (cs.first(), pl.nth(0), cs.by_dtype(pl.String) - cs.last(), "x", pl.col("x")):
+        for ids in (cs.first(), pl.nth(0), cs.by_dtype(pl.String) - cs.by_name("x", "y"), "u", pl.col("u")):
             with case(plan, ids):
                 reports = run(df, lambda f, plan=plan, ids=ids: f.ldp.perturb(plan, key=SECRET, id=ids, typed=False))
                 assert reports.n_unique() == 1
@@ -205,6 +205,8 @@ BAD = {
     "seed is true": {"seed": True},
     "seed with id": {"seed": 1, "id": "user"},
     "id is one value": {"key": SECRET, "id": pl.col("user").first()},
+    "id is what is perturbed": {"key": SECRET, "id": "x"},  # (who has one value would have one report)
+    "id is it as an expression": {"key": SECRET, "id": pl.col("x"), "tag": "t"},
 }
 
 
@@ -212,6 +214,10 @@ def test_options_that_do_not_go_together():
     for name, options in BAD.items():
         with case(name), pytest.raises(ParameterError):
             pl.col("x").ldp.perturb(MECHANISMS["bits"], **options, typed=False)
+    for plan in (PrivacyPlan.split, PrivacyPlan.sampled):  # (both columns of each)
+        for whose in ("x", "g"):
+            with case(plan, whose), pytest.raises(ParameterError, match="tells the persons apart"):
+                people().ldp.perturb(plan({"x": range(12), "g": range(7)}, epsilon=1.0), key=SECRET, id=whose)
     with pytest.raises(ParameterError, match="epsilom"):
         pl.col("x").ldp.randomized_response(epsilon=1.0, epsilom=2.0, typed=False)
 
@@ -233,11 +239,12 @@ def test_bad_ids(run):
 def test_secrets_do_not_travel_unless_shared():
     m = MECHANISMS["bits"]
     assert "Secret(...)" not in str(pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False))
-    plan, frame = PrivacyPlan.sampled({"x": range(9), "y": range(9)}, epsilon=1.0), pl.LazyFrame({"x": [0], "y": [0]})
+    plan = PrivacyPlan.sampled({"x": range(9), "y": range(9)}, epsilon=1.0)
+    frame = pl.LazyFrame({"x": [0], "y": [0], "u": [0]})
     for query in (
         pl.col("x").ldp.perturb(m, key=SECRET, id="user", typed=False),
-        frame.ldp.perturb(plan, key=SECRET, id="x"),
-        frame.ldp.bound(id="x", records=1, key=SECRET),
+        frame.ldp.perturb(plan, key=SECRET, id="u"),
+        frame.ldp.bound(id="u", records=1, key=SECRET),
     ):  # Polars alone asks for cloudpickle
         with pytest.warns(LdpWarning, match=r"secret\.shared\(\) does"), pytest.raises(Exception) as caught:  # noqa: PT011
             pickle.dumps(query)
