@@ -182,7 +182,7 @@ def distribution(
         expr, mechanism, confidence, assume_reports: see `estimate`; of `SquareWave` or `StochasticRounding`.
         repeats: see `histogram`; more than 1 is refused.
         buckets: of the result; only of `SquareWave`. Default: as many as the mechanism has, at most 40.
-        method: of `SquareWave.distribution`: ``"ems"`` (the default) or ``"em"``.
+        method: of `SquareWave.distribution`: ``"ems"`` or ``"em"``.
         assume: of `SquareWave.distribution`: None, or ``"smooth"`` for narrower intervals of smooth populations.
 
     Returns:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally, usual_question
+from ldp_core import Distribution, ParameterError, SquareWave, StochasticRounding, Tally, WholeNumbers, usual_question
 from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.expectation_maximization import derivative, fit
 from ldp_core.mechanisms.numbers import square_wave
@@ -27,6 +27,19 @@ def test_distribution_from_reports():
             assert found.quantile(share) == pytest.approx(np.quantile(numbers, share), abs=1.5)
     assert found.method == "unbiased"
     assert found.mean == pytest.approx(m.mean(m.tally(m.perturb(numbers))).mean, abs=0.5)
+
+
+@each("last", [2, 5, 11])
+def test_few_whole_numbers_are_not_blurred(last):
+    m = SquareWave(WholeNumbers(1, last), epsilon=2.0)
+    shares = np.append(2, np.zeros(last - 2)) / 3
+    people = m.domain.encode(np.arange(1.0, last + 1)), np.rint(np.append(shares, 1 / 3) * 30_000).astype(np.int64)
+    tally = Tally(30_000, m.simulate_counters(*people, np.random.default_rng(last)), m.fingerprint)
+    found = m.distribution(tally, buckets=last)
+    assert found.method == "em"
+    np.testing.assert_allclose(found.frequencies, np.append(shares, 1 / 3), atol=0.02)
+    wave = SquareWave(WholeNumbers(18, 90), epsilon=1.0)
+    assert wave.distribution(wave.empty_tally()).method == "ems"
 
 
 def test_an_option_that_a_mechanism_does_not_have():
