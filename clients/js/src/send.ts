@@ -14,6 +14,8 @@ export interface SendOptions {
   tries?: number;
   /** Milliseconds before the second try; each later one waits twice as long, and a random part less. */
   wait?: number;
+  /** Milliseconds after which a try without an answer has failed. */
+  timeout?: number;
   /** Reports in one request. */
   most?: number;
   headers?: Record<string, string>; fetch?: typeof fetch;
@@ -58,14 +60,14 @@ export class Sender {
 
   /** The status that settles a batch, or 0 if none came. */
   private async post({ id, rows }: Batch): Promise<number> {
-    const { url, fingerprint, keyed, headers, tries = 4, wait = 500, fetch = globalThis.fetch } = this.options;
+    const { url, fingerprint, keyed, headers, tries = 4, wait = 500, timeout = 30_000, fetch = globalThis.fetch } = this.options;
     const body = rows.map((row) => JSON.stringify(row) + "\n").join("");
     const type = `application/vnd.ldp.reports+ndjson; version=1; plan=${fingerprint}${keyed ? "; noise=keyed" : ""}`;
     for (let k = 0; k < tries; k++) {
       if (k) await new Promise((done) => setTimeout(done, wait * 2 ** (k - 1) * (0.5 + Math.random() / 2)));
       try {
         const all = { "content-type": type, "idempotency-key": id, ...headers };
-        const { status } = await fetch(url, { method: "POST", headers: all, body });
+        const { status } = await fetch(url, { method: "POST", headers: all, body, signal: AbortSignal.timeout(timeout) });
         if (status < 300 || (status >= 400 && status < 500 && status !== 408 && status !== 429)) return status;
       } catch {} // no network: the next try
     }

@@ -120,6 +120,14 @@ test("what no server took waits, in its order, with the same key", async () => {
   assert.equal(await sender(fetch, storage).flush(), 0);
 });
 
+test("a server that never answers holds nothing up", { timeout: 5_000 }, async (t) => {
+  const fetch = (url, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
+  const waits = new ldp.Sender({ url: "http://127.0.0.1/reports", fingerprint: "f", storage: ldp.memory(), fetch, tries: 2, wait: 1, timeout: 5 });
+  const awake = setInterval(() => 0, 100); // the timer of a signal keeps no process alive
+  t.after(() => clearInterval(awake));
+  assert.equal(await waits.send([{ a: 1 }]), 1);
+});
+
 test("two tabs that send the same queue lose nothing", async () => {
   const storage = ldp.memory(), taken = [], answers = [];
   let up = false;
