@@ -108,6 +108,8 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
     if inputs is None:
         each = [inputs_of(plan[name]) if name in plan.columns else labels_of(of) for name, of in private.items()]
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
+        bits = range((len(each) - 1).bit_length())  # more records: any two columns differ in one of them
+        inputs += [tuple(values[(at >> k & 1) % len(values)] for at, values in enumerate(each)) for k in bits]
     keyed = keyed or plan.memoized
 
     def perturb(*columns: pa.Array) -> tuple[Any, ...]:

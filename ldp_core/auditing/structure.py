@@ -98,11 +98,21 @@ def _arrow(reports: Any) -> pa.Array | None:
     return reports if isinstance(reports, pa.Array) else None
 
 
-def _tells(view: Callable[[Any], Any], of: Callable[[Any], Any] = _arrow) -> Callable[[Runs], bool]:
+def _chunks(reports: Any) -> list[Any]:
+    """Those of each column of Arrow (where they are combined, what is behind them is left out); else the reports."""
+    columns = reports.columns if isinstance(reports, (pa.Table, pa.RecordBatch)) else [reports]
+    return [chunk for column in columns for chunk in getattr(column, "chunks", [column])]
+
+
+def _arrays(reports: Any) -> list[pa.Array | None]:
+    return list(map(_arrow, _chunks(reports)))
+
+
+def _tells(view: Callable[[Any], Any], of: Callable[[Any], list[Any]] = _arrays) -> Callable[[Runs], bool]:
     """A check of a view of reports, which is None where there is nothing to see."""
 
     def seen(run: tuple[Any, ...]) -> list[Any]:
-        return [view(array) for array in map(of, run) if array is not None]
+        return [view(array) for reports in run for array in of(reports) if array is not None]
 
     def check(runs: Runs) -> bool:
         twice = [(seen(one), seen(other)) for one, other in runs.twice]
@@ -136,9 +146,7 @@ def _kind(reports: Any) -> tuple[str, bytes] | None:
 
 def _layout(reports: Any) -> list[Any] | None:
     """Chunks of Arrow, where they begin in memory, and whether they say which rows are null. None if some are."""
-    columns = reports.columns if isinstance(reports, (pa.Table, pa.RecordBatch)) else [reports]
-    chunks = [chunk for column in columns for chunk in getattr(column, "chunks", [column])]
-    chunks = [chunk for chunk in chunks if isinstance(chunk, pa.Array)]
+    chunks = [chunk for chunk in _chunks(reports) if isinstance(chunk, pa.Array)]
     if any(chunk.null_count for chunk in chunks):
         return None
     return [(len(chunk), chunk.offset, chunk.buffers()[0] is None) for chunk in chunks]
@@ -225,7 +233,10 @@ def _chance(first: Words, second: Words) -> float:
 def _repeats_at_lags(runs: Runs) -> bool:
     words = runs.long
     chance = runs.chance(2)
-    lags = [lag for lag in _LAGS if 2 * lag <= len(words)]
+    some = words[: 2 * _LAGS[-1]].astype(float) - words.mean()
+    waves = np.fft.rfft(some, 2 * len(some))
+    like = np.fft.irfft(waves * waves.conj())[: len(some) // 2]  # autocorrelation (Wiener and Khinchin)
+    lags = [lag for lag in (*_LAGS, int(like[1:].argmax()) + 1) if 2 * lag <= len(words)]
     return any(
         _matches_too_often(int(np.count_nonzero(words[lag:] == words[:-lag])), len(words) - lag, chance) for lag in lags
     )
@@ -248,6 +259,20 @@ def _places_without_noise(runs: Runs) -> bool:
     if expected > 1:
         return same > expected + 8 * math.sqrt(expected) + 8
     return same > 0 and expected**same / math.factorial(min(same, 100)) < _CHANCE
+
+
+def _few_rows_without_noise(runs: Runs) -> bool:
+    """Whether a row of small batches is the same in more of them than chance leaves; mostly the second is another."""
+    sizes = (1, 9)
+    enough = next((k for k in range(2, 257) if sum(sizes) * runs.chance(k) < _CHANCE), 0)
+    for rows in (np.zeros(n, np.int64) for n in sizes if enough):
+        first = runs.words(runs.box.inputs[:1], rows)
+        same, more = np.ones(len(rows), bool), enough
+        while same.any() and (more := more - 1):
+            same &= runs.words(runs.box.inputs[:1], rows) == first
+        if same.any():
+            return True
+    return False
 
 
 def _order(runs: Runs) -> bool:
@@ -302,12 +327,13 @@ CHECKS: dict[str, Callable[[Runs], bool]] = {
         lambda array: frozenset(_cells(array, np.zeros(len(array), bool)))
     ),
     "entries of a dictionary tell the input": _tells(_dictionary),
-    "the name, the type or its metadata tell the input": _tells(lambda kind: kind, _kind),
-    "where memory begins or is cut tells the input": _tells(_layout, lambda reports: reports),
+    "the name, the type or its metadata tell the input": _tells(lambda kind: kind, lambda reports: [_kind(reports)]),
+    "where memory begins or is cut tells the input": _tells(_layout, lambda reports: [reports]),
     "the order of the rows tells the inputs": _order,
     "reports repeat after some rows": _repeats_at_lags,
     "reports repeat in another run": _repeats_between_runs,
     "rows at some places have no noise": _places_without_noise,
+    "rows of small batches have no noise": _few_rows_without_noise,
     "a value of the domain has less noise than others": _a_value_without_noise,
     "batches of one value tell it": _batches_of_one_value,
 }

@@ -256,8 +256,8 @@ class PlanForms(PlanContents):
 
         It guards against mistakes, and is not a signature: a schema or dtype of reports says the same of whatever it is
         given to (``pa.Table.cast``, ``from_pydict(..., schema=)``, ``pl.DataFrame(..., schema=)``, a Polars ``cast`` to
-        it). In Arrow it is metadata of a field, which ``pa.concat_tables(..., promote_options="default")`` takes from
-        the first table for the rows of all: do not concatenate raw data and reports there.
+        it). In Arrow it is metadata of a field, which ``pa.concat_tables`` takes from the first table for the rows of
+        all: do not concatenate reports with raw data, or with reports of another mechanism, there.
 
         Raises:
             PlanError: a planned column holds no reports, for all that is known, or seeded ones although the plan is

@@ -93,6 +93,7 @@ def test_noise_that_two_columns_share():
     found = audit(plan, shared, inputs=records, trials=FEW)
     assert found.broken
     assert found.claimed == 2.0
+    assert audit(plan, shared, trials=FEW).broken  # (once all inputs were alike in both columns)
     assert not audit(plan, inputs=records, trials=FEW).broken
     assert not audit(plan, inputs=records, trials=FEW, keyed=True).broken
 
@@ -242,6 +243,14 @@ def in_metadata_of_a_field(values, reports):
     return pa.table([reports], pa.schema([pa.field("x", pa.bool_(), metadata={"first": str(values[0])})]))
 
 
+def behind_chunks(values, reports):
+    return pa.chunked_array([behind(values, reports)] * 2).slice(0, len(values))
+
+
+def in_a_table(hide):
+    return lambda values, reports: pa.table({"x": hide(values, reports)})
+
+
 def beside_their_sum(values, reports):
     return pa.table({"x": reports, "all": pa.array([pa.compute.sum(values).as_py() == len(values)] * len(values))})
 
@@ -268,6 +277,19 @@ def drawn_again_after(period):
     return repeating
 
 
+def raw_in_small_batches(values, reports):
+    return values if len(values) < 64 else reports
+
+
+def raw_row(at):
+    """An end of each batch, as where noise is drawn for eight rows at a time."""
+
+    def one_raw(values, reports):
+        return pa.compute.if_else(pa.array(np.arange(len(values)) == at % len(values)), values, reports)
+
+    return one_raw
+
+
 def the_same_in_each_call(values, _):
     flips = np.random.default_rng(5).random(len(values)) >= math.e / (1 + math.e)
     return pa.array(values.to_numpy(zero_copy_only=False) ^ flips)
@@ -277,6 +299,7 @@ PLANTED = [
     (hides, "memory"),
     (behind, "memory"),
     (before, "memory"),
+    (behind_chunks, "memory"),
     (before_views, "memory"),
     (in_structs, "memory"),
     *((in_padding(place), "memory") for place in ("values", "nulls", "texts")),
@@ -287,9 +310,11 @@ PLANTED = [
     *((kind, "metadata") for kind in (in_metadata, in_metadata_of_a_table, in_metadata_of_a_field)),
     (beside_their_sum, "batches of one value"),
     (sorted_by_value, "order"),
-    *((drawn_again_after(period), "repeat after") for period in (16, 256, 65_536)),
+    *((drawn_again_after(period), "repeat after") for period in (16, 256, 1001, 50_021, 65_536)),
     (the_same_in_each_call, "another run"),
     *((raw_at(step), "some places") for step in (100, 1000, 10_000)),
+    *((few, "small batches") for few in (raw_in_small_batches, raw_row(0), raw_row(-1))),
+    *((in_a_table(hide), said) for hide, said in ((behind, "memory"), (in_dictionary, "dictionary"))),
     (lambda _, reports: pa.concat_arrays([reports] * 2).slice(len(reports)), None),  # only reports are hidden
     (lambda _, reports: reports.cast(pa.string()).dictionary_encode(), None),
     (lambda _, reports: reports.cast(pa.string()).cast(pa.string_view()), None),
@@ -354,7 +379,7 @@ def test_raw_rows_at_random_places():
     m, rng = UnaryEncoding(range(40), epsilon=1.0), np.random.default_rng(2)
 
     def some_raw(values):
-        reports, few = m.perturb(values.to_numpy()), rng.random(len(values)) < 1e-3
+        reports, few = m.perturb(values.to_numpy()), rng.random(len(values)) < 3e-3
         reports[few] = values.to_numpy()[few, None] == np.arange(40)
         return reports
 
