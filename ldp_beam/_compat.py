@@ -104,8 +104,10 @@ class _MarkedSink(_ParquetSink):
 
     @override
     def open(self, temp_path: str) -> pq.ParquetWriter:
-        self._path = temp_path
-        return super().open(temp_path)  # type: ignore[no-untyped-call]
+        writer = super().open(temp_path)  # type: ignore[no-untyped-call]
+        # (Beam would end the last file that was opened, where several windows have one each.)
+        writer.path, writer.file_handle, self._file_handle = temp_path, self._file_handle, None
+        return writer
 
     @override
     def write_record(self, writer: pq.ParquetWriter, table: pa.Table) -> None:
@@ -126,8 +128,8 @@ class _MarkedSink(_ParquetSink):
         except OSError as error:
             writer.is_open = False
             with suppress(Exception):  # (any file system's)
-                FileSystems.delete([self._path])
-            raise unwritable(FileSystems.split(FileSystems.split(self._path)[0])[0], error) from error
+                FileSystems.delete([writer.path])
+            raise unwritable(FileSystems.split(FileSystems.split(writer.path)[0])[0], error) from error
 
 
 def unwritable(folder: str, error: Exception) -> InputError:

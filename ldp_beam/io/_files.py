@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any, BinaryIO, TypeAlias, TypeVar
@@ -39,6 +40,11 @@ def file_format(path: str) -> str | None:
     """``parquet``, ``csv`` or ``ndjson``, from the name; None if the name says none of them."""
     name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
+
+
+def in_a_folder(pattern: str) -> str:
+    """Beam finds nothing for ``*.csv``, but for ``./*.csv`` what is meant."""
+    return f"./{pattern}" if "/" not in pattern and os.sep not in pattern and re.search(r"[*?[]", pattern) else pattern
 
 
 def check_folder(path: str) -> None:

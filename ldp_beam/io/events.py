@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import ReadsValues, check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, parquet_schema, schema_of_names
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, head_of, in_a_folder, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -216,7 +215,7 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
     try:
-        results = FileSystems.match([_in_a_folder(pattern) for pattern in patterns])
+        results = FileSystems.match([in_a_folder(pattern) for pattern in patterns])
     except (BeamIOError, OSError, ValueError) as error:
         raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
     for pattern, result in zip(patterns, results, strict=True):
@@ -231,11 +230,6 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
             paths.append(file.path)
     # (a file of this machine is one, however its path is written)
     return sorted({path if "://" in path else os.path.realpath(path): path for path in sorted(paths)[::-1]}.values())
-
-
-def _in_a_folder(pattern: str) -> str:
-    """Beam finds nothing for ``*.csv``, but for ``./*.csv`` what is meant."""
-    return f"./{pattern}" if "/" not in pattern and os.sep not in pattern and re.search(r"[*?[]", pattern) else pattern
 
 
 def check_file(path: str, schema: EventSchema) -> pa.Schema | None:

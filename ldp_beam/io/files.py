@@ -20,7 +20,7 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
 from ldp_beam.graph.upstream import ReadsValues
-from ldp_beam.io._files import ReadFileDoFn, schema_of_names
+from ldp_beam.io._files import ReadFileDoFn, in_a_folder, schema_of_names
 from ldp_core import InputError, ParameterError
 
 _TYPES = {
@@ -41,7 +41,7 @@ class _ReadFiles(RecordsTransform):
         super().__init__()
         if not isinstance(path, str):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
-        there = False
+        there, path = False, in_a_folder(path)
         with suppress(BeamIOError, OSError, ValueError):
             there = bool(FileSystems.match([path], limits=[1])[0].metadata_list)
         if not there:

@@ -39,13 +39,15 @@ class WriteReports(beam.PTransform[Any, Any]):
         schema: of the records: the types of the columns that the plan keeps.
         packed: as of `Perturb`: whether bit vectors are 64-bit words.
         options: of ``beam.io.WriteToParquetBatched``; the file names end in ``.parquet`` if they do not say otherwise.
+            A stream takes ``triggering_frequency=``: of how many seconds of Beam's timestamps a file is. It is written
+            when the watermark has passed them. Batches that come later are dropped, and nothing counts them.
 
     Errors while the pipeline runs: `PlanError` (raw values, or columns that the plan does not name),
     `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch).
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
-        ParameterError: the prefix is a folder's.
+        ParameterError: the prefix is a folder's; or a stream has no ``triggering_frequency=``.
         InputError: see `WriteEstimates`.
 
     >>> import tempfile
@@ -84,6 +86,10 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        if not pcoll.is_bounded and not self._options.get("triggering_frequency"):
+            raise ParameterError(
+                "in a stream WriteReports takes triggering_frequency=, the seconds of Beam's timestamps in one file"
+            )
         fresh = self._schema
         keyed = fresh if self._plan.seed is not None else self._plan.with_proof(fresh, seeded=False, keyed=True)
         schema = keyed if persons_before(pcoll)[1] else fresh

@@ -15,6 +15,7 @@ import ldp_polars  # noqa: F401 (registers the namespaces)
 from ldp_beam import DeadLetter
 from ldp_beam.elements.faults import NOT_A_LINE, NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import WatchFolder, _files
+from ldp_beam.io.files import ReadParquet
 from ldp_beam.io.folder import Poll, _complete_files
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
 
@@ -98,6 +99,14 @@ def test_unfinished_files_are_never_read(tmp_path):
     assert list(_complete_files(str(tmp_path / ".*"))) == []
     batches, dead = read(watched(tmp_path, "*", schema=SCHEMA))
     assert (values(batches, "n"), dead) == ([2], [])
+
+
+def test_a_pattern_without_a_folder_is_of_the_one_where_it_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "a.parquet", EVENTS)
+    batches, dead = read(WatchFolder("*.parquet", stop_after=0))
+    assert (values(batches, "t"), dead) == (list(range(100)), [])
+    assert values(run(ReadParquet("*.parquet")), "t") == list(range(100))
 
 
 @pytest.mark.slow

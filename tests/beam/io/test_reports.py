@@ -8,6 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.transforms.window import TimestampedValue
 
 import ldp_beam
 import ldp_polars
@@ -130,6 +131,23 @@ def test_a_full_disk_leaves_no_half_file_and_what_runs_again_counts_once(tmp_pat
         assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     run(job, [events])
     assert len(pl.read_parquet(f"{tmp_path}/out/*")) == 40_000
+
+
+def test_a_stream_of_reports_has_a_file_for_each_time_and_every_one_is_whole(tmp_path):
+    """Where several ended in one bundle, Beam closed the file of another one, which stayed without its end."""
+    for i in range(4):
+        pq.write_table(pa.table({"crashed": [True] * 9, "os": ["a"] * 9, "day": [i] * 9}), tmp_path / f"{i}.parquet")
+    timed = beam.Map(lambda batch: TimestampedValue(batch, batch["day"][0].as_py())).with_output_types(pa.RecordBatch)
+
+    def job(**options):
+        write = WriteReports(f"{tmp_path}/out/part", PLAN, EVENTS.schema, **options)
+        run(ldp_beam.Perturb(PLAN) | timed | write, WatchFolder(f"{tmp_path}/*.parquet", stop_after=0))
+
+    with pytest.raises(ParameterError, match="takes triggering_frequency=, the seconds"):
+        job()
+    job(triggering_frequency=1)
+    files = sorted(tmp_path.glob("out/*.parquet"))
+    assert [pq.read_table(file)["day"].to_pylist() for file in files] == [[i] * 9 for i in range(4)]
 
 
 def test_files_that_a_job_has_not_named_are_not_read(tmp_path):
