@@ -351,19 +351,23 @@ class Table(Counted):
         """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.
 
         The margins of one column are made consistent by ``method``, see `ldp_core.consistent`, and those of more
-        columns add up to them.
+        columns add up to them: over columns of which each person has one value.
         """
         k, moved = len(self.joint.names), self.with_margins.copy()
-        for axis, name in enumerate(self.joint.names):
+        makers = [self.joint.makers.get(name) for name in self.joint.names]
+        exhaustive = [mechanism is None or mechanism.exhaustive for mechanism in makers]
+        for axis, mechanism in enumerate(makers):
             alone = margin(k, (axis,))
-            moved[alone] = consistent(moved[alone], self.n, method, mechanism=self.joint.makers.get(name))
-            moved[margin(k, ())] = moved[alone].sum()
-        for _ in range(k):
+            moved[alone] = consistent(moved[alone], self.n, method, mechanism=mechanism)
+            if exhaustive[axis]:
+                moved[margin(k, ())] = moved[alone].sum()
+        for adds_up in exhaustive:
             cells, every = turned(moved, k)
-            cells = cells + (every - cells.sum(axis=-1, keepdims=True)) / cells.shape[-1]
+            cells = cells + adds_up * (every - cells.sum(axis=-1, keepdims=True)) / cells.shape[-1]
             moved = np.concatenate([cells, every], axis=-1)
         counts = moved[margin(k, range(k))]
-        return consistent(counts.reshape(-1), self.n, "norm-sub").reshape(counts.shape)
+        total = self.n if all(exhaustive) else max(counts.sum(), 0)
+        return consistent(counts.reshape(-1), total, "norm-sub").reshape(counts.shape)
 
     @override
     def to_arrow(self) -> pa.Table:

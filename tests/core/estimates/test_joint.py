@@ -338,6 +338,20 @@ def test_what_takes_too_many_people_or_cells_is_refused():
         Joint(large)
 
 
+def test_display_where_some_have_no_value():
+    """Half of the people have no value: they are in no cell, and the others' cells add up to them."""
+    some = UnaryEncoding(Domain(["a", "b"], unmatched="none"), epsilon=60.0, variant="symmetric")  # hardly any noise
+    x = some.perturb(["a"] * 24 + ["b"] * 16 + [None] * 40)
+    made = {"x": some, "y": RandomizedResponse(epsilon=60.0), "z": some}
+    reports = {"x": x, "y": np.array([True, False, False, False] * 20), "z": x[::-1]}
+    for names, true in ("xy", [[18, 6], [12, 4]]), ("yx", [[18, 12], [6, 4]]), ("xz", [[0, 0], [0, 0]]):
+        joint = Joint(made, names)
+        for method in ("base-pos", "base-cut", "norm-cut"):
+            with case(names, method):
+                shown = joint.estimate(joint.tally(reports)).consistent(method)
+                np.testing.assert_allclose(shown, true, atol=0.5)
+
+
 def test_display():
     pair = Joint({"x": PURE["subset"], "y": PURE["hashing"]})
     table = pair.estimate(pair.tally(drawn(pair, 400)))
