@@ -89,7 +89,8 @@ def coins_score(t: F64, n: F64, variance: F64, step: F64, *, ends: bool = True) 
     expected = coins * 2 * v / (1 + np.sqrt(np.maximum(1 - 4 * v, 0)))
     heads = expected + np.maximum(t / step - _NEARER - ends * _OF_FEW / coins, 0)
     rest = np.maximum(coins - heads, 1e-300)
-    twice = 2 * (deviance(np.maximum(heads, 1e-300), expected) + deviance(rest, coins - expected))
+    with np.errstate(over="ignore"):
+        twice = 2 * (deviance(np.maximum(heads, 1e-300), expected) + deviance(rest, coins - expected))
     return np.where(heads > coins * (1 + 1e-9), math.inf, np.sqrt(np.maximum(twice, 0)))
 
 

@@ -335,7 +335,7 @@ class Domain(Declared, Inputs):
         if wrong:
             raise ReportError(
                 f"column {column!r}: {wrong} of {len(codes)} reports are null or none of the {self.size} values "
-                "that this mechanism reports"
+                "that this mechanism reports: leave out nulls, which are no reports"
             )
         return codes
 

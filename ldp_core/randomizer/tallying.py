@@ -134,7 +134,10 @@ class Tallier(ABC):
     def check_tally(self, tally: Counts) -> None:
         """Raise `MechanismMismatchError` unless a tally is of this mechanism, or `ReportError` if it cannot be."""
         if not hasattr(tally, "fingerprint"):
-            raise ReportError(f"expected a tally, as {self.name}'s tally(reports) gives, got {type(tally).__name__}")
+            raise ReportError(
+                f"expected a tally, as {self.name}'s tally(reports) gives, got {type(tally).__name__}"
+                + "; Tally.from_dict makes one of a row of a column of tallies" * isinstance(tally, dict)
+            )
         if tally.fingerprint != self.fingerprint:
             raise MechanismMismatchError(
                 f"the tally, with fingerprint {tally.fingerprint}, is not of {self.described}: "

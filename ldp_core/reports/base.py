@@ -101,9 +101,13 @@ def refuse_nulls(reports: pa.Array, column: str) -> None:
             inside = there.flatten().is_null().to_numpy(zero_copy_only=False)
             holes = int(inside.reshape(len(there), -1).any(axis=1).sum())
         if wrong := reports.null_count + holes:
-            raise ReportError(f"column {column!r}: {wrong} of {len(reports)} reports are null, or hold nulls")
+            raise ReportError(
+                f"column {column!r}: {wrong} of {len(reports)} reports are null, or hold nulls: leave these rows out"
+            )
     elif reports.null_count:
-        raise ReportError(f"column {column!r}: {reports.null_count} of {len(reports)} reports are null")
+        raise ReportError(
+            f"column {column!r}: {reports.null_count} of {len(reports)} reports are null: leave these rows out"
+        )
 
 
 def refuse_from(reports: npt.NDArray[Any], limit: int, column: str) -> None:

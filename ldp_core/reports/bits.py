@@ -95,7 +95,7 @@ class Bits(ReportFormat):
         refuse_nulls(reports, column)
         if pa.types.is_uint64(got.value_type) and _has_stray_bits(reports, self.d):
             raise ReportError(f"column {column!r}: bits are set beyond the domain's {self.d} values")
-        rows = _rows_of(reports, self.d)
+        rows = rows_of(reports, self.d)
         if self.ones is not None:
             wrong = int(np.count_nonzero(row_weights(rows) != self.ones))
             if wrong:
@@ -139,7 +139,7 @@ class Bits(ReportFormat):
         return np.unpackbits(reports, axis=1, count=self.d, bitorder="little").view(bool)
 
 
-def _rows_of(reports: pa.FixedSizeListArray, d: int) -> U8:
+def rows_of(reports: pa.FixedSizeListArray, d: int) -> U8:
     """Reports of either layout as rows of bytes. Packed rows keep their zero padding."""
     n = len(reports)
     values = reports.flatten()

@@ -14,6 +14,7 @@ from ldp_core.arrays.arrow import stored
 from ldp_core.arrays.types import I64, Bools
 from ldp_core.errors import ReportError
 from ldp_core.reports.base import Native, ReportFormat
+from ldp_core.reports.bits import Bits, rows_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,9 @@ def _answered(reports: pa.Array, column: str) -> Bools:
     if not pa.types.is_fixed_size_list(reports.type) or not (items := reports.flatten()).null_count:
         return there
     size = reports.type.list_size
-    first = _valid(items)[::size]
+    at = items.offset + size * np.arange(len(items) // size)  # of the first items, whose bits alone are read
+    validity = np.frombuffer(items.buffers()[0], np.uint8)
+    first = (validity[at // 8] >> (at % 8).astype(np.uint8) & np.uint8(1)).view(bool)
     if items.null_count != size * np.count_nonzero(~first):
         raise ReportError(f"column {column!r}: a list is an answer, or all its items are null; some lists hold both")
     answered = there.copy()
@@ -93,6 +96,10 @@ def _taken(array: pa.Array, at: I64) -> pa.Array:
     if pa.types.is_integer(kind):
         values = stored(array, len(array), str(kind))
         return pa.array(values.take(at), kind)
+    if pa.types.is_fixed_size_list(kind) and pa.types.is_boolean(kind.value_type):  # Arrow takes bit after bit
+        size = kind.list_size
+        lists = pa.FixedSizeListArray.from_arrays(array.values.slice(array.offset * size, len(array) * size), size)
+        return Bits(size).to_arrow(rows_of(lists, size)[at])
     return array.take(pa.array(at))
 
 

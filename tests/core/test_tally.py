@@ -49,6 +49,10 @@ def test_what_is_no_tally_is_refused():
     for use in (m.merge, m.estimate):
         with pytest.raises(ReportError, match="expected a tally"):
             use([1, 2])
+    row = m.tally([True, False]).to_dict()  # as a column of tallies has it
+    with pytest.raises(ReportError, match="got dict; Tally"):
+        m.estimate(row)
+    assert m.estimate(Tally.from_dict(row)).n == 2
     another_alphabet = b"\x01\x01" + b"\xff" * 16 + bytes(12)
     for data in (another_alphabet, None, "text", 5, [1, 2]):
         with pytest.raises(ReportError):

@@ -22,6 +22,7 @@ from ldp_core import (
     PrivSet,
     RandomizedResponse,
     ReportError,
+    Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
     WholeNumbers,
@@ -168,6 +169,10 @@ def test_dropped_nulls_of_drawn_columns_are_the_first_suspect():
         found = answered.select(WORD.histogram()).item()
     assert f"is {len(answered) ** 0.5:.0f} standard errors away" in str(said[0].message)
     assert found.struct.field("n").unique().item() == len(answered)
+    m = PrivacyPlan.sampled({key: [False, True] for key in "xyz"}, epsilon=1.0)["x"]
+    with pytest.warns(LdpWarning) as said:  # and no warning of numpy, of an overflow
+        m.estimate(Tally(20_000, np.zeros(3, np.int64), m.fingerprint))
+    assert [warning.category for warning in said] == [LdpWarning]
     with pytest.warns(LdpWarning, match="Likely the values were never perturbed, or by another mechanism"):
         GRR.estimate(GRR.tally(["rome"] * 2_000))
 
