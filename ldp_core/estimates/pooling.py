@@ -55,6 +55,7 @@ from ldp_core.tally import Tally
 
 _HALVINGS = 60
 _UNKNOWN = np.nan, np.nan, -np.inf, np.inf, np.nan, np.nan  # of records without an answer
+_UNTOLD = 1e6  # an error of a share that no group tells, as of a RAPPOR's candidate with another's filter
 _OTHERS = 1e-4  # so improbable is Q, of all values together, where it is said that groups differ
 
 
@@ -229,6 +230,8 @@ def _pooled(groups: list[_Group], confidence: float, z: float, repeats: int | No
         variances, of_alone = (np.array([s.variance(_inside(estimate, s)) for s in of]) for of in (sides, alone))
         error = (1 / of_alone).sum(axis=0) ** -0.5
         (low, high), middle = _of_few((low, high), alone, error**2 / of_alone, estimate, z), estimate
+        far = np.where(error > _UNTOLD / 1e3, np.inf, 0)
+        error, low, high = error + far, low - far, high + far
     scores = (_score(side, middle, v, off) for side, v in zip(sides, variances, strict=True))
     q: F64 = sum((score**2 for score in scores), start=0 * estimate)
     return [estimate, error, low, high, q, chi_square_tail(q, np.full(q.shape, len(sides) - 1))]
@@ -312,10 +315,9 @@ def common_values(mechanisms: Sequence[Mechanism]) -> tuple[pa.Array, list[list[
 
 
 def _of(side: Side, codes: list[int]) -> Side:
-    """Of some values only."""
-    return side._replace(
-        estimates=side.estimates[:, codes], a=side.a[:, codes], b=np.broadcast_to(side.b, side.a.shape[1:])[codes]
-    )
+    """Of some values only; of what a group does not tell the variance is finite here, to count with."""
+    a = np.minimum(side.a[:, codes], _UNTOLD**2 * np.maximum(side.n, 1))
+    return side._replace(estimates=side.estimates[:, codes], a=a, b=np.broadcast_to(side.b, side.a.shape[1:])[codes])
 
 
 def _of_few(ends: tuple[F64, F64], sides: Sequence[Side], weights: F64, estimate: F64, z: float) -> tuple[F64, F64]:

@@ -476,6 +476,13 @@ class RapporCandidates(_NoInfluence, Candidates):
         counts, errors, below, above = (n * arrays[:, i].reshape(*shape, self.domain.size) for i in range(4))
         return counts, errors, counts - below, counts + above
 
+    @override
+    def in_common(self, n: Any, counters: I64, counts: F64) -> tuple[Any, Any]:
+        """A misfit: bits of frequent values that nobody listed, by functions that all filters have."""
+        fits = [self.fit(row) for row in counters]
+        common = [(1 - 1 / fit.misfit) * np.where(np.isinf(fit.errors), 0, fit.errors) ** 2 for fit in fits]
+        return self.sketch.name, np.array(common) * n**2
+
     @property
     @override
     def parts(self) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from ldp_core import (
     Piecewise,
     PrivacyPlan,
     RandomizedResponse,
+    Rappor,
     Secret,
     SquareWave,
     Tally,
@@ -82,6 +83,27 @@ def test_collisions_of_one_salt_do_not_average_out():
         alone = np.mean([m.estimate(tally).standard_errors / tally.n for m, tally in each], axis=0)
         with case(salt):
             np.testing.assert_allclose(pool(each).standard_errors, alone / fewer, rtol=0.05)
+
+
+def test_values_that_nobody_listed_do_not_average_out():
+    """RAPPORs have the same functions, so that the same bits of a frequent unlisted value are taken for candidates'."""
+    people, words = {"big": 2_000_000, "mid": 1_000_000}, ["mid", "nobody"]
+    old, new = (Rappor("str", bits=32, hashes=2, cohorts=16, f=f, p=f, q=1 - f).over(words) for f in (0.25, 0.1))
+    each = [(m, m.simulate(people, seed=1)) for m in (old, new)]
+    alone = np.mean([m.estimate(tally).standard_errors / tally.n for m, tally in each], axis=0)
+    np.testing.assert_allclose(pool(each).standard_errors, alone, rtol=0.05)
+
+
+def test_a_candidate_that_no_group_tells_has_an_infinite_error_and_spoils_no_other():
+    """Two of twelve numbers have one filter, of a bit in one cohort."""
+    both = [Rappor("int", bits=32, hashes=1, cohorts=1, f=f, p=f, q=1 - f).over(range(12)) for f in (0.25, 0.1)]
+    each = [(m, m.simulate({0: 30_000, 1: 20_000}, seed=1)) for m in both]
+    untold = np.isinf(each[0][0].estimate(each[0][1]).standard_errors)
+    found = pool(each)
+    assert 0 < untold.sum() < 12
+    np.testing.assert_array_equal(np.isinf([found.standard_errors, -found.low, found.high]), [untold] * 3)
+    assert np.isfinite(found.estimates).all()
+    assert found.low[0] < 0.6 < found.high[0] < 0.63
 
 
 def pooled_runs(groups, drawn):
