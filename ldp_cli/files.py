@@ -21,6 +21,7 @@ from typing_extensions import override
 from ldp_cli.printing import note
 from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
 from ldp_core.engine import (
+    PARQUET,
     DrawnColumn,
     disk_error,
     enough_to_differ,
@@ -33,7 +34,7 @@ from ldp_core.engine import (
 if TYPE_CHECKING:
     import polars as pl
 
-_FORMATS = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
+_FORMATS = dict.fromkeys(PARQUET, "parquet") | {".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson"}
 
 
 def format_of(path: str) -> str:

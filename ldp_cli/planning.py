@@ -328,7 +328,7 @@ def size(
     texts = _wanted(margin, change, plan)
     if change is None and (base is not None or power is not None):
         raise typer.BadParameter("--base and --power are of --change")
-    how |= {"base": base, "power": 0.8 if power is None else power}
+    how |= {"base": base} if power is None else {"base": base, "power": power}
     if plan is not None:
         if any(one is not None for one in (values, epsilon, people, mechanism, ask)):
             raise typer.BadParameter("--plan has its values and epsilons, and no --ask: give --margin only")

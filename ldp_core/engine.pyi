@@ -56,6 +56,7 @@ from ldp_core.limits import DEFAULT as DEFAULT_LIMITS
 from ldp_core.limits import (
     DEPTH,
     JOURNALS,
+    PARQUET,
     UNFINISHED,
     check_row_groups,
     files_of,
@@ -113,6 +114,7 @@ __all__ = [
     "LISTS",
     "METADATA_KEY",
     "NO_PERSONS",
+    "PARQUET",
     "PLAN_WAYS",
     "PYTHON_TYPES",
     "QUANTILE_SCHEMA",

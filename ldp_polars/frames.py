@@ -42,7 +42,7 @@ from ldp_polars.columns import (
     untyped,
 )
 from ldp_polars.estimating import aggregate, answers
-from ldp_polars.noise import NoiseOptions, ids_to_arrow
+from ldp_polars.noise import NoiseOptions, ids_to_arrow, refuse_own_id
 from ldp_polars.perturbing import perturb_column, perturb_drawn, row_index
 from ldp_polars.tallying import tally_dtype, tally_series, warn_of_copies
 from ldp_polars.windows import WINDOW_END, WINDOW_START, check_window, window_end, window_start
@@ -82,7 +82,8 @@ def perturb_frame(
     schema = _schema_of(frame)
     checked_plan(plan).check_records(schema.names())
     refuse_reports({name: schema[name] for name in plan.inputs})
-    engine.refuse_own(noise.get("id"), plan.inputs)
+    if (ids := noise.get("id")) is not None:
+        refuse_own_id(ids, plan.inputs)
     # by_name, because pl.col reads "*" and "^...$" as patterns, which match columns that the plan does not name.
     if plan.seed is not None:
         if noise.get("seed", plan.seed) != plan.seed or noise.get("key") is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -111,7 +111,7 @@ def keyed_noise(
     check_options(options)
     key, seed = options.get("key"), options.get("seed")
     ids, row_id, tag = options.get("id"), options.get("row_id"), options.get("tag")
-    name, perturbed = values.meta.output_name(raise_if_undetermined=False), [] if column is None else [column]
+    name = values.meta.output_name(raise_if_undetermined=False)
     if (key is not None or seed is not None) and column is tag is None and _is_computed(values, name):
         raise ParameterError(
             "pass tag= here, the name of the noise, or .alias(NAME) before .ldp: two that are computed, as age > 30 "
@@ -126,8 +126,7 @@ def keyed_noise(
                 f"keyed noise takes key=, a Secret (Secret.from_file, from_env or from_hex reads one), and id=, whose "
                 f"value it is; and no seed or row_id; got {got}"
             )
-        for whose in _selected(as_expr(ids)):
-            refuse_own(whose, [*_selected(values), *perturbed])
+        refuse_own_id(ids, _selected(values))
         return KeyedNoise(key, column, tag), ids
     if seed is not None:
         if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
@@ -137,6 +136,12 @@ def keyed_noise(
     if ids is not None or row_id is not None:
         raise ParameterError("id= needs key=, and row_id= needs seed=")
     return None, None
+
+
+def refuse_own_id(ids: pl.Expr | str, perturbed: Container[str]) -> None:
+    """Raise `ParameterError` if ids are a column that is perturbed."""
+    for whose in _selected(as_expr(ids)):
+        refuse_own(whose, perturbed)
 
 
 def _selected(values: pl.Expr) -> list[str]:

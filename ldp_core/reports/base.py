@@ -96,11 +96,11 @@ def other_type(column: str, expected: object, got: object) -> ReportError:
 def refuse_nulls(reports: pa.Array, column: str) -> None:
     """Raise `ReportError` if reports are null, or hold nulls."""
     if pa.types.is_fixed_size_list(reports.type):
-        there = reports.drop_null()
-        if holes := there.flatten().null_count:
-            inside = there.flatten().is_null().to_numpy(zero_copy_only=False)
-            holes = int(inside.reshape(len(there), -1).any(axis=1).sum())
-        if wrong := reports.null_count + holes:
+        items, wrong = reports.flatten(), reports.null_count  # (null reports have no items here)
+        if items.null_count:
+            inside = items.is_null().to_numpy(zero_copy_only=False)
+            wrong += int(inside.reshape(-1, reports.type.list_size).any(axis=1).sum())
+        if wrong:
             raise ReportError(
                 f"column {column!r}: {wrong} of {len(reports)} reports are null, or hold nulls: leave these rows out"
             )

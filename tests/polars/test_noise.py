@@ -215,7 +215,7 @@ def test_options_that_do_not_go_together():
         with case(name), pytest.raises(ParameterError):
             pl.col("x").ldp.perturb(MECHANISMS["bits"], **options, typed=False)
     for plan in (PrivacyPlan.split, PrivacyPlan.sampled):  # (both columns of each)
-        for whose in ("x", "g"):
+        for whose in ("x", "g", pl.col("g")):
             with case(plan, whose), pytest.raises(ParameterError, match="tells the persons apart"):
                 people().ldp.perturb(plan({"x": range(12), "g": range(7)}, epsilon=1.0), key=SECRET, id=whose)
     with pytest.raises(ParameterError, match="epsilom"):
