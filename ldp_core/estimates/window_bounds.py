@@ -13,7 +13,9 @@ variances of the sums, given a reference) is X^(k), which a few reports in a few
 
 whatever the population is: the mean of as many X^ is the bound's unbiased estimate, and its error is that of a weighted
 sum of multinomial counts. A wide window has less error and more slack; a reference says which is the best one on
-average. It decides how wide an interval is, not whether it holds.
+average. It decides how wide an interval is, not whether it holds. Where a sum is of too few reports to be normal its
+bound is that of any independent parts of this range (A. Maurer, M. Pontil, "Empirical Bernstein Bounds and Sample
+Variance Penalization", COLT 2009, Theorem 4).
 
 (One-sided bounds by shape alone: M. Kuusela, P. B. Stark, "Shape-constrained uncertainty quantification in unfolding
 steeply falling elementary particle spectra", Annals of Applied Statistics 11(3), 2017.)
@@ -21,8 +23,10 @@ steeply falling elementary particle spectra", Annals of Applied Statistics 11(3)
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import NormalDist
 
 import numpy as np
 
@@ -50,6 +54,7 @@ class WindowBounds:
         n, side = int(self.counts.sum()), 1 if upper else -1
         observed = self.counts / n
         best, found = np.full(len(end), np.inf), np.full(len(end), float(upper))
+        tail = -math.log(NormalDist().cdf(-self.z) / 2)
         for width in self._widths():
             weights, shift = self._mean(end, width, forward=upper)
             subtracted, from_shift = self._mean(begin, width, forward=not upper)
@@ -57,11 +62,14 @@ class WindowBounds:
             shift -= from_shift + self.low * weights.sum(axis=1)
             squares = weights**2
             spread = squares @ self.reference
-            expected = side * (weights @ self.reference + shift) + self.z * np.sqrt(spread / n)
-            take = (expected < best) & (n * spread**2 >= _REPORTS * (squares**2 @ self.reference))
+            normal = n * spread**2 >= _REPORTS * (squares**2 @ self.reference)
+            far = np.where(normal, self.z, math.sqrt(2 * tail)) / math.sqrt(n)
+            rest = np.where(normal, 0, 7 * tail * np.ptp(weights, axis=1) / (3 * max(n - 1, 1)))
+            expected = side * (weights @ self.reference + shift) + far * np.sqrt(spread) + rest
+            take = expected < best
             mean = weights @ observed
             variance = np.maximum(squares @ observed - mean**2, self.low * squares.sum(axis=1))
-            bound = mean + shift + side * self.z * np.sqrt(variance / n)
+            bound = mean + shift + side * (far * np.sqrt(variance) + rest)
             best[take], found[take] = expected[take], bound[take]
         clipped: F64 = np.clip(found, 0, 1)
         return clipped

@@ -181,6 +181,16 @@ def test_intervals_hold_for_every_population():
                 assert one.high.max() <= 1
 
 
+def test_a_rare_bucket_has_an_interval_too():
+    """It was 0 to 100 % where a bucket had fewer than 20 reports. (Clopper and Pearson: 0 to 1.2 % for no report.)"""
+    m = SquareWave(WholeNumbers(1, 11), epsilon=6.0)
+    counts = np.array([300, *[0] * 10])
+    found = m.distribution(Tally(300, counts, m.fingerprint))
+    assert m.cells == (11, 1)
+    assert 0.012 < found.high[1:].max() < 0.06
+    assert found.low[0] > 0.9
+
+
 def test_what_a_cut_inside_a_bucket_leaves_open_is_in_the_interval():
     m = SquareWave((0, 1), epsilon=8.0, buckets=10)
     for number, least, most in ((0.55, [0.99, 0.0], [1.0, 0.01]), (0.78, [0.0, 0.0], [1.0, 1.0])):
