@@ -6,15 +6,17 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.window import FixedWindows
 from typing_extensions import override
 
 from ldp_beam._compat import write_parquet
 from ldp_beam.elements.records import RecordsTransform
+from ldp_beam.graph.late import LateRecords
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -40,7 +42,8 @@ class WriteReports(beam.PTransform[Any, Any]):
         packed: as of `Perturb`: whether bit vectors are 64-bit words.
         options: of ``beam.io.WriteToParquetBatched``; the file names end in ``.parquet`` if they do not say otherwise.
             A stream takes ``triggering_frequency=``: of how many seconds of Beam's timestamps a file is. It is written
-            when the watermark has passed them. Batches that come later are dropped, and nothing counts them.
+            when the watermark has passed them. Batches that come later are dropped; the metric ``late`` counts their
+            records.
 
     Errors while the pipeline runs: `PlanError` (raw values, or columns that the plan does not name),
     `MechanismMismatchError` (another mechanism's reports), `DtypeError` (no batch).
@@ -94,7 +97,18 @@ class WriteReports(beam.PTransform[Any, Any]):
         keyed = fresh if self._plan.seed is not None else self._plan.with_proof(fresh, seeded=False, keyed=True)
         schema = keyed if persons_before(pcoll)[1] else fresh
         tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema, keyed).with_output_types(pa.Table)
+        if not pcoll.is_bounded:
+            windows = FixedWindows(self._options["triggering_frequency"])  # (as Beam writes)
+            _ = tables | "Rows" >> beam.Map(_rows) | "Count the late" >> LateRecords(windows, 0, "")
         return tables | "Write" >> write_parquet(schema, self._options)
+
+
+class _Rows(NamedTuple):
+    n: int
+
+
+def _rows(table: pa.Table) -> tuple[None, _Rows]:
+    return None, _Rows(table.num_rows)
 
 
 def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema, keyed: pa.Schema) -> pa.Table:

@@ -1,6 +1,7 @@
 """Nothing but a plan's reports is written under it: into files, or into messages."""
 
 import gc
+from collections import Counter
 from contextlib import nullcontext
 
 import apache_beam as beam
@@ -8,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.metrics.metric import Metrics
 from apache_beam.transforms.window import TimestampedValue
 
 import ldp_beam
@@ -32,6 +34,7 @@ from ldp_core.limits import files_of
 from ...cases import case, full_disk
 from ...parquet_bombs import levels_of_a_schema
 from ..helpers import SURE, SURE_BOOL, run
+from ..streams import LATE_AND_LATER, LOCAL, stream
 
 PLAN = PrivacyPlan({"crashed": SURE_BOOL, "os": SURE}, keep=["day"])
 EVENTS = pa.record_batch({"crashed": [True, False], "os": ["a", "c"], "day": [1, 2], "user": ["u1", "u2"]})
@@ -148,6 +151,30 @@ def test_a_stream_of_reports_has_a_file_for_each_time_and_every_one_is_whole(tmp
     job(triggering_frequency=1)
     files = sorted(tmp_path.glob("out/*.parquet"))
     assert [pq.read_table(file)["day"].to_pylist() for file in files] == [[i] * 9 for i in range(4)]
+
+
+COUNTED = Counter()
+
+
+class Counted:
+    """In the place of a counter of Beam, as the local streaming runner forgets most of what they count."""
+
+    def __init__(self, _, name):
+        self.name = name
+
+    def inc(self, n=1):
+        COUNTED[self.name] += n
+
+
+def test_reports_that_come_after_their_file_are_counted(tmp_path, monkeypatch):
+    """Beam drops them in silence."""
+    monkeypatch.setattr(Metrics, "counter", Counted)
+    COUNTED.clear()
+    plan, types = PrivacyPlan({"v": SURE_BOOL}, keep=["t"]), pa.schema([("v", pa.bool_()), ("t", pa.float64())])
+    write = WriteReports(f"{tmp_path}/part", plan, types, triggering_frequency=10)
+    run(ldp_beam.Perturb(plan) | write, stream([*LATE_AND_LATER, [7, 8]]), **LOCAL)
+    assert [pq.read_table(file)["t"].to_pylist() for file in tmp_path.iterdir()] == [[1, 2, 3]]
+    assert (COUNTED["perturbed"], COUNTED["late"]) == (7, 4)
 
 
 def test_files_that_a_job_has_not_named_are_not_read(tmp_path):
