@@ -372,7 +372,10 @@ def groups_of(
             "a plan passes on what its keep names"
         )
     if objects := [name for name in keys if isinstance(dtypes[name], pl.Object)]:
-        raise PlanError(f"by= columns {objects} are of Python objects, which Polars does not group: cast them before")
+        raise PlanError(
+            f"by= columns {objects} are of Python objects, which Polars does not group: make text of them before, as "
+            "column.map_elements(str, return_dtype=pl.String)"
+        )
     ours = {WINDOW_START, WINDOW_END} if window is not None else set()
     if both := sorted((taken | ours) & {*keys} | ours & {WINDOW_START} & columns.keys()):
         raise PlanError(f"the result has columns {both} of its own: rename those of the reports")
@@ -523,7 +526,7 @@ def simulate(
         counted = lazy.group_by(named(own), maintain_order=True).agg(pl.len().alias("people" + name)).collect()
         *values, numbers = counted.get_columns()
         weights = numbers.cast(pl.Int64).to_numpy()
-        arrays = dict(zip(own, map(to_arrow, values), strict=True))
+        arrays = {x: to_arrow(one, plan.inputs[x].kind) for x, one in zip(own, values, strict=True)}
         people[name] = plan.values_of(name, arrays), weights if n is None else engine.apportioned(name, weights, n)
     return engine.simulated(plan.columns, people, generator, confidence, ask, repeats)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
 import polars as pl
 
-from ldp_core import Joint, Mechanism, PrivacyPlan, TableEstimate
+from ldp_core import Joint, Mechanism, PlanError, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, joint_of
 from ldp_polars.columns import check_repeats_said
 from ldp_polars.frames import Frame, checked_plan, groups_of, makers_of
@@ -60,6 +61,8 @@ def table(
     """
     if plan is None:
         plan = makers_of(reports)
+        with suppress(PlanError):  # (of some columns of a draw nothing tells which rows answer another one)
+            plan = PrivacyPlan(plan)
     made: Mapping[str, Any] = plan if isinstance(plan, Mapping) else checked_plan(plan).columns
     joint: Joint = joint_of(made, columns)
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)

@@ -24,6 +24,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from typing_extensions import override
 
 from ldp_beam._compat import unwritable
+from ldp_beam.elements.records import FlushedAtOnce
 from ldp_beam.elements.rows import EstimateRow, arrow_type, fields_of, is_estimate_row, word_of
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io._files import check_folder
@@ -192,7 +193,7 @@ class EstimateBatches(beam.PTransform[Any, Any]):
     @override
     def expand(self, rows: PCollection[EstimateRow]) -> Any:
         gather = _Gather(estimate_batch, _schema_of(rows.element_type))
-        return rows | "Gather" >> beam.ParDo(gather).with_output_types(pa.RecordBatch)
+        return rows | "Gather" >> beam.ParDo(gather).with_output_types(pa.RecordBatch) | "Flushed" >> FlushedAtOnce()
 
 
 class _Gather(beam.DoFn):

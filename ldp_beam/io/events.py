@@ -343,7 +343,8 @@ def _to_time(numbers: pa.Array, unit: TimeUnit) -> pa.Array:
     return pa.array(micros, mask=outside if missing is None else outside | missing).cast(TIME)
 
 
-_ZONE = r"(Z|[+-]\d{2}:?\d{2})$"
+_ZONE = r"(Z|[+-]\d{2}:?\d{2}|:.*[+-]\d{2})$"  # (as PostgreSQL and DuckDB write it, +00)
+_FINER = r"(:\d\d\.\d{6})\d+"  # than microseconds, as Go, Java and .NET write times
 _DIGITS = r"^[ \t]*[+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 
 
@@ -355,7 +356,9 @@ def _text_to_time(text: pa.Array, unit: TimeUnit) -> pa.Array:
     aware = cast_or_null(pc.if_else(zoned, text, none), TIME)
     naive = cast_or_null(pc.if_else(pc.or_(zoned, digits), none, text), pa.timestamp("us"))
     found = pc.coalesce(aware, pc.assume_timezone(naive, "UTC"))
-    if not pc.any(digits).as_py():
-        return found
-    numbers = cast_or_null(pc.if_else(digits, text, none), pa.float64())
-    return pc.coalesce(found, _to_time(numbers, unit))
+    if pc.any(digits).as_py():
+        numbers = cast_or_null(pc.if_else(digits, text, none), pa.float64())
+        found = pc.coalesce(found, _to_time(numbers, unit))
+    if found.null_count > text.null_count and not (cut := pc.replace_substring_regex(text, _FINER, r"\1")).equals(text):
+        return _text_to_time(cut, unit)
+    return found

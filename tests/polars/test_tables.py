@@ -93,6 +93,21 @@ def test_groups_and_windows():
     assert REPORTS.head(0).ldp.table("version", "crashed", by="country").height == 0
 
 
+def test_rows_that_answer_no_pair_are_refused():
+    """Without plan= those that a left join adds were counted, with it refused."""
+    columns = {"version": VERSIONS, "crashed": [False, True], "country": ["fr", "it"]}
+    plan = PrivacyPlan.pairs(columns, epsilon=2.0, keep=["id"])
+    reports = PEOPLE.with_row_index("id").ldp.perturb(plan)
+    joined = pl.DataFrame({"id": range(2 * N)}, schema={"id": pl.UInt32}).join(reports, on="id", how="left")
+    for given in ({}, {"plan": plan}):
+        assert reports.ldp.table("version", "crashed", **given)["n"].to_list() == [N] * 6
+        for wrong in (joined, joined.lazy()):
+            with pytest.raises(ReportError, match="rows have no answer, or several"):
+                wrong.ldp.table("version", "crashed", **given).lazy().collect()
+    one = reports.select("version_crashed").ldp.table("version", "crashed")  # which is all that there is
+    assert one.equals(reports.ldp.table("version", "crashed"))
+
+
 def test_what_is_refused():
     sampled = PrivacyPlan.sampled({"version": VERSIONS, "crashed": [False, True]}, epsilon=2.0)
     other = {**PLAN.columns, "crashed": RandomizedResponse(epsilon=1.0)}

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import apache_beam as beam
@@ -186,6 +187,19 @@ def test_batches_of_rows():
     assert str(batch.to_pylist()) == str(estimate_batch([ROW, EMPTY]).to_pylist())  # nan is not itself
     windowed = stamped([(ROW, 1), (EMPTY, 2), (ROW, 61)]) | beam.WindowInto(beam.window.FixedWindows(60))
     assert sorted(batch.num_rows for batch in run(EstimateBatches(), windowed)) == [1, 2]
+
+
+class InBatches(beam.DoFn):
+    def process_batch(self, batches: list[pa.RecordBatch]) -> Iterator[list[int]]:
+        yield [batch.num_rows for batch in batches]
+
+    def infer_output_type(self, _):
+        return int
+
+
+def test_steps_that_take_several_batches_have_all():
+    """Such a step in the same stage is flushed before ours ends its bundle: all batches were lost without a word."""
+    assert run(EstimateBatches() | beam.ParDo(InBatches()), [ROW, EMPTY]) == [2]
 
 
 def test_rows_of_several_questions_and_types():

@@ -139,6 +139,17 @@ def test_the_columns_of_the_plan_and_letters_for_the_rest(events):
         run(source)
 
 
+def test_times_as_databases_and_programs_write_them(tmp_path):
+    """Those of PostgreSQL and DuckDB (+00), and with nanoseconds, were dead letters: not of type timestamp."""
+    times = ["2026-01-01 02:00:00+02", "2025-12-31T19:00:00.000000-0500", "2026-01-01T00:00:00.000000999Z"]
+    times += ["2026-01-01 00:00:00.0000001", "2026-01-01", "1767225600.0000001"]
+    (tmp_path / "a.csv").write_text("t,os,land\n" + "".join(f"{time},a,5\n" for time in [*times, "2026-01", "1:0+00"]))
+    (tmp_path / "a.ndjson").write_text("".join(f'{{"t": "{time}", "os": "a", "land": "5"}}\n' for time in times))
+    batch, letters, _ = read(ReadEvents([f"{tmp_path}/a.csv", f"{tmp_path}/a.ndjson"], PLAN, event_time="t"))
+    assert batch["t"].to_pylist() == [datetime(2026, 1, 1, tzinfo=UTC)] * 2 * len(times)
+    assert letters == [("t", "not of type timestamp[us, tz=UTC]", 2)]
+
+
 def test_positions_are_those_of_the_watched_folder(events):
     source = ReadEvents(events, PLAN, event_time="t", position="place")
     batch, _, _ = read(source)
