@@ -298,7 +298,7 @@ def _reading(file: str) -> Iterator[None]:
     except (pa.ArrowException, OSError, UnicodeError) as error:  # (a name that is no UTF-8)
         if isinstance(error, OSError) and error.strerror:
             raise InputError(f"cannot read {file!r}: {error.strerror}") from None
-        why = "it is corrupt, or of another format"
+        why = "it is corrupt, over a limit (docs/input.md), or of another format"
         if isinstance(error, pa.ArrowNotImplementedError):
             why = "it has what Arrow does not read, as integers of 128 bits"
         raise InputError(f"{file!r} cannot be read as parquet: {why}") from None

@@ -643,7 +643,8 @@ def _plan_of(file: str) -> PrivacyPlan:
             engine.open_parquet(file).close()
         found = {k.encode(): v.encode() for k, v in pl.read_parquet_metadata(file).items()}
     if found is None:
-        raise InputError(f"{file!r} cannot be read as parquet: it is not there, corrupt, or of another format")
+        why = "it is not there, corrupt, over a limit (docs/input.md), or of another format"
+        raise InputError(f"{file!r} cannot be read as parquet: {why}")
     try:
         return PrivacyPlan.from_metadata(found)
     except PlanError as error:

@@ -23,10 +23,10 @@ from ldp_beam.elements.faults import NOT_A_LINE, NULL, UNREADABLE, Faults, not_o
 from ldp_beam.elements.records import NAMESPACE
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
-from ldp_beam.io.csv_text import cast_or_null, read_text
+from ldp_beam.io.csv_text import cast_or_null, check_names, read_text
 from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
-from ldp_core import InputError, Limits, ParameterError
+from ldp_core import InputError, LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import I64, METADATA_KEY, open_parquet
 
@@ -66,7 +66,8 @@ def head_of(path: str, read: Callable[[BinaryIO], _T]) -> _T:
     with suppress(Exception), FileSystems.open(path) as stream:  # Arrow's, which quote the file, and decompressors' own
         found = read(stream)
     if not found:
-        raise InputError(f"{path!r} cannot be read as {file_format(path)}: it is corrupt, or of another format")
+        why = "it is corrupt, over a limit (docs/input.md), or of another format"
+        raise InputError(f"{path!r} cannot be read as {file_format(path)}: {why}")
     return found
 
 
@@ -112,8 +113,8 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
 def _parquet(stream: BinaryIO, schema: pa.Schema | None, limits: Limits) -> Iterator[_Found]:
     file = open_parquet(stream)
     columns, whole = None if schema is None else schema.names, _schema_of(file)
-    if columns is not None and any(whole.names.count(name) != 1 for name in columns):
-        raise LookupError
+    if columns is not None:
+        check_names(columns, whole.names)
     first = 0
     for batch in read_batches(file, stream, columns, limits):
         batch.validate(full=True)
@@ -191,6 +192,10 @@ class ReadFileDoFn(beam.DoFn):
                 else:
                     readable = False
                 yield from _positioned(found, path, self._position)
+        except LdpError as error:  # ours, which quotes nothing of the file, and says what to do
+            if self._dead_letter_tag is None:
+                raise InputError(f"{path!r}: {error}") from None
+            readable = False
         except Exception:  # Arrow's, which quote the file, and each decompressor's own
             readable = False
         if not readable:

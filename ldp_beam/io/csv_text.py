@@ -21,7 +21,7 @@ import pyarrow.csv
 
 from ldp_beam._compat import to_the_end
 from ldp_beam.elements.faults import in_halves
-from ldp_core import LimitError, Limits
+from ldp_core import LimitError, Limits, PlanError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import over
 
@@ -41,7 +41,8 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
 
     Raises:
         LimitError: a line is over the limit; where the next one begins is not known.
-        pyarrow.ArrowInvalid, KeyError: there is no header, or a column is not in it, or twice.
+        PlanError: a column is not in the header, or twice.
+        pyarrow.ArrowInvalid: there is no header.
 
     >>> import io
     >>> file = io.BytesIO(b'country,day\nNA,1\n"",2\n,3\n\xff,4,5\n')
@@ -51,8 +52,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     chunks = _chunks(stream)
     header, rest = _header(chunks, limits)
     found = _names(header)
-    if any(found.count(name) != 1 for name in names):
-        raise KeyError
+    check_names(names, found)
     mark = b",".join([_MARK] * len(found)) + b"\n"
     for chunk in chunks:
         lines = rest + chunk
@@ -73,6 +73,12 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
         _check_length(beyond or rest, limits)
     if rest:
         yield _parsed(names, header), 1
+
+
+def check_names(names: list[str], there: list[str]) -> None:
+    """Raise if a file does not have a column, or has it twice."""
+    if wrong := [name for name in names if there.count(name) != 1]:
+        raise PlanError(f"it does not have the columns {wrong}, or has them twice: name columns that it has once")
 
 
 def header_names(stream: BinaryIO) -> list[str]:

@@ -239,7 +239,7 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     """
     kind = file_format(path)
     if kind == "ndjson":
-        _check_head(path, schema)
+        check_head(path, schema.names, schema.event_time)
         return None
     found = head_of(path, parquet_schema) if kind == "parquet" else None
     names = head_of(path, header_names) if found is None else found.names
@@ -265,11 +265,12 @@ def check_file(path: str, schema: EventSchema) -> pa.Schema | None:
     return head
 
 
-def _check_head(path: str, schema: EventSchema) -> None:
+def check_head(path: str, names: Iterable[str], event_time: str | None = None) -> None:
+    """Look at the first lines of an NDJSON file, and say what none of them has."""
     rows = _head(path)
-    missing = [name for name in schema.names if rows and not any(name in row for row in rows)]
-    if schema.event_time in missing:
-        raise PlanError(f"{path!r}: none of its first {len(rows)} lines has the event time {schema.event_time!r}")
+    missing = [name for name in names if rows and not any(name in row for row in rows)]
+    if event_time in missing:
+        raise PlanError(f"{path!r}: none of its first {len(rows)} lines has the event time {event_time!r}")
     if missing:
         warn_user(f"{path!r}: none of its first {len(rows)} lines has the columns {missing}")
 

@@ -21,6 +21,7 @@ from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
 from ldp_beam.graph.upstream import ReadsValues
 from ldp_beam.io._files import ReadFileDoFn, in_a_folder, schema_of_names
+from ldp_beam.io.events import check_head
 from ldp_core import InputError, ParameterError
 
 _TYPES = {
@@ -41,11 +42,13 @@ class _ReadFiles(RecordsTransform):
         super().__init__()
         if not isinstance(path, str):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
-        there, path = False, in_a_folder(path)
+        there, path = [], in_a_folder(path)
         with suppress(BeamIOError, OSError, ValueError):
-            there = bool(FileSystems.match([path], limits=[1])[0].metadata_list)
+            there = FileSystems.match([path], limits=[1])[0].metadata_list
         if not there:
             raise InputError(f"there are no files to read at {path!r}")
+        if schema is not None and self._form == "ndjson":  # a name with a slip would be a column of nulls
+            check_head(there[0].path, schema.names)
         self._path, self._schema = path, schema
 
     @override

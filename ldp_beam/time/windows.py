@@ -17,7 +17,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Duration, Timestamp
 
 from ldp_core import ParameterError
-from ldp_core.engine import I64, Window, count_numbers, kernels
+from ldp_core.engine import I64, Window, count_numbers, kernels, warn_user
 
 WindowLike: TypeAlias = WindowFn | float | str | timedelta | None
 """A Beam WindowFn; or fixed windows by their length: seconds, text like ``"15m"`` (`Window`), a timedelta; or None."""
@@ -52,6 +52,8 @@ def window_fn(window: WindowLike) -> WindowFn | None:
             f"a record would be in {window.size.micros // window.period.micros:,} sliding windows, more than "
             f"{MOST_WINDOWS:,}: take a longer period, or a smaller size"
         )
+    if isinstance(window, SlidingWindows) and window.size < window.period:
+        warn_user("the records between these sliding windows count in none: a size of at least the period has them all")
     return window
 
 

@@ -290,6 +290,7 @@ def test_partials_in_own_windows_are_timestamped_inside_them(batched):
     ],
 )
 @each("seed", [0, 1])
+@pytest.mark.filterwarnings("ignore:the records between")
 def test_every_window_has_the_records_that_beam_puts_there(fn, seed):
     rng = np.random.default_rng(seed)
     # whole quarters of seconds, so that gaps of exactly the session's gap occur

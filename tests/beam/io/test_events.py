@@ -100,6 +100,13 @@ def test_a_column_that_is_there_twice_is_refused(tmp_path):
         assert [item.value for item in ReadFileDoFn(schema, "dead").process(path)] == [dead]  # (a file that came later)
 
 
+def test_a_file_over_the_limit_of_columns_is_not_only_called_corrupt(tmp_path):
+    path = str(tmp_path / "wide.parquet")
+    pq.write_table(pa.table({f"c{i}": [1] for i in range(4096)}), path)
+    with pytest.raises(InputError, match=r"over a limit \(docs/input.md\)"):
+        ReadEvents(path, PrivacyPlan({"c0": RandomizedResponse([0, 1], epsilon=1.0)}))
+
+
 # ---- the source
 
 

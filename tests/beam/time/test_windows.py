@@ -39,7 +39,7 @@ from ldp_beam import AfterTallies
 from ldp_beam.elements.batches import Batch, Record, RowBatch, times_of
 from ldp_beam.time.times import EventTime
 from ldp_beam.time.windows import group, slots, window_fn
-from ldp_core import ParameterError, RandomizedResponse, Secret
+from ldp_core import LdpWarning, ParameterError, RandomizedResponse, Secret
 from ldp_core.windows import seconds
 
 from ..helpers import SURE, SURE_BOOL, counters, on_my_word, run, run_with_result
@@ -295,6 +295,13 @@ def test_windows_that_would_never_end_are_refused():
         with pytest.raises(ParameterError, match=f"in {count} sliding windows, more than 20,000"):
             ldp_beam.Histogram("v", SURE_BOOL, window=window, event_time="t")
     ldp_beam.Histogram("v", SURE_BOOL, window=SlidingWindows(20_000, 1), event_time="t", fill=(0, 20_000))
+
+
+def test_sliding_windows_with_holes_are_told_of():
+    """Size and period the wrong way round: of 1,200 records read 200 counted, and no metric said so."""
+    with pytest.warns(LdpWarning, match="between these sliding windows count in none"):
+        ldp_beam.Histogram("v", SURE_BOOL, window=SlidingWindows(600, 3600), event_time="t")
+    ldp_beam.Histogram("v", SURE_BOOL, window=SlidingWindows(600, 600), event_time="t")
 
 
 def test_a_stream_without_windows_is_refused_with_the_remedy():

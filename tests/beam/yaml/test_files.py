@@ -10,8 +10,8 @@ import pytest
 from apache_beam.typehints.schemas import named_fields_from_element_type
 from apache_beam.utils.timestamp import Timestamp
 
-from ldp_beam.yaml import LdpPerturb, LdpReadCsv, LdpReadParquet
-from ldp_core import InputError, ParameterError
+from ldp_beam.yaml import LdpPerturb, LdpReadCsv, LdpReadNdjson, LdpReadParquet
+from ldp_core import InputError, LdpWarning, ParameterError
 
 from .spec import OS, expand
 
@@ -180,3 +180,18 @@ def test_a_file_that_is_none_of_its_kind_is_counted_or_ends_the_job(tmp_path):
         with pytest.raises(InputError, match=r"x not (a readable file|of type int64 in column 'n')") as caught:
             expand([job])
         assert SECRET not in str(caught.value)
+
+
+def test_a_slip_in_a_columns_name_is_said(tmp_path):
+    """Of CSV and Parquet the file was "not a readable file"; of NDJSON all were null, and so "other", in silence."""
+    pq.write_table(pa.table({"os": ["ios"]}), tmp_path / "a.parquet")
+    for config in (
+        {"type": "LdpReadCsv", "config": {"path": written(tmp_path), "columns": {"oss": "string"}}},
+        {"type": "LdpReadParquet", "config": {"path": str(tmp_path / "a.parquet"), "columns": ["oss"]}},
+    ):
+        with pytest.raises(InputError, match=r"(e\.csv|a\.parquet)': it does not have the columns \['oss'\]"):
+            expand([config])
+    lines = written(tmp_path, '{"os": "ios"}\n', "a.ndjson")
+    with pytest.warns(LdpWarning, match=r"none of its first 1 lines has the columns \['oss'\]"):
+        LdpReadNdjson(path=lines, columns={"oss": "string"})
+    LdpReadNdjson(path=lines, columns={"os": "string"})
