@@ -112,6 +112,9 @@ class Topic:
                 asked, what = [self.place(partition)], "Kafka: cannot get committed offsets"
                 [found] = ask(what, lambda: consumer.committed(asked, timeout=REQUEST_SECONDS))
                 first = found.offset if found.offset >= 0 else low
+                if first > high:  # else all that is there would be left out, in silence
+                    what = f"offset {first} of partition {partition} of {self.name!r}, which ends at {high}"
+                    raise InputError(f"Kafka: the group has committed {what}: give another group=, or start='earliest'")
         stop = high if self.stop_at == "latest" else (self.stop_at or {}).get(partition, _NEVER)
         return OffsetRange(first, max(first, stop))
 
@@ -356,7 +359,7 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
     def _place(self, partition: int, offset: int) -> Hashable:
         """What a connection that is parked is good for."""
         config = tuple(sorted((name, repr(value)) for name, value in self._topic.config.items()))
-        return config, self._topic.name, partition, offset
+        return config, self._topic.name, self._topic.max_batch, self._topic.named, partition, offset
 
     def _follow(self, estimator: Any, newest: Timestamp) -> None:
         newest = min(newest, Timestamp.now())  # one producer's clock that is ahead would make all others late

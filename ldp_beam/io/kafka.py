@@ -28,9 +28,10 @@ class ReadKafka(RecordsTransform):
     the result once. Offsets are committed to the consumer group when the runner has made a bundle durable, for
     those who watch the group's lag, and for ``start="committed"``.
 
-    A batch's timestamp is the time of the oldest message in it. The watermark follows the message times of each
-    partition (the broker's with ``LogAppendTime``, else the producer's), less ``max_delay``, and never the future;
-    a partition that has been read to its end follows the clock, less ``max_delay``, as long as the brokers answer.
+    A batch's timestamp is the time of the oldest message in it. So windows need ``event_time=`` or ``max_batch=1``:
+    else a backlog is counted in too early ones. The watermark follows the message times of each partition (the broker's
+    with ``LogAppendTime``, else the producer's), less ``max_delay``, and never the future; a partition that has been
+    read to its end follows the clock, less ``max_delay``, as long as the brokers answer.
 
     With `with_exception_handling`: ``(batches, dead_letters)``, see `DecodeMessages`.
 
@@ -38,7 +39,8 @@ class ReadKafka(RecordsTransform):
         bootstrap_servers: ``"host:port,..."``.
         topic: to read.
         group: the consumer group; other members of it do not take partitions away.
-        partitions: which; None: all that there are when the pipeline starts.
+        partitions: which; None: all that there are when the pipeline first starts. One that is added later is not read,
+            not after a savepoint either: it needs a job of its own, with ``partitions=``.
         start: without a checkpoint begin at the ``"earliest"`` message, at the ``"latest"`` (only what comes after),
             or where the group ``"committed"`` (without a commit: the earliest).
         stop_at: ``"latest"``: end where each partition ended when its reading began; or the offset to stop before,

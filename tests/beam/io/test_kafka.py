@@ -314,6 +314,18 @@ def test_offsets_are_committed_when_the_work_is_durable(broker, topic):
     assert run(ReadKafka(broker.servers, topic, **options)) == []
 
 
+def test_a_topic_that_is_shorter_than_what_is_committed_is_an_error(broker, topic):
+    """As one that was made anew: nothing of it was read, without a word."""
+    send(broker, topic, [(numbers(0, 10), 0, 0)])
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": "before"})
+    consumer.commit(offsets=[TopicPartition(topic, 0, 7)], asynchronous=False)
+    consumer.close()
+    options: dict[str, Any] = {"group": "before", "stop_at": "latest", "partitions": [0]}
+    with pytest.raises(InputError, match=r"committed offset 7 of partition 0 of .*, which ends at 1: give another"):
+        run(ReadKafka(broker.servers, topic, start="committed", **options))
+    assert ids_of(run(ReadKafka(broker.servers, topic, start="earliest", **options))) == list(range(10))
+
+
 def test_bundles_that_follow_each_other_share_one_connection(broker, topic, monkeypatch):
     """On Flink each bundle has another instance of the step. A commit never goes back, and works after the end."""
     made, real = [], module.client
@@ -354,6 +366,17 @@ def test_a_connection_that_nobody_takes_is_closed(broker, topic, monkeypatch):
     other.rest()
     with pytest.raises(RuntimeError):
         made[0].assignment()
+
+
+def test_two_readers_of_a_topic_have_a_connection_each(broker, topic):
+    """In one process, of one group: at the topic's end both wait at the same place."""
+    kinds = [source(broker, topic, named=named, config={"group.id": "g"}) for named in (False, True)]
+    send(broker, topic, [(numbers(0, 1), 0, 0)])
+    checkpoints = [Bundle(kind).rest() for kind in kinds]
+    send(broker, topic, [(numbers(1, 1), 0, 0)])
+    for kind, checkpoint in zip(kinds, checkpoints, strict=True):
+        messages = next(polls[0][0] for polls, _, _ in bundles(kind, checkpoint) if polls)
+        assert {type(message) for message in messages} == {tuple if kind.named else bytes}
 
 
 def test_latest_is_what_comes_after(broker, topic):

@@ -33,11 +33,7 @@ def stream(tmp_path_factory):
         except InputError as reason:
             pytest.skip(str(reason))
         proxy.target = broker.proxied
-        options = {
-            "checkpoints": folder / "checkpoints",
-            "settings": {"state.savepoints.dir": (folder / "savepoints").as_uri()},
-            "timeout": PATIENCE,
-        }
+        options = {"checkpoints": folder / "checkpoints", "timeout": PATIENCE}
         cluster = stack.enter_context(FlinkCluster(folder / "cluster", high_availability=True, **options))
         spare = FlinkCluster(folder / "spare", **options)
         stack.callback(spare.stop)

@@ -52,7 +52,7 @@ def parser(called: str = CALLED) -> argparse.ArgumentParser:
     up.add_argument(
         "--checkpoints",
         metavar="DIR",
-        help="The folder for checkpoints, which is kept. (Default: within --dir, not kept.)",
+        help="The folder for checkpoints and savepoints, which is kept. (Default: within --dir, not kept.)",
     )
     up.add_argument("--high-availability", action="store_true", help="Jobs outlive a JobManager that is restarted.")
     submit = commands.add_parser(

@@ -65,6 +65,7 @@ classloader.resolve-order: parent-first
 state.backend.type: rocksdb
 state.backend.rocksdb.log.level: WARN_LEVEL
 state.checkpoints.dir: {checkpoints}
+state.savepoints.dir: {checkpoints}
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
 restart-strategy.fixed-delay.delay: 1 s
@@ -125,7 +126,7 @@ class FlinkCluster:
     Args:
         directory: for its configuration, logs and process ids; by default a folder in the user's cache.
         task_managers: how many, of one slot each.
-        checkpoints: folder for checkpoints; by default one within `directory`, which `stop` removes.
+        checkpoints: folder for checkpoints and savepoints; by default one within `directory`, which `stop` removes.
         settings: more of Flink's configuration, or in place of what stands here.
         high_availability: whether a JobManager that ended and was restarted (`restart`) takes up its jobs, from their
             last checkpoints. Takes one process more, ``zookeeper``. Without it the jobs of a JobManager end with it.
@@ -204,7 +205,7 @@ class FlinkCluster:
     def start(self) -> None:
         """Start the processes and wait until all TaskManagers have registered."""
         if any(self.running().values()):
-            raise LdpError(f"a cluster runs already in {self.directory}")
+            raise LdpError(f"a cluster runs already in {self.directory}; `down` stops it")
         check_pairing()
         java = program("java", WHAT)
         jars, jar = flink_jars(), job_server_jar()
