@@ -556,7 +556,8 @@ def sink_parquet(
 
     Raises:
         PlanError: at once: a column holds no reports, for all that is known, or is not of their dtype; or it is not in
-            the plan; or reports are seeded, and the plan is not; or a kept column is of integers of 128 bits.
+            the plan; or reports are seeded, and the plan is not; or a kept column holds reports, which would not count
+            in the plan's epsilon, or integers of 128 bits.
         ParameterError: at once: ``metadata`` is given.
         MechanismMismatchError: at once: a column's reports were made by another mechanism.
         OSError: the disk is full: make room, and write again.

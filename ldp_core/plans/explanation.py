@@ -76,7 +76,10 @@ def explanation(
             )
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", epsilon_above(plan.epsilon), ""))
-    learnt = [] if plan.seed is not None else _promises(plan.columns, plan.exact_epsilon, n, total=total, delta=delta)
+    shared = repeats > 1 and (keyed or plan.memoized)
+    learnt: list[str] = []
+    if plan.seed is None:
+        learnt = _promises(plan, n, total=total, delta=delta, shared=shared)
     parts = [aligned(rows) + folded(warnings), _of_a_person(plan, records, keyed), folded(learnt) + seed_warning(plan)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -133,10 +136,9 @@ def shuffled(columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, delta:
     return min(float_above(sum(map(Fraction, spent), Fraction(0))), whole)
 
 
-def _promises(
-    columns: Mapping[str, Mechanism], epsilon: Fraction, n: int, *, total: float | None, delta: float | None
-) -> list[str]:
-    """Lines: one record, all reports of a person, the histograms of shuffled records."""
+def _promises(plan: PlanContents, n: int, *, total: float | None, delta: float | None, shared: bool) -> list[str]:
+    """Lines: one record, all reports of a person, the histograms of shuffled records, if no noise is ``shared``."""
+    columns, epsilon = plan.columns, plan.exact_epsilon
     inputs = [m.inputs for m in columns.values()]
     values = inputs[0].size if len(inputs) == 1 and isinstance(inputs[0], Domain) else 2
     lines = [promise("one record", float_above(epsilon), values=values)]
@@ -144,10 +146,13 @@ def _promises(
         lines.append(promise("all reports of a person", check_epsilon("total", total), values=values))
     if delta is not None:
         delta = check_open("delta", delta)
+        if shared:  # n records are not n clones: 400 equal ones of 20 people hide as little as 20
+            return [*lines, "shuffled records: no bound, as those of a person share their noise: shuffle one of each"]
         seen, summed = (shuffled(columns, epsilon, n, delta, rows=rows) for rows in (True, False))
+        pile = f"{n:,} shuffled records" + (f" that are alike in {list(plan.keep)}" if plan.keep else "")
         if seen > summed:
-            lines.append(promise(f"{n:,} shuffled records", seen, values=values, delta=delta))
-        lines.append(promise(f"histograms of {n:,} shuffled records", summed, values=values, delta=delta))
+            lines.append(promise(pile, seen, values=values, delta=delta))
+        lines.append(promise(f"histograms of {pile}", summed, values=values, delta=delta))
     return lines
 
 

@@ -261,7 +261,7 @@ class PlanForms(PlanContents):
 
         Raises:
             PlanError: a planned column holds no reports, for all that is known, or seeded ones although the plan is
-                not seeded; or there is a column that the plan neither perturbs nor keeps.
+                not seeded; or another column holds some, or is one that the plan neither perturbs nor keeps.
             MechanismMismatchError: a column's reports were made by another mechanism.
 
         >>> from ldp_core import PrivacyPlan, RandomizedResponse
@@ -272,6 +272,12 @@ class PlanForms(PlanContents):
 
     def check_made(self, names: Sequence[str], makers: Mapping[str, Made | None]) -> None:
         """`check_reports` of columns of which it is known who made them, and with what noise, or None."""
+        uncounted = [name for name in names if name not in self.columns and makers.get(name) is not None]
+        if uncounted:
+            raise PlanError(
+                f"columns {uncounted} hold reports, whose epsilon is not in that of the plan: drop them, or take a "
+                "plan that has their mechanisms among its columns"
+            )
         self._check_no_others(names)
         unproved = [name for name in self.columns if name in makers and makers[name] is None]
         if unproved:

@@ -322,7 +322,8 @@ class PrivacyPlan(PlanForms):
             records: of one person: numbers for which to say what they spend together.
             keyed: whether the noise is keyed, for what several reports of one person spend.
             total: what all reports of a person spend, to say that too: of fresh noise `ldp_core.total_epsilon`.
-            delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`.
+            delta: to say too what the histograms reveal if the reports are shuffled, see `shuffled`; not of several
+                reports of a person that share their noise.
             repeats: of m_g records of person g, sum m_g^2 / sum m_g: how many a person has, as a record meets it. Keyed
                 and permanent noise is the same in all of them, so that the margin is that of fewer reports: the
                 variance is V (1 + (repeats - 1) c) / n, with the part c of the noise that is common (L. Kish, "Survey

@@ -386,6 +386,24 @@ def test_what_is_not_of_the_plan_is_not_written_under_it(target):
             reports.with_columns(put_back).ldp.sink_parquet(target, FLAG)
 
 
+def test_a_second_report_of_a_record_is_not_written_under_an_epsilon_without_it(tmp_path):
+    """A join of two perturbed frames has two reports of each record; a plan that keeps one said the epsilon of one."""
+    path, raw = tmp_path / "both.parquet", frame().drop("g").with_row_index("g")
+    first, again = raw.ldp.perturb(FLAG), raw.ldp.perturb(FLAG)
+    both = first.join(again, on="g")
+    for plan in (FLAG, PrivacyPlan(FLAG.columns, keep=["g", "crashed_right"])):
+        with pytest.raises(
+            PlanError, match=r"\['crashed_right'\] hold reports, whose epsilon is not in that of the plan"
+        ):
+            both.ldp.sink_parquet(path, plan)
+        with pytest.raises(PlanError, match=r"\['crashed_right'\] hold reports"):
+            plan.check_reports(pl.DataFrame.to_arrow(both).schema)
+    assert not path.exists()
+    told = PrivacyPlan({**FLAG.columns, "crashed_right": FLAG["crashed"]}, keep=["g"])  # the remedy
+    both.ldp.sink_parquet(path, told)
+    assert ldp_polars.read_plan(path).epsilon == 2.0
+
+
 def test_what_was_done_to_the_rows_does_not_take_the_proof_away(tmp_path):
     """The lazy plan of each would lose a mark that is not in the dtype."""
     path, reports = tmp_path / "reports.parquet", frame().lazy().ldp.perturb(FLAG)

@@ -236,6 +236,31 @@ def test_what_explain_says():
     assert lines(plan) == [record]
 
 
+@each("memoized", [False, True])
+def test_shuffled_reports_that_share_their_noise_hide_no_more_than_their_people(memoized):
+    """400 keyed reports of 20 people are 20 reports: said was what 400 people spend, a quarter of that."""
+    plan, n = PrivacyPlan({"x": L_GRR if memoized else WORDS_COIN}), 400
+    for options in ({"repeats": 1.0}, {"repeats": 20.0}):
+        text = plan.explain(n, keyed=not memoized, delta=DELTA, **options).replace("\n  ", " ")
+        assert (f"histograms of {n} shuffled records" in text) == (options["repeats"] == 1)
+        assert ("shuffled records: no bound, as those of a person share their noise" in text) == (
+            options["repeats"] > 1
+        )
+    if not memoized:  # records of fresh noise hide each other
+        assert f"histograms of {n} shuffled records" in plan.explain(n, delta=DELTA, repeats=20.0)
+    with pytest.raises(ParameterError, match="delta must be"):
+        plan.explain(n, keyed=True, delta=2.0, repeats=2.0)
+
+
+def test_kept_columns_tell_shuffled_records_apart():
+    """Only records that are alike in all of them hide each other: the words say so, as `PrivacyPlan.shuffled` does."""
+    kept, none = (lines(PrivacyPlan({"x": WORDS_BITS}, keep=keep), delta=DELTA) for keep in (["day", "user"], []))
+    assert kept[0] == none[0]
+    said = f"{N:,} shuffled records that are alike in ['day', 'user'] (epsilon"
+    assert [line.partition(said)[0] for line in kept[1:]] == ["", "histograms of "]
+    assert [line.replace(" that are alike in ['day', 'user']", "") for line in kept] == none
+
+
 def test_of_several_columns_two_values_are_guessed():
     [line] = lines(PrivacyPlan({"x": WORDS_COIN, "y": WORDS_BITS}))
     assert len(percent(line)) == 2  # with it and without
