@@ -24,6 +24,7 @@ from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
+    check_column,
     check_plan,
     refuse_copies,
     refuse_overlapping,
@@ -189,7 +190,7 @@ class RandomizedResponse(Perturb):
         **options: Unpack[PerturbOptions],
     ) -> None:
         made = ldp_core.RandomizedResponse(Domain.of(domain, unmatched), epsilon=epsilon)
-        super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
+        super().__init__(PrivacyPlan({check_column(column): made}, keep=keep), **options)
 
 
 class UnaryEncode(Perturb):
@@ -224,7 +225,7 @@ class UnaryEncode(Perturb):
         **options: Unpack[PerturbOptions],
     ) -> None:
         made = ldp_core.UnaryEncoding(Domain.of(domain, unmatched), epsilon=epsilon, variant=variant)
-        super().__init__(PrivacyPlan({column: made}, keep=keep), **options)
+        super().__init__(PrivacyPlan({check_column(column): made}, keep=keep), **options)
 
 
 def _single(reports: Any) -> list[Any]:

@@ -34,6 +34,7 @@ from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
+    check_column,
     check_plan,
     persons_before,
     refuse_copies,
@@ -187,7 +188,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         person: str | None = None,
     ) -> None:
         super().__init__()
-        _check_column(column)
+        check_column(column)
         engine.check_open("confidence", confidence)
         asked = self._asked(question, mechanism, confidence)
         asked.check(mechanism)
@@ -339,11 +340,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     @override
     def display_data(self) -> dict[str, Any]:
         return {"column": self._column, "mechanism": self._mechanism.name, "epsilon": self._mechanism.epsilon}
-
-
-def _check_column(column: Any) -> None:
-    if not isinstance(column, str):
-        raise core.ParameterError(f"column must be the name of a column, got {type(column).__name__}")
 
 
 def _check_names(columns: tuple[str, ...], event_time: str | None, by: tuple[str, ...]) -> None:
@@ -541,7 +537,7 @@ class Histogram(Estimate):
         **options: Unpack[EstimateOptions],
     ) -> None:
         question = core.HistogramEstimate(confidence, simultaneous, consistency, repeats=repeats)
-        _check_column(column)
+        check_column(column)
         columns: Mapping[str, Any] = {column: mechanism}
         if isinstance(mechanism, core.PrivacyPlan | Mapping):
             columns = mechanism if isinstance(mechanism, Mapping) else mechanism.columns

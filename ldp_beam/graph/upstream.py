@@ -47,6 +47,13 @@ def check_plan(plan: Any) -> PrivacyPlan:
     return plan
 
 
+def check_column(column: Any) -> str:
+    """Raise `ParameterError` if this is no name."""
+    if not isinstance(column, str):
+        raise ParameterError(f"column must be the name of a column, got {type(column).__name__}")
+    return column
+
+
 def steps_before(pcolls: Iterable[Any], *, until: type | None = None) -> Iterator[Any]:
     """The applied transforms that collections come from; of composite ones each that a step is a part of.
 

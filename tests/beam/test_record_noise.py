@@ -187,6 +187,9 @@ def test_configuration_is_checked_at_once():
         for make in (partial(Perturb, PLAN), partial(ldp_beam.PrivateHistogram, "v", OS)):
             with pytest.raises(ParameterError, match=error):
                 make(**options)
+    for transform in (ldp_beam.RandomizedResponse, ldp_beam.UnaryEncode):  # a domain where the column is due
+        with pytest.raises(ParameterError, match="column must be the name of a column, got list"):
+            transform(["ios", "android"], epsilon=1.0, domain=["ios", "android"])
 
 
 def test_a_seeded_plan_has_its_own():
