@@ -521,7 +521,8 @@ def p_values_of(
     below, above = (0 * errors, 0 * errors) if is_oracle else mechanism.far(n[:, None], estimates, errors)
     people, alike, off = n[:, None, None].astype(float), (b, sampled, 0.0), 0.0 if is_oracle else off_of(mechanism)
     one, two = (Side(people[i], estimates[i, None], of_one[i, None], *alike, (below[i], above[i]), off) for i in (0, 1))
-    return np.asarray(Compare(anytime=anytime).p_values(one, two, pooled_of(one, two)[1])[0])
+    few: Any = (mechanism.step or 1, mechanism.tails and mechanism) if is_oracle else ()
+    return np.asarray(Compare(anytime=anytime).p_values(one, two, pooled_of(one, two)[1], *few)[0])
 
 
 def compare(

@@ -33,7 +33,8 @@ class Found(Counted):
         counts: estimated number of records, float64[k]. They are the largest of many estimates, so that those near the
             threshold are more often too high than too low.
         standard_errors: of ``counts``: the noise of reports, of hash collisions, and of who is at the last level.
-        low, high: estimate -+ z standard errors; near the threshold low is farther, of one that only chance lifted.
+        low, high: estimate -+ z standard errors; near the threshold, or the first that is left out, low is farther, of
+            one that only chance lifted.
         threshold: the least count that was taken for a value's own and not for noise.
         candidates: how many values were looked up at the last level.
     """

@@ -248,7 +248,8 @@ class _Change(NamedTuple):
             before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             if takes(n) > n or n * between >= FEW * coin**2:
                 return takes(n) <= n
-            found = size - y * math.sqrt((before + after) / n)
+            moved = size if population else math.floor(size * n * (1 + 1e-9)) / n  # (of these people it is whole ones)
+            found = moved - y * math.sqrt((before + after) / n)
             return bool(coins_score(*map(np.array, (found, 2 * n, 2 * between / n, coin / n)), ends=False) >= z)
 
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]

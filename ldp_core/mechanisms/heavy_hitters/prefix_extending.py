@@ -285,20 +285,21 @@ class HeavyHitters(NumberedCounters, Mechanism):
             candidates = domain.extended(candidates[found.at], steps)
         level = Level(self, len(lengths) - 1, counts[-1])
         scale = tally.n / level.n if level.n else 1.0
-        found = level.estimates(candidates, k)
+        found = level.estimates(candidates, k + 1)  # (chance may have lifted those who are wanted above one more)
         threshold = how.threshold
         if threshold is None:
             tail = (1 - how.confidence) / len(candidates)
             threshold = max(found.quantile(tail), least_improbable(self, level.n, tail)) * scale
-        enough = (found.counts * scale >= threshold) & (level.n > 0)
-        top = found.counts[enough]
+        top, least = found.counts[:k], max(threshold, float(found.counts[k:].max(initial=0)) * scale)
+        enough = np.flatnonzero((top * scale >= threshold) & (level.n > 0))
+        top = top[enough]
         errors = scale * np.sqrt(variances(self, level.n, tally.n, top, found.error))
         counted, z = top * scale, z_score(how.confidence)
         values = domain.decode(candidates[found.at[enough]])
-        low, chosen = counted - z * errors, counted - threshold < _FAR * errors
+        low, chosen = counted - z * errors, counted - least < _FAR * errors
         chosen &= low > 0  # (no count is below 0)
         count, error = counted[chosen], errors[chosen]
-        low[chosen] = np.maximum(count - error * reach_of_chosen(z, (count - threshold) / error), 0)
+        low[chosen] = np.maximum(count - error * reach_of_chosen(z, (count - least) / error), 0)
         ends = low, counted + z * errors
         return Found(values, tally.n, counted, errors, *ends, how.confidence, threshold, len(candidates), self)
 

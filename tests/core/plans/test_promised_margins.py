@@ -327,6 +327,20 @@ def test_a_change_among_these_people_is_found_whatever_the_share():
     assert chance[tuple(some.T)][found].sum() > 0.78
 
 
+def test_a_change_among_few_of_these_people_is_one_of_whole_people():
+    """By enumeration: 27 were to find 5 % more in 80 % of cases, and did in 2 %, as no more than one has changed."""
+    m = RandomizedResponse(epsilon=7.0)
+    n = required_n(m, change=0.05, base=0.0, population=None).n
+    k = math.floor(0.05 * n)
+    one = stats.binom.pmf(range(n + 1), n, m.q)
+    two = np.convolve(stats.binom.pmf(range(k + 1), k, m.p), stats.binom.pmf(range(n - k + 1), n - k, m.q))
+    chance = np.outer(one, two)
+    some = np.argwhere(chance > 1e-9)
+    table, _ = Compare(population=None).rows(m, np.full((len(some), 2), n), np.stack([n - some, some], axis=2))
+    found = np.array(table["p_value"]).reshape(-1, 2)[:, 1] < 0.05
+    assert chance[tuple(some.T)][found].sum() > 0.78, n
+
+
 def test_a_change_of_a_mean_among_these_people_is_tested_as_that_of_many():
     """20 people were to find 0.1 more, as if their spread were no error of the test: none of 200 tests found it."""
     m, rng, ends = Hybrid((0, 1), epsilon=8.0), np.random.default_rng(3), np.array([0.0, 1.0])
