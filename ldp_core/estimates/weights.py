@@ -201,15 +201,16 @@ def weighted_mean(
     Biometrics Bulletin 2(6), 1946, gives V with those who are effective.
 
     Weights of reports for a value are two numbers, a < b, so that with a share f one has the variance (b - f) (f - a).
-    Of numbers of which exactly two occur, each group has the score interval of that (see this module's text), and the
-    squares of their lengths to each side add up, with the factor P_h^2 (R. G. Newcombe, "Interval Estimation for the
-    Difference between Independent Proportions", Statistics in Medicine 17(8), 1998). Student's quantile is then that of
-    as many people as are effective. If few of more numbers carry V, it has the degrees of freedom that their fourth
-    moment tells. The interval is unbounded where all numbers are the same, where none is above 0 (no report supports
-    the value), and where fewer than ten people are effective. One record does not tell how much another one would
-    differ: its standard error is infinite without groups, as that of numbers all the same, or of none above 0. Reports
-    of private numbers have, of each group, the interval of `MeanEstimate`, of as many people as are effective; lengths
-    add up as above, and V is not below their noise. (Weights do not tell of far reports that nobody sent.)
+    Of numbers of which exactly two occur, each group has the score interval of that (see this module's text), with
+    m_h = sum d sum d^2 / sum d^3 for n in J, as those who stand for many may be of one kind. The squares of their
+    lengths to each side add up, with the factor P_h^2 (R. G. Newcombe, "Interval Estimation for the Difference between
+    Independent Proportions", Statistics in Medicine 17(8), 1998). Student's quantile is then that of as many people as
+    are effective. If few of more numbers carry V, it has the degrees of freedom that their fourth moment tells. The
+    interval is unbounded where all numbers are the same, where none is above 0 (no report supports the value), and
+    where fewer than ten people are effective. One record does not tell how much another one would differ: its standard
+    error is infinite without groups, as that of numbers all the same, or of none above 0. Reports of private numbers
+    have, of each group, the interval of `MeanEstimate`, of m_h people; lengths add up as above, and V is not below
+    their noise. (Weights do not tell of far reports that nobody sent.)
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports for a value
@@ -251,6 +252,7 @@ def weighted_mean(
     r, each = v * (u - means[of]), np.bincount(of, v**2)
     squares, sizes = r**2, each * times_of(repeats) ** 2
     alike, cubes = each / parts**2, np.bincount(of, v**3) / parts**3
+    people = alike / cubes / repeats  # (fewer than are effective: those who stand for many may be of one kind)
     variances = np.bincount(of, squares) / np.maximum(1 + alike - 2 * cubes / alike, SAME) * repeats
     if mechanism is not None:  # the noise is known, also where no report has shown it
         length, inside = mechanism.domain.high - mechanism.domain.low, (means - mechanism.domain.low)
@@ -260,13 +262,15 @@ def weighted_mean(
     below = above = np.array([np.inf])
     two = most > least and bool(((u == least) | (u == most)).all())
     if mechanism is not None:
-        ends = _of_private(mechanism, parts, means, variances / parts**2, parts**2 / sizes, z)
+        told = effective > LEAST_EFFECTIVE - SAME
+        ends = _of_private(mechanism, parts, means, variances / parts**2, people, z) if told else (-math.inf, math.inf)
         return WeightedMean(made, math.sqrt(variance), *ends, effective, len(u), confidence)
     if effective > LEAST_EFFECTIVE - SAME and most > 0 and (two or variance > (DIGITS * made) ** 2):
         if two:
             t, sizes = student(z, effective - 1), sizes * counts / (counts - 1)
             known, jumps = sizes * (most - means) * (means - least), least + most - 2 * means
-            jumps, curve = jumps * sizes / parts, sizes / parts**2
+            known = np.maximum(known, variances)  # (more where numbers go with weights)
+            jumps, curve = jumps * parts / people * counts / (counts - 1), sizes / parts**2
         else:
             degrees = 1 / float(((variances / variance) ** 2 / np.maximum(1 / alike / repeats - 1, 0.5)).sum())
             variances = known = np.array([variance])
@@ -283,17 +287,13 @@ def weighted_mean(
     return WeightedMean(made, error, low, high, effective, len(u), confidence)
 
 
-def _of_private(
-    mechanism: Any, parts: F64, means: F64, variances: F64, effective: F64, z: float
-) -> tuple[float, float]:
-    """The ends of a mean of private numbers, where each group has those of `MeanEstimate`, of its effective people."""
-    if float((parts**2 / effective).sum()) * (LEAST_EFFECTIVE - SAME) > 1:
-        return -math.inf, math.inf
+def _of_private(mechanism: Any, parts: F64, means: F64, variances: F64, people: F64, z: float) -> tuple[float, float]:
+    """The ends of a mean of private numbers, where each group has those of `MeanEstimate`, of so many people."""
     low, high = mechanism.domain.low, mechanism.domain.high
     length, made = high - low, float(parts @ means)
-    ends = score_interval(effective, means, np.sqrt(variances), z, low, high, mechanism.slope * length)
-    coin, off = mechanism.step * length / effective, off_of(mechanism)
-    low, high = reach_of_few(ends, means, effective, z, coin, (variances, 0.0, 0.0), 1)
+    ends = score_interval(people, means, np.sqrt(variances), z, low, high, mechanism.slope * length)
+    coin, off = mechanism.step * length / people, off_of(mechanism)
+    low, high = reach_of_few(ends, means, people, z, coin, (variances, 0.0, 0.0), 1)
     below, above = parts * (means - low), parts * (high - means)
     return made - math.sqrt(below @ below) - off, made + math.sqrt(above @ above) + off
 
