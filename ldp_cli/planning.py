@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
-from ldp_core.engine import plan_contents, seed_warning, truth_of
+from ldp_core.engine import Inputs, plan_contents, seed_warning, truth_of
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
@@ -138,10 +138,8 @@ def check(
                 remedies = {inputs.remedy for inputs in made.sources(name).values()}
                 verdicts.append(f"{name}: {'; '.join(sorted(remedies))}")
             if taken := outside[name] - refused[name]:
-                counted = (
-                    f"{name}: {taken:,} of {records:,} values ({printing.percent(taken / records)}) are not declared"
-                )
-                verdicts.append(f"{counted}, and become {_TAKEN[m.inputs.unmatched]}")
+                counted = f"{name}: {taken:,} of {records:,} values ({printing.percent(taken / records)})"
+                verdicts.append(f"{counted} {_taken(m.inputs)}")
         printing.show(rows, title=f"{plan} for {records:,} records of {data}", notes=[*seed_warning(made), *verdicts])
     if bad:
         raise typer.Exit(1)
@@ -155,6 +153,14 @@ _TAKEN = {
     "error": "what missing says",
 }
 """What becomes of values that are not declared and not refused, by ``unmatched``."""
+
+
+def _taken(inputs: Inputs) -> str:
+    """Why values are not declared and yet not refused, and what becomes of them; a list may be cut, too."""
+    if getattr(inputs, "on_more", "error") == "error":
+        return f"are not declared, and become {_TAKEN[inputs.unmatched]}"
+    others = ', or others, which become "other"' * (inputs.unmatched == "other")
+    return f"have more items than the plan takes, of which the first ones stay{others}"
 
 
 def _fit(plan: core.PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[str, int], dict[str, str]]:

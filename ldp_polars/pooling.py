@@ -14,7 +14,7 @@ import pyarrow as pa
 from polars import selectors as cs
 
 from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import check_open, common_values, files_of, pooled_rows
+from ldp_core.engine import check_open, common_values, files_of, pooled_rows, warn_user
 from ldp_polars.columns import check_repeats_said, is_seeded, of_one_seed
 from ldp_polars.copies import any_copies
 from ldp_polars.frames import check_same_keys, checked_plan, groups_of, named, read_plan, unused
@@ -41,7 +41,7 @@ def pool(
     Args:
         reports: two or more: Parquet files (or patterns, or folders) of reports, which say their plan themselves; or
             pairs of a frame, eager or lazy, and the plan that made it. They are of other people each.
-        columns: which to pool. Default: all frequency oracles and numbers that all plans have.
+        columns: which to pool. Default: all frequency oracles and numbers that all plans have; a warning names others.
         by, window, event_time, assume_reports: see `histograms`. In groups of which one plan has no reports the others
             tell alone.
         confidence: of each interval, in (0, 1).
@@ -78,10 +78,16 @@ def pool(
     of_all = {name: [plan.columns.get(name) for plan in plans] for name in plans[0].columns}
     names = [name for name, made in of_all.items() if all(isinstance(m, (FrequencyOracle, Numeric)) for m in made)]
     if unknown := sorted({*(columns or ())} - {*names}):
-        raise PlanError(f"not all plans have shares or a mean of {unknown}; in common they have {names}")
+        raise PlanError(
+            f"not all plans have shares or a mean of {unknown}; in common they have {names}. Where a column has one "
+            "mechanism in all plans, pl.concat of this column puts the reports together"
+        )
+    left = dict.fromkeys(name for plan in plans for name in plan if name not in names)
     names = [name for name in names if columns is None or name in columns]
     if not names:
         raise PlanError("the plans have no column in common that has shares or a mean")
+    if left and columns is None:
+        warn_user(f"{', '.join(left)}: left out, as not all plans have shares or a mean of it")
     mechanisms = {name: [plan[name] for plan in plans] for name in names}
     _check_noise(sources, names, repeats)
     types = {common_values(made)[0].type for made in mechanisms.values()}

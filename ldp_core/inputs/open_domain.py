@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +40,7 @@ class OpenDomain(Inputs):
 
     kind: Literal["str", "int"] = "str"
     unmatched: Literal["error"] = "error"
+    remedy: ClassVar[str] = "fill them before"
 
     def __post_init__(self) -> None:
         if self.kind not in ("str", "int"):
@@ -76,7 +77,7 @@ class OpenDomain(Inputs):
         missing = null_count(array)
         if missing:
             raise DomainError(
-                f"column {column!r}: {missing} of {len(array)} values are null or beyond 2**63 - 1; fill them before"
+                f"column {column!r}: {missing} of {len(array)} values are null or beyond 2**63 - 1; {self.remedy}"
             )
         if self.kind == "int":
             if pa.types.is_dictionary(array.type):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +52,10 @@ class Sets(Inputs):
     domain: Domain
     most: int
     on_more: OnMore = "error"
+    remedy: ClassVar[str] = (
+        'declare these items, or take unmatched="other", one more item; for longer lists a larger "most", or '
+        'on_more="first", which keeps the first ones'
+    )
 
     def __post_init__(self) -> None:
         check_integer("most", self.most, 1, min(self.domain.size, MOST_ITEMS))

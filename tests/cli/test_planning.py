@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ldp_core import (
+    CountMeanSketch,
     Dates,
     Domain,
     HeavyHitters,
@@ -489,6 +490,29 @@ def test_simulate_shows_the_truth_of_what_is_counted(ldp):
     found = ldp("simulate plan.toml other.parquet --seed 1 --json").data
     assert [row["people"] for row in found["os"]] == [1, 3]
     assert "30.000" in ldp("simulate plan.toml other.parquet --seed 1").out  # (10 + 60 + 20 + 30) / 4
+
+
+def test_plan_check_says_what_becomes_of_lists_and_of_nulls(ldp):
+    """Lists that are cut were "not declared, and become what missing says"; of an open domain: "declare them"."""
+    columns = {
+        "cut": PrivSet(["a", "b", "c"], epsilon=1.0, most=1, on_more="first"),
+        "other": PrivSet(Domain(["a", "b"], unmatched="other"), epsilon=1.0, most=1, on_more="first"),
+        "long": PrivSet(["a", "b", "c"], epsilon=1.0, most=1),
+        "word": CountMeanSketch(epsilon=1.0),
+        "name": HeavyHitters(Prefixes("ab", 3), epsilon=1.0),
+    }
+    Path("plan.toml").write_text(PrivacyPlan(columns).to_toml(), encoding="utf-8")
+    lists = [["a", "b"], ["c"]]
+    words = {"word": ["rome", None], "name": ["ab", "abab"]}
+    pq.write_table(pa.table({"cut": lists, "other": lists, "long": lists, **words}), "lists.parquet")
+    said = " ".join(ldp("plan check plan.toml lists.parquet", code=1).out.split())
+    assert (
+        "cut: 1 of 2 values (50.00 %) have more items than the plan takes, of which the first ones stay other:" in said
+    )
+    assert 'the first ones stay, or others, which become "other"' in said
+    assert 'for longer lists a larger "most", or on_more="first", which keeps the first ones' in said
+    assert "word: fill them before" in said
+    assert 'name: declare a larger alphabet or length, or use unmatched="cut"' in said
 
 
 def test_numbers_that_mean_another_one_elsewhere(ldp):

@@ -9,7 +9,9 @@ import pytest
 import ldp_polars
 from ldp_core import (
     Domain,
+    HierarchicalHistogram,
     Hybrid,
+    LdpWarning,
     MechanismMismatchError,
     ParameterError,
     PlanError,
@@ -128,6 +130,21 @@ def test_of_a_folder_the_files_are_pooled_that_are_estimated(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
+def test_columns_that_are_not_pooled_are_told_of():
+    """As `compare` does: `ldp pool` printed tables of the others, in silence."""
+    asked = {"os": RandomizedResponse(["a", "b"], epsilon=2.0), "age": HierarchicalHistogram(range(8), epsilon=1.0)}
+    plans = [PrivacyPlan(asked), PrivacyPlan({**asked, "new": RandomizedResponse(epsilon=1.0)})]
+    people = pl.DataFrame({"os": ["a", "b"] * 500, "age": [1, 2] * 500, "new": [True, False] * 500})
+    made = [(people.ldp.perturb(plan), plan) for plan in plans]
+    with pytest.warns(LdpWarning, match="age, new: left out, as not all plans have shares or a mean of it"):
+        assert ldp_polars.pool(made)["column_name"].unique().to_list() == ["os"]
+    assert ldp_polars.pool(made, columns=["os"]).height == 2  # what is asked for needs no warning
+    with pytest.raises(PlanError, match="of this column puts the reports together"):
+        ldp_polars.pool(made, columns=["age"])
+    together = pl.concat([frame.select("age") for frame, _ in made])  # which works
+    assert together.select(pl.col("age").ldp.median()).unnest("age")["n"].item() == 2000
+
+
 def test_by_keys_and_windows():
     both = [(FIRST, OLD), (SECOND, NEW)]
     by = ldp_polars.pool(both, by="country", columns=["os"])
