@@ -49,7 +49,7 @@ from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.margins import along, margin, turned
 from ldp_core.estimates.plausibility import watch
-from ldp_core.estimates.ratios import ratios, score_sums
+from ldp_core.estimates.ratios import ratios, rest_of, score_sums
 from ldp_core.estimates.several import Several
 from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.mechanism import Mechanism, not_a_mechanism
@@ -553,10 +553,11 @@ class TableEstimate(Question[Table]):
         squares = [_sum_of((*[2] * (k - 1), power), columns, sums) for power in (2, 1, 0)]
         of_ratio = np.stack([counts, of_others + zero, *squares], axis=-1)
         ends = [one.yes + one.no for one in columns]
-        score = score_sums(of_ratio, reduce(np.multiply.outer, ends[:-1])[..., None], ends[-1])
+        sums_of_two = reduce(np.multiply.outer, ends[:-1])[..., None], ends[-1]
+        rest, score = rest_of(of_ratio, people, *sums_of_two, (0.0, 1.0)), score_sums(of_ratio, *sums_of_two)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(columns)))
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(columns)), rest)
         return [counts, errors, low, high, *rates], estimates
 
 

@@ -22,6 +22,11 @@ with (sum u - m sum w)^2 <= z^2 of that are a score interval: that of E. B. Wils
 same holds with s = 1 if u and w - u are weights of two values of one column. The interval reaches over both of these:
 it is not shorter than Fieller's, and unbounded where that one is.
 
+Of weights with c near 0 (q = 1/2, as of Hadamard response) these terms do not grow with m: if all y are 0, so are they
+at m = 0. One of them is (s - 2 m) k sum y, with k = w^2 - c w. But if the ratio is m, sum y is at least m sum w and the
+lesser y of all others, and at most m sum w and the greater one of them. The interval also reaches to the ends that
+follow where sum y is taken to be that.
+
 A ratio to public numbers, as a share over several mechanisms, has the interval of means of two numbers where it has
 weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a is possible, a the least: it is so in
 unary encoding (p = 1/2), and of randomized response more than the weight.
@@ -31,7 +36,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -147,8 +152,8 @@ def _plain_sums(u: F64, w: F64) -> F64:
     return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
 
 
-def _two_values(sums: F64) -> tuple[float, float] | None:
-    """c and s of this module's text; None where numbers have more than two values.
+def _two_values(sums: F64) -> tuple[float, float, float | None] | None:
+    """c and s of this module's text, and the lesser of both numbers; None where numbers have more than two values.
 
     Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
     """
@@ -158,15 +163,15 @@ def _two_values(sums: F64) -> tuple[float, float] | None:
     if DIGITS * size < high_y - low_y < _CLOSE * size:
         return None  # they are so close to each other that their squares do not tell whether others are between
     if are_two(low_a, high_a, n, u, uu) and are_two(low_a, high_a, n, w - u, ww - 2 * uw + uu):
-        return low_a + high_a, 1.0
+        return low_a + high_a, 1.0, None
     c = _sum_of_two(sums)
     if c is None:
         return None
     if high_y - low_y <= SAME * max(abs(low_y), 1):
-        return (c, 1.0) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
+        return (c, 1.0, min(low_y, 1 - low_y)) if -1 < low_y <= 0 or 1 <= low_y < 2 else None
     if -ends[0] > 0 and (-1 < low_y < high_y <= 0 or 1 <= low_y < high_y < 2):
         return None  # these are weights of two mechanisms: no report supports the value, or all do
-    return (c, low_y + high_y) if are_two(low_y, high_y, ww, uw, uu) else None
+    return (c, low_y + high_y, low_y) if are_two(low_y, high_y, ww, uw, uu) else None
 
 
 def _sum_of_two(sums: F64) -> float | None:
@@ -249,7 +254,12 @@ def _known(sums: F64, of: Any) -> F64:
 
 
 def _ratio(
-    sums: F64, confidence: float, two: tuple[float, float] | None, repeats: int, of: Any = None, near: float = 0.0
+    sums: F64,
+    confidence: float,
+    two: tuple[float, float, float | None] | None,
+    repeats: int,
+    of: Any = None,
+    near: float = 0.0,
 ) -> Ratio:
     off = 0.0
     if of is not None:
@@ -260,8 +270,15 @@ def _ratio(
             least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
             sums = sums.copy()
             sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
-    score = None if two is None else score_sums(sums[1:6], *two)
-    m, error, low, high = (float(x) for x in ratios(sums[1:6], confidence, score, times_of(repeats)))
+    score = rest = None
+    if two is not None:
+        c, s, lesser = two
+        score = score_sums(sums[1:6], c, s)
+        if lesser is not None:  # (y that are weights are 0 to 1 on average)
+            ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
+            rest = rest_of(sums[1:6], sums[0], c, s, ends)
+    found = ratios(sums[1:6], confidence, score, times_of(repeats), rest=rest)
+    m, error, low, high = (float(x) for x in found)
     if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
@@ -276,7 +293,12 @@ def _ratio(
 
 
 def ratios(
-    sums: F64, confidence: float, score: F64 | None = None, times: float = 1, few: tuple[Any, Any] | None = None
+    sums: F64,
+    confidence: float,
+    score: F64 | None = None,
+    times: float = 1,
+    few: tuple[Any, Any] | None = None,
+    rest: Rest | None = None,
 ) -> tuple[F64, F64, F64, F64]:
     """Ratios, their standard errors, and the low and high ends of their intervals, float64[...] each.
 
@@ -287,6 +309,7 @@ def ratios(
         times: how many times as large errors are as those of independent records.
         few: with a score, of shares: the number of reports, and what one of them adds to u - m w if it adds much; see
             `ldp_core.estimates.tails`.
+        rest: with a score, `rest_of`.
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     z2 = (times * z_score(confidence)) ** 2
@@ -297,6 +320,14 @@ def ratios(
     if score is not None:
         ends = _fieller(u, w, *np.moveaxis(z2 * score, -1, 0))
         low, high = np.minimum(low, ends[0]), np.maximum(high, ends[1])
+        for side, s, a, b in rest or ():
+            more = score + np.stack([s * a, a - s * b / 2, -2 * b], axis=-1)
+            with np.errstate(invalid="ignore"):  # (infinite ends)
+                below, above = (
+                    np.where((side * (s - 2 * end) > 0) & (side * (a + b * end) > 0), end, np.nan)
+                    for end in _fieller(u, w, *np.moveaxis(z2 * more, -1, 0))
+                )
+            low, high = np.fmin(low, below), np.fmax(high, above)
         if few is not None:
             with np.errstate(divide="ignore", invalid="ignore"):
                 step, (a, b, e) = times**2 * few[1] / np.abs(w), np.moveaxis(times**2 * score, -1, 0) / w**2
@@ -311,6 +342,22 @@ def score_sums(sums: F64, c: F64 | float, s: F64 | float) -> F64:
     """
     u, w, uu, uw, ww = np.moveaxis(sums, -1, 0)
     return np.stack([uu - c * s * u, uw - c * (s * w / 2 + u), ww - 2 * c * w], axis=-1)
+
+
+Rest: TypeAlias = list[tuple[int, Any, F64, F64]]
+
+
+def rest_of(sums: F64, n: Any, c: F64 | float, s: F64 | float, ends: tuple[float, float]) -> Rest:
+    """On either side of s / 2: by how much A + B m the sum of k y is beyond the one that came, if the ratio is m.
+
+    ``sums`` and c, s as in `score_sums`, of n reports; ``ends`` are between which y is on average, with any value.
+    """
+    u, w, _, uw, ww = np.moveaxis(sums, -1, 0)
+    some = np.maximum(n, 1)
+    k, people = np.maximum(ww - c * w, 0) / some, np.clip(w, 0, some)
+    return [
+        (side, s, k * (some - people) * end - (uw - c * u), k * people) for side, end in zip((1, -1), ends, strict=True)
+    ]
 
 
 def _fieller(u: F64, w: F64, uu: F64, uw: F64, ww: F64) -> tuple[F64, F64]:

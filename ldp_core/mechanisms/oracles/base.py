@@ -578,7 +578,9 @@ class CountedCells(FrequencyOracle):
     def noise_covariance(self, shares: F64) -> F64:
         """Over all cells: one is `worst_ratio` times as likely if it supports x."""
         if not self.exhaustive:
-            raise ParameterError(f'covariances of {self.name} are not known with unmatched="none"')
+            raise ParameterError(
+                f'the errors of sums of {self.name} are not known with unmatched="none": take unmatched="other"'
+            )
         each = np.arange(self.cells)
         counters = self.count_reports(each.astype(np.uint64), each, self.cells)
         chances = np.where(counters[:, : self.domain.size] > 0, float(self.worst_ratio()), 1.0)

@@ -8,7 +8,16 @@ import pyarrow as pa
 import pytest
 from scipy import linalg
 
-from ldp_core import BlockHadamardResponse, Domain, HadamardResponse, Keyed, Secret
+from ldp_core import (
+    BlockHadamardResponse,
+    Domain,
+    HadamardResponse,
+    HybridProjectiveGeometryResponse,
+    Keyed,
+    ParameterError,
+    RangeEstimate,
+    Secret,
+)
 from ldp_core.exact.sampling import ONE
 from ldp_core.mechanisms.oracles.hadamard_response import best_blocks
 
@@ -181,3 +190,11 @@ def test_intervals_cover(shares):
     _, _, low, high = m.with_intervals(counts, n, n * m.rates.a, confidence=0.95, simultaneous=False)
     even = ((low <= true) & (true <= high)).mean(axis=0)
     assert shares == "uniform" or np.abs(even - 0.95).max() > 4 * math.sqrt(0.95 * 0.05 / piles)
+
+
+@each("kind", [BHR, HybridProjectiveGeometryResponse])
+def test_errors_of_sums_that_are_not_known_have_a_remedy(kind):
+    asked = RangeEstimate(3, 7)
+    with pytest.raises(ParameterError, match=r'of sums of .*"none": take unmatched="other"'):
+        asked.check(kind(range(12), epsilon=2.0, unmatched="none"))
+    asked.check(kind(range(12), epsilon=2.0, unmatched="other"))
