@@ -28,8 +28,8 @@ lesser y of all others, and at most m sum w and the greater one of them. The int
 follow where sum y is taken to be that.
 
 A ratio to public numbers, as a share over several mechanisms, has the interval of means of two numbers where it has
-weights between -1 and 0, or 1 and 2. Where no weight is above 0, one of 2 - a is possible, a the least: it is so in
-unary encoding (p = 1/2), and of randomized response more than the weight.
+weights between -1 and 0, or 1 and 2, with J of m_h people as in `weighted_mean`. Where no weight is above 0, one of
+2 - a is possible, a the least: it is so in unary encoding (p = 1/2), and of randomized response more than the weight.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
-    known = _known(_sums(u, w), of)
+    known = _known(ratio_sums(u, w), of)
     two = _two_values(known)
     if two is not None:
         return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3))
@@ -222,14 +222,15 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
             found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
     low, high = -float(sums[8]), float(sums[9])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
-    if -float(sums[6]) <= 0 or low == high or not (some or most) or _two_values(sums) is not None:
+    if -float(sums[6]) <= 0 or not (some or most) or _two_values(sums) is not None:
         return found
     if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
         high = 2 - low
     if most and low >= 1:  # all do
         low = 1 - high
     size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
-    jumps = size * np.array([found.ratio - low, high - found.ratio])
+    jump = repeats * float(sums[15] / sums[5] / sums[2])  # (more than ``size``: see `weighted_mean`)
+    jumps = jump * np.array([found.ratio - low, high - found.ratio])
     jumps *= variance < MANY * jumps**2
     below, above = reach(z, variance, variance, jumps, size).tolist()
     return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
@@ -279,7 +280,8 @@ def _ratio(
             rest = rest_of(sums[1:6], sums[0], c, s, ends)
     found = ratios(sums[1:6], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
-    if two is None and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
+    differ = sums[8:10].sum() > DIGITS * abs(m)  # (of equal ratios the squares are known to be 0)
+    if two is None and differ and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"

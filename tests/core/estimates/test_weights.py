@@ -256,6 +256,8 @@ def test_people_who_stand_for_many_hold():
         with case(name):
             found = [weighted_mean(one, weights=of) for one, of in zip(told, people, strict=True)]
             assert held(found, 0.05, np.full(runs, 1 / runs))[0] >= 0.93
+    found = [ratio(one * of, of) for one, of in zip(weights, people, strict=True)]
+    assert held(found, 0.05, np.full(runs, 1 / runs))[0] >= 0.93
 
 
 @pytest.mark.slow
