@@ -63,7 +63,7 @@ class WindowBounds:
             squares = weights**2
             spread = squares @ self.reference
             normal = n * spread**2 >= _REPORTS * (squares**2 @ self.reference)
-            far = np.where(normal, self.z, math.sqrt(2 * tail)) / math.sqrt(n)
+            far = np.where(normal, self.z / math.sqrt(n), math.sqrt(2 * tail / max(n - 1, 1)))
             rest = np.where(normal, 0, 7 * tail * np.ptp(weights, axis=1) / (3 * max(n - 1, 1)))
             expected = side * (weights @ self.reference + shift) + far * np.sqrt(spread) + rest
             take = expected < best

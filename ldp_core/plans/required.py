@@ -240,24 +240,30 @@ class _Change(NamedTuple):
         if size <= 0:
             return math.inf
 
-        def takes(n: float) -> float:
+        def takes(n: float, moved: float) -> float:
             before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
-            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / size) ** 2
+            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / max(moved, 1e-99)) ** 2
 
         def suffices(n: float) -> bool:
             before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
-            if takes(n) > n or n * between >= FEW * coin**2:
-                return takes(n) <= n
-            moved = size if population else math.floor(size * n * (1 + 1e-9)) / n  # (of these people it is whole ones)
+            moved = size if error.length else _of_whole_people(size, n if population is None else population)
+            needed = takes(n, moved)
+            if needed > n or n * between >= FEW * coin**2:
+                return needed <= n
             found = moved - y * math.sqrt((before + after) / n)
             return bool(coins_score(*map(np.array, (found, 2 * n, 2 * between / n, coin / n)), ends=False) >= z)
 
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
-        normal = takes(1.0)
+        normal = takes(1.0, size)
         few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
         if not (few or error.collided or isinstance(population, int)):
             return normal
         return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf
+
+
+def _of_whole_people(share: float, people: Population | float) -> float:
+    """The greatest share of so many people, or of many, that is no more than this."""
+    return share if people is None or isinstance(people, str) else math.floor(share * people * (1 + 1e-9)) / people
 
 
 def _change(size: float | None, base: float | None, power: float, margin: object) -> _Change | None:

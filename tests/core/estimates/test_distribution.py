@@ -191,6 +191,15 @@ def test_a_rare_bucket_has_an_interval_too():
     assert found.low[0] > 0.9
 
 
+def test_an_interval_of_few_reports_is_by_the_theorem():
+    """Maurer and Pontil's, with the sample variance over n - 1: it was over n."""
+    m = SquareWave(WholeNumbers(1, 5), epsilon=50.0)  # no noise
+    counts, one_of = np.array([17, 3, 0, 0, 0]), -np.log(0.025 / 2)
+    high = m.distribution(Tally(20, counts, m.fingerprint)).high[1]
+    variance = np.var([1] * 3 + [0] * 17, ddof=1)
+    assert high == pytest.approx(0.15 + np.sqrt(2 * variance * one_of / 20) + 7 * one_of / (3 * 19))
+
+
 def test_what_a_cut_inside_a_bucket_leaves_open_is_in_the_interval():
     m = SquareWave((0, 1), epsilon=8.0, buckets=10)
     for number, least, most in ((0.55, [0.99, 0.0], [1.0, 0.01]), (0.78, [0.0, 0.0], [1.0, 1.0])):
