@@ -82,7 +82,7 @@ def pool(
             f"not all plans have shares or a mean of {unknown}; in common they have {names}. Where a column has one "
             "mechanism in all plans, pl.concat of this column puts the reports together"
         )
-    left = dict.fromkeys(name for plan in plans for name in plan if name not in names)
+    left = dict.fromkeys(name for plan in plans for name in plan.columns if name not in names)
     names = [name for name in names if columns is None or name in columns]
     if not names:
         raise PlanError("the plans have no column in common that has shares or a mean")

@@ -228,7 +228,7 @@ def weighted_mean(
         ParameterError: shares that do not add up to 1, or shares without groups; confidence outside (0, 1).
 
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
-    WeightedMean of 100 records: 0.625, standard error 0.0567, 95% interval 0.512159 to 0.737841
+    WeightedMean of 100 records: 0.625, standard error 0.0567, 95% interval 0.508008 to 0.737841
     """
     z, (mechanism, u) = z_score(check_open("confidence", confidence)), _numbers_of(numbers)
     u, d = columns_of(numbers=u, weights=np.ones(len(u)) if weights is None else weights)

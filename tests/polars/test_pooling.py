@@ -133,10 +133,11 @@ def test_of_a_folder_the_files_are_pooled_that_are_estimated(tmp_path):
 def test_columns_that_are_not_pooled_are_told_of():
     """As `compare` does: `ldp pool` printed tables of the others, in silence."""
     asked = {"os": RandomizedResponse(["a", "b"], epsilon=2.0), "age": HierarchicalHistogram(range(8), epsilon=1.0)}
-    plans = [PrivacyPlan(asked), PrivacyPlan({**asked, "new": RandomizedResponse(epsilon=1.0)})]
-    people = pl.DataFrame({"os": ["a", "b"] * 500, "age": [1, 2] * 500, "new": [True, False] * 500})
+    new = {**asked, "new": RandomizedResponse(epsilon=1.0)}
+    plans = [PrivacyPlan(asked, keep=["day"]), PrivacyPlan(new, keep=["day"])]
+    people = pl.DataFrame({"os": ["a", "b"] * 500, "age": [1, 2] * 500, "new": [True, False] * 500, "day": 1})
     made = [(people.ldp.perturb(plan), plan) for plan in plans]
-    with pytest.warns(LdpWarning, match="age, new: left out, as not all plans have shares or a mean of it"):
+    with pytest.warns(LdpWarning, match="^age, new: left out, as not all plans have shares or a mean of it"):
         assert ldp_polars.pool(made)["column_name"].unique().to_list() == ["os"]
     assert ldp_polars.pool(made, columns=["os"]).height == 2  # what is asked for needs no warning
     with pytest.raises(PlanError, match="of this column puts the reports together"):
