@@ -280,7 +280,8 @@ def _ratio(
             rest = rest_of(sums[1:6], sums[0], c, s, ends)
     found = ratios(sums[1:6], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
-    differ = sums[8:10].sum() > DIGITS * abs(m)  # (of equal ratios the squares are known to be 0)
+    # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)
+    differ = sums[8:10].sum() > DIGITS * abs(m)
     if two is None and differ and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
         raise InputError(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "

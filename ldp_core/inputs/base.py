@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +23,10 @@ class Inputs(ABC):
     unmatched: str
     """What becomes of values that are not among these, nulls included."""
 
-    remedy: ClassVar[str] = "declare them"
-    """What to do about values that are refused."""
+    @property
+    def remedy(self) -> str:
+        """What to do about values that are refused."""
+        return "declare them"
 
     @property
     def listed(self) -> int | None:

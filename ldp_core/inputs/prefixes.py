@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +51,6 @@ class Prefixes(Inputs):
     alphabet: str | None
     length: int
     unmatched: Outside = "error"
-    remedy: ClassVar[str] = 'declare a larger alphabet or length, or use unmatched="cut"'
 
     def __post_init__(self) -> None:
         if self.unmatched not in ("error", "cut"):
@@ -94,6 +93,11 @@ class Prefixes(Inputs):
         """The alphabet and the length are parameters of the mechanism."""
         return {"domain": {"kind": self.kind}}
 
+    @property
+    @override
+    def remedy(self) -> str:
+        return "declare a larger alphabet or length" + (', or use unmatched="cut"' if self.alphabet is not None else "")
+
     # ---- values to codes
 
     def encode(self, values: Any, *, column: str = "values") -> Codes:
@@ -107,8 +111,7 @@ class Prefixes(Inputs):
         wrong = int(np.count_nonzero(outside)) if self.unmatched == "error" else 0
         if wrong:
             raise DomainError(
-                f"column {column!r}: {wrong} of {len(codes)} values are null or not {self.summary}; "
-                + (self.remedy if self.alphabet is not None else self.remedy.partition(",")[0])
+                f"column {column!r}: {wrong} of {len(codes)} values are null or not {self.summary}; {self.remedy}"
             )
         return codes
 

@@ -240,21 +240,22 @@ class _Change(NamedTuple):
         if size <= 0:
             return math.inf
 
-        def takes(n: float, moved: float) -> float:
+        def takes(n: float, moved: float) -> tuple[float, float, float]:
+            """How many, by the variances of n: one without a change, and those before and after it, added up."""
             before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
-            return float((z * math.sqrt(2 * between) + y * math.sqrt(before + after)) / max(moved, 1e-99)) ** 2
+            both = before + after
+            return float((z * math.sqrt(2 * between) + y * math.sqrt(both)) / max(moved, 1e-99)) ** 2, between, both
 
         def suffices(n: float) -> bool:
-            before, between, after = (error.variance(f, part_of(population, n), n) for f in shares)
             moved = size if error.length else _of_whole_people(size, n if population is None else population)
-            needed = takes(n, moved)
+            needed, between, both = takes(n, moved)
             if needed > n or n * between >= FEW * coin**2:
                 return needed <= n
-            found = moved - y * math.sqrt((before + after) / n)
+            found = moved - y * math.sqrt(both / n)
             return bool(coins_score(*map(np.array, (found, 2 * n, 2 * between / n, coin / n)), ends=False) >= z)
 
         coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
-        normal = takes(1.0, size)
+        normal = takes(1.0, size)[0]
         few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
         if not (few or error.collided or isinstance(population, int)):
             return normal

@@ -129,7 +129,6 @@ def test_of_a_folder_the_files_are_pooled_that_are_estimated(tmp_path):
         assert ldp_polars.pool([folder, other], by=by).equals(ldp_polars.pool([(FIRST, OLD), (SECOND, NEW)], by=by))
 
 
-@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_columns_that_are_not_pooled_are_told_of():
     """As `compare` does: `ldp pool` printed tables of the others, in silence."""
     asked = {"os": RandomizedResponse(["a", "b"], epsilon=2.0), "age": HierarchicalHistogram(range(8), epsilon=1.0)}
@@ -146,6 +145,7 @@ def test_columns_that_are_not_pooled_are_told_of():
     assert together.select(pl.col("age").ldp.median()).unnest("age")["n"].item() == 2000
 
 
+@pytest.mark.filterwarnings("ignore:the groups are not of one population:UserWarning")
 def test_by_keys_and_windows():
     both = [(FIRST, OLD), (SECOND, NEW)]
     by = ldp_polars.pool(both, by="country", columns=["os"])
