@@ -104,17 +104,19 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
-    known = _known(ratio_sums(u, w), of)
+    known = _known(_sums(u, w), of)
     two = _two_values(known)
+    with np.errstate(over="ignore"):
+        cubes = float((w * w) @ w)
     if two is not None:
-        return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3))
+        return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3), cubes)
     near = _near(known)  # sums about it do not cancel
     r = u - near * w
     found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
         moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
-    return _bounded(found, known, repeats, moments)
+    return _bounded(found, known, repeats, moments, cubes)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -200,13 +202,14 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> 
         cubes = sums[12:16] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
         fourths = sums[16:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
         fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
-    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]))
+    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]), float(sums[15]))
 
 
-def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
+def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float) -> Ratio:
     """With an interval that reaches far enough, or to infinity, where few records carry a sum.
 
-    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known.
+    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known; ``cubes`` is that of
+    w^3.
     """
     z = z_score(found.confidence)
     if not _carried(sums, found.confidence, repeats):
@@ -229,7 +232,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64) -> Ratio:
     if most and low >= 1:  # all do
         low = 1 - high
     size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
-    jump = repeats * float(sums[15] / sums[5] / sums[2])  # (more than ``size``: see `weighted_mean`)
+    jump = repeats * float(cubes / sums[5] / sums[2])  # (more than ``size``: see `weighted_mean`)
     jumps = jump * np.array([found.ratio - low, high - found.ratio])
     jumps *= variance < MANY * jumps**2
     below, above = reach(z, variance, variance, jumps, size).tolist()
