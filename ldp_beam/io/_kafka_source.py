@@ -1,4 +1,4 @@
-"""A Kafka topic as a splittable source: an element is a partition, a restriction a range of its offsets.
+"""A Kafka topic as a splittable source: an element is a partition (of how many), a restriction a range of its offsets.
 
 Beam's own ``ReadFromKafka`` (looked at in 2.77) needs Java where a pipeline is built and beside each worker. It has no
 offsets to stop at, and hands on one message at a time: 10^6 records in 1,000 messages took it 16 s, and this 0.8 s
@@ -15,7 +15,7 @@ import struct
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -32,12 +32,15 @@ from typing_extensions import override
 from ldp_core import InputError
 from ldp_core.engine import import_extra
 
+Partition: TypeAlias = tuple[int, int | None]
+"""The number of one to read, and how many there were; None: not all are read."""
 Start: TypeAlias = Literal["earliest", "latest", "committed"]
 
 POLL_SECONDS = 0.1  # how long one poll waits for messages
 REQUEST_SECONDS = 15.0  # how long a request to the brokers may take
 IDLE_CHECK_SECONDS = 1.0  # how often the end of a partition without new messages is asked for
 CHECK_PATIENCE_SECONDS = 1.0  # how long that question may take; it holds up reading
+COUNT_CHECK_SECONDS = 60.0  # how often the number of partitions is asked for
 PARKED_SECONDS = 60.0  # how long a connection waits for the next bundle
 PAUSE_SECONDS = 0.1  # until the next poll of a partition of which all has been read
 BUNDLE_POLLS, BUNDLE_SECONDS = 100, 1.0
@@ -82,16 +85,21 @@ class Topic:
     max_delay: float = 0.0
     named: bool = False
 
-    def found(self) -> tuple[int, ...]:
+    def found(self) -> list[Partition]:
         """The partitions to read, asked for if they were not given."""
         if self.partitions is not None:
-            return tuple(sorted(set(self.partitions)))
+            return [(one, None) for one in sorted(set(self.partitions))]
         with closing(client("Consumer", self.config)) as consumer:
-            found = ask("Kafka: cannot get topics", lambda: consumer.list_topics(self.name, timeout=REQUEST_SECONDS))
+            n = self.count(consumer, REQUEST_SECONDS)
+        return [(one, n) for one in range(n)]
+
+    def count(self, consumer: Any, patience: float) -> int:
+        """How many partitions there are: their numbers begin at 0."""
+        found = ask("Kafka: cannot get topics", lambda: consumer.list_topics(self.name, timeout=patience))
         topic = found.topics.get(self.name)
         if topic is None or topic.error is not None or not topic.partitions:
             raise InputError(f"Kafka: there is no topic {self.name!r}")
-        return tuple(sorted(topic.partitions))
+        return len(topic.partitions)
 
     def place(self, partition: int, offset: int | None = None) -> Any:
         make = import_extra("confluent_kafka", "kafka").TopicPartition
@@ -138,6 +146,7 @@ class _Connection:
         self._consumer.assign([topic.place(partition, offset)])
         self._begin = b"kafka\0" + topic.name.encode() + b"\0"  # of the names of all messages
         self._asked_at = time.monotonic()
+        self._counted_at = -COUNT_CHECK_SECONDS
         self._lock = Lock()  # of the two below
         self._committed = 0
         self._closed = False
@@ -177,6 +186,20 @@ class _Connection:
         except InputError:
             return None
         return asked if following >= end else None
+
+    def check_count(self, of: int | None) -> None:
+        """A partition that was added is nobody's: its messages would be missing in all counts, without a word."""
+        wants_all = self._topic.partitions is None and self._topic.stop_at is None
+        recently = time.monotonic() - self._counted_at < COUNT_CHECK_SECONDS
+        if not wants_all or of is None or self._partition + 1 < of or recently:  # (the last of them tells)
+            return
+        self._counted_at, n = time.monotonic(), of
+        with suppress(InputError):  # brokers that do not answer are asked again
+            n = self._topic.count(self._consumer, CHECK_PATIENCE_SECONDS)
+        if n > of:
+            there, added = list(range(of)), list(range(of, n))
+            what = f"Kafka: topic {self._topic.name!r} has {n} partitions now, and had {of} when it was first read"
+            raise InputError(f"{what}: go on with partitions={there}, and read {added} in a job of its own")
 
     def commit(self, offset: int) -> None:
         """Commit to the consumer group; never backwards. Works after `close` too, when Beam asks for it."""
@@ -286,8 +309,8 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         self._left: dict[int, Hashable] = {}  # where this instance has parked its connection to a partition
 
     @override
-    def initial_restriction(self, element: int) -> OffsetRange:
-        return self._topic.offsets(element)
+    def initial_restriction(self, element: Partition) -> OffsetRange:
+        return self._topic.offsets(element[0])
 
     @override
     def create_tracker(self, restriction: OffsetRange) -> _Offsets:
@@ -298,14 +321,14 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         return OffsetRangeCoder()
 
     @override
-    def restriction_size(self, element: int, restriction: OffsetRange) -> float:
+    def restriction_size(self, element: Partition, restriction: OffsetRange) -> float:
         return 1.0  # (how many messages there are nobody has asked)
 
     @override
     @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator]
     def process(
         self,
-        element: int,
+        element: Partition,
         finalizer: Any = beam.DoFn.BundleFinalizerParam,
         tracker: Any = beam.DoFn.RestrictionParam(),  # noqa: B008 (so Beam has it)
         estimator: Any = beam.DoFn.WatermarkEstimatorParam(ManualWatermarkEstimator.default_provider()),  # noqa: B008
@@ -313,7 +336,8 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         """Poll, until there is nothing for now, or for so long that the runner should make it durable."""
         return self._bundle(element, finalizer, tracker, estimator)
 
-    def _bundle(self, partition: int, finalizer: Any, tracker: Any, estimator: Any) -> Iterator[Any]:
+    def _bundle(self, element: Partition, finalizer: Any, tracker: Any, estimator: Any) -> Iterator[Any]:
+        partition, of = element
         offsets = tracker.current_restriction()
         following = offsets.start
         if following >= offsets.stop:
@@ -323,6 +347,7 @@ class ReadPartition(beam.DoFn, RestrictionProvider):
         connection = _PARKED.take(place) or _Connection(self._topic, partition, following)
         deadline, parked = time.monotonic() + BUNDLE_SECONDS, False
         try:
+            connection.check_count(of)
             for polls in range(1, BUNDLE_POLLS + 1):
                 found = connection.poll(following, offsets.stop)
                 if found.following > following and not tracker.try_claim(found.following - 1):

@@ -39,8 +39,8 @@ class ReadKafka(RecordsTransform):
         bootstrap_servers: ``"host:port,..."``.
         topic: to read.
         group: the consumer group; other members of it do not take partitions away.
-        partitions: which; None: all that there are when the pipeline first starts. One that is added later is not read,
-            not after a savepoint either: it needs a job of its own, with ``partitions=``.
+        partitions: which; None: all that there are when the pipeline first starts. One that is added later is an error
+            of a stream, within a minute: go on from the checkpoint with ``partitions=``, and read it in its own job.
         start: without a checkpoint begin at the ``"earliest"`` message, at the ``"latest"`` (only what comes after),
             or where the group ``"committed"`` (without a commit: the earliest).
         stop_at: ``"latest"``: end where each partition ended when its reading began; or the offset to stop before,

@@ -35,6 +35,7 @@ from .mock_broker import MockBroker
 
 confluent_kafka = pytest.importorskip("confluent_kafka")
 from confluent_kafka import Consumer, Producer, TopicPartition  # noqa: E402
+from confluent_kafka.admin import AdminClient, NewPartitions  # noqa: E402
 
 OS = UnaryEncoding([f"os{i}" for i in range(16)], epsilon=1.0)
 PLAN = PrivacyPlan({"os": OS}, keep=["t"])
@@ -71,15 +72,16 @@ def source(broker, topic, **options):
 class Bundle:
     """One bundle of a partition, as a runner has it: from a checkpoint, or from the start."""
 
-    def __init__(self, topic, checkpoint=None, *, partition=0, step=None):
+    def __init__(self, topic, checkpoint=None, *, partition=0, of=None, step=None):
+        element = (partition, of)
         self.step = step or ReadPartition(pickler.loads(pickler.dumps(topic)))
         _steps.append(self.step)
-        at, watermark = (self.step.initial_restriction(partition), None) if checkpoint is None else checkpoint
+        at, watermark = (self.step.initial_restriction(element), None) if checkpoint is None else checkpoint
         self.tracker = ThreadsafeRestrictionTracker(self.step.create_tracker(at))
         self.estimator = ManualWatermarkEstimator(watermark)
         self.finalizer = []
         finalizer = SimpleNamespace(register=self.finalizer.append)
-        self.elements = self.step.process(partition, finalizer, RestrictionTrackerView(self.tracker), self.estimator)
+        self.elements = self.step.process(element, finalizer, RestrictionTrackerView(self.tracker), self.estimator)
 
     @property
     def watermark(self):
@@ -199,8 +201,8 @@ def test_each_record_and_the_watermark_once_over_a_restart(broker, topic, monkey
 def test_each_partition_is_an_element_that_a_runner_can_give_to_another_worker(broker, topic):
     """Flink's runner gives all that becomes of one element to one slot."""
     send(broker, topic, [(numbers(0, 1), 0, 0)])
-    assert source(broker, topic, partitions=None).found()[:2] == (0, 1)
-    assert source(broker, topic, partitions=(2, 0, 2)).found() == (0, 2)
+    assert [one for one, _ in source(broker, topic, partitions=None).found()][:2] == [0, 1]
+    assert source(broker, topic, partitions=(2, 0, 2)).found() == [(0, None), (2, None)]
     read = beam.Pipeline() | ReadKafka("127.0.0.1:1", "t", partitions=[0, 1])
     labels = [part.full_label for part in _parts(read.pipeline.transforms_stack[0])]
     assert labels.index("ReadKafka/Partitions") < labels.index("ReadKafka/Poll")
@@ -331,7 +333,7 @@ def test_bundles_that_follow_each_other_share_one_connection(broker, topic, monk
     made, real = [], module.client
     send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(20)])
     whole = source(broker, topic, stop_at={0: 20}, max_batch=2, config={"group.id": "g"})
-    checkpoint = Bundle(whole).step.initial_restriction(0), None
+    checkpoint = Bundle(whole).step.initial_restriction((0, None)), None
     monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
     monkeypatch.setattr(module, "BUNDLE_POLLS", 3)
     done = list(bundles(whole, checkpoint))
@@ -351,7 +353,7 @@ def test_a_connection_that_nobody_takes_is_closed(broker, topic, monkeypatch):
     made, real = [], module.client
     send(broker, topic, [(numbers(i, 1), 0, 0) for i in range(3)])
     kinds = [source(broker, topic) for _ in range(3)]
-    checkpoint = Bundle(kinds[0]).step.initial_restriction(0), None
+    checkpoint = Bundle(kinds[0]).step.initial_restriction((0, None)), None
     monkeypatch.setattr(module, "client", lambda *args: made.append(real(*args)) or made[-1])
     given_up, torn_down, other = (Bundle(kind, checkpoint) for kind in kinds)
     assert given_up.rest() is not None
@@ -382,7 +384,7 @@ def test_two_readers_of_a_topic_have_a_connection_each(broker, topic):
 def test_latest_is_what_comes_after(broker, topic):
     send(broker, topic, [(numbers(0, 10), 0, 0)])
     late = source(broker, topic, start="latest")
-    at = Bundle(late).step.initial_restriction(0)  # before the first poll
+    at = Bundle(late).step.initial_restriction((0, None))  # before the first poll
     send(broker, topic, [(numbers(10, 10), 0, 0)])
     for polls, _, _ in bundles(late, (at, None)):
         if polls:
@@ -407,6 +409,31 @@ def test_dead_letters(broker, topic):
 def test_no_such_topic(real_broker):
     with pytest.raises(InputError, match="no topic 'nothing'"):
         run(ReadKafka(real_broker.servers, "nothing", stop_at="latest"))
+
+
+@pytest.mark.kafka
+def test_a_partition_that_is_added_is_an_error_of_what_reads_all(real_broker, monkeypatch):
+    """It was not read, without a word: its part of the messages was missing in every count."""
+    monkeypatch.setattr(module, "COUNT_CHECK_SECONDS", 0.0)
+    topic = real_broker.create_topic(next(topics), 2)
+    send(real_broker, topic, [(numbers(0, 3), 1, 0)])
+    reads_all = source(real_broker, topic, partitions=None)
+    _, last = reads_all.found()
+    assert last == (1, 2)
+    rest = next(rest for polls, _, rest in bundles(reads_all, partition=1, of=2) if polls)
+    admin = AdminClient({"bootstrap.servers": real_broker.servers})
+    [added] = admin.create_partitions([NewPartitions(topic, 4)]).values()
+    added.result(DEADLINE)
+    expected = r"has 4 partitions now, and had 2 when .*: go on with partitions=\[0, 1\], and read \[2, 3\] in a job"
+    with pytest.raises(InputError, match=expected):
+        list(islice(bundles(reads_all, rest, partition=1, of=2), 50))  # (the news may take a moment)
+    list(islice(bundles(reads_all, partition=0, of=2), 3))  # one of them tells
+    send(real_broker, topic, [(numbers(3, 4), 1, 0)])
+    as_told = source(real_broker, topic, partitions=(0, 1))
+    polls = next(polls for polls, _, _ in bundles(as_told, rest, partition=1, of=2) if polls)
+    assert [i for messages, _ in polls for i in ids(messages)] == list(range(3, 7))
+    stops = source(real_broker, topic, partitions=None, stop_at="latest")
+    assert read_all(stops, partition=1, of=2) == list(range(7))  # it was asked for what there was then
 
 
 def test_offsets_that_are_gone_are_an_error_unless_said_otherwise(broker, topic):
