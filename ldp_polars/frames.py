@@ -159,9 +159,9 @@ def histograms(
 ) -> Frame:
     """Estimate all columns of a frame of reports that have a histogram: one tidy frame.
 
-    Numbers, sketches and heavy hitters have none and are left out (`estimates` has them all). Of a plan of pairs there
-    is also one of each column that the pairs hold; ``person`` does not go with them. Of a sketch there is one if
-    ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
+    Numbers, `HierarchicalHistogram`, sketches and heavy hitters are left out (`estimates` has them all). Of a plan of
+    pairs there is also one of each column that the pairs hold; ``person`` does not go with them. Of a sketch there is
+    one if ``plan`` has the sketch with candidates, ``sketch.over([...])``, in its place.
 
     Args:
         reports: made by ``plan``, eager or lazy.
@@ -201,7 +201,8 @@ def histograms(
     """
     plan = plan_of(reports, plan)
     if not plan.oracles:
-        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}")
+        trees = "; .ldp.estimates(plan) has the histogram of a HierarchicalHistogram"
+        raise PlanError(f"none of the columns {list(plan.columns)} has a histogram: {OFFERS}{trees}")
     taken = {"column_name", "entry", *ENTRY}
     groups = groups_of(reports, plan, by, window, event_time, taken, assume_reports, plan.oracles)
     ask = HistogramEstimate(confidence, simultaneous, consistency, population, repeats=repeats)

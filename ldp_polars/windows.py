@@ -13,19 +13,19 @@ import polars as pl
 from ldp_core import ParameterError
 from ldp_core.engine import Window, type_words
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import unnamed
+from ldp_polars.columns import as_expr, unnamed
 
 WINDOW_START, WINDOW_END = "window_start", "window_end"
 
 
-def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
+def window_start(time: pl.Expr | str, window: str | timedelta) -> pl.Expr:
     """The start of the window of each time.
 
     Args:
-        time: of dtype Datetime or Date. Windows of whole days and of months are those of its time zone, whose days have
-            23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and begin at multiples
-            of it in UTC, whatever the time zone, as Beam's do. (`polars.DataFrame.group_by_dynamic` begins the first of
-            these by the clock of the zone, and so many hours later each of the others.)
+        time: a Datetime or Date column (or its name). Windows of whole days and of months are those of its time zone,
+            whose days have 23 or 25 hours when the clock changes. Others, as of 12 hours, are all of one length and
+            begin at multiples of it in UTC, whatever the time zone, as Beam's do. (`polars.DataFrame.group_by_dynamic`
+            begins the first of these by the clock of the zone, and so many hours later each of the others.)
         window: a length of windows, see `histograms`.
 
     Raises:
@@ -37,7 +37,7 @@ def window_start(time: pl.Expr, window: str | timedelta) -> pl.Expr:
     [datetime.date(2024, 1, 1), datetime.date(2024, 1, 8)]
     """
     Window.of(window)
-    return at_plan_time(time, partial(_window_start, window=window))
+    return at_plan_time(as_expr(time), partial(_window_start, window=window))
 
 
 def window_end(start: pl.Expr, dtype: Any, window: str | timedelta) -> pl.Expr:

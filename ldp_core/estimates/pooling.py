@@ -137,9 +137,8 @@ def pool(groups: Iterable[tuple[Mechanism, Tally]], *, confidence: float = 0.95,
         LdpWarning: the groups are of different populations, which Cochran's Q would hardly say of equal ones (10^-4).
 
     Raises:
-        MechanismMismatchError: a tally is another mechanism's.
-        ParameterError: confidence outside (0, 1); fewer than two groups; an empty one; mechanisms of two kinds, or that
-            know no value in common.
+        MechanismMismatchError: a tally is another mechanism's; mechanisms of two kinds, or of numbers of two intervals.
+        ParameterError: confidence outside (0, 1); fewer than two groups; an empty one; no value in common.
 
     >>> from ldp_core import RandomizedResponse, UnaryEncoding
     >>> old, new = UnaryEncoding(["a", "b"], epsilon=1.0), RandomizedResponse(["a", "b", "c"], epsilon=3.0)

@@ -18,6 +18,7 @@ from ldp_core import (
     HadamardCountMeanSketch,
     HeavyHitters,
     HeavyHittersEstimate,
+    HierarchicalHistogram,
     HistogramEstimate,
     Hybrid,
     InputError,
@@ -257,9 +258,11 @@ def test_windows_are_no_finer_than_the_times():
     assert reports.ldp.histograms(plan, window="5ms", event_time="ms").height == 2
     for column, window, expected in (("ms", "0.5ms", "whole ms"), ("day", "1h", "whole days"), ("n", "1d", "Datetime")):
         with pytest.raises(ParameterError, match=expected):
-            times.select(ldp_polars.window_start(pl.col(column), window))
+            times.select(ldp_polars.window_start(column, window))
     with pytest.raises(ParameterError, match="window must be"):
-        ldp_polars.window_start(pl.col("ms"), "soon")
+        ldp_polars.window_start("ms", "soon")
+    for day in ("day", pl.col("day")):
+        assert times.select(ldp_polars.window_start(day, "1w")).item() == dt.date(2025, 12, 29)
 
 
 def test_values_of_one_type_keep_it_and_those_of_several_are_text(run):
@@ -329,6 +332,14 @@ NUMBER = Hybrid((0, 100), epsilon=1.0)
 
 def mixed() -> pl.DataFrame:
     return pl.DataFrame({"os": ["ios", "web"] * 50, "number": [1.0, 2.0] * 50, "word": WORDS * 50})
+
+
+def test_histograms_refer_to_estimates_for_the_histogram_of_a_tree():
+    plan = PrivacyPlan({"level": HierarchicalHistogram(range(4), epsilon=1.0)})
+    reports = pl.DataFrame({"level": [0, 1, 2, 3]}).ldp.perturb(plan)
+    with pytest.raises(PlanError, match=r"\.ldp\.estimates\(plan\) has the histogram of a HierarchicalHistogram"):
+        reports.ldp.histograms(plan)
+    assert reports.ldp.estimates(plan)["level"]["value"].to_list() == [0, 1, 2, 3]
 
 
 def test_columns_without_a_histogram_are_left_out_until_a_sketch_has_candidates():

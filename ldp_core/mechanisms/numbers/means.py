@@ -90,7 +90,7 @@ from ldp_core.simulated_counts import Generator, multinomials, scatter
 class OneBitMean(Symbols):
     """Report one bit, which is 1 with a probability that grows linearly with the number.
 
-    Reports are Booleans. Of the mechanisms for means it has the least variance up to epsilon 0.61.
+    Reports are Booleans. Up to epsilon 0.61 its worst variance is that of `Hybrid`; that of `NOutput` is less.
 
     >>> m = OneBitMean((0, 10), epsilon=1.0)
     >>> m.mean(m.tally(m.perturb([2.5] * 1000 + [7.5] * 1000))).n

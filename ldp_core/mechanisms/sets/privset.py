@@ -55,7 +55,8 @@ class PrivSet(BitReports):
         domain: the items. One that is listed twice is there once. The empty list is an answer; a null is none, and is
             refused, or becomes the item "other", as all items do that are not declared.
         most: the most items of a person, in [1, min(d, 256)]. Declared, not learned: the error grows with it.
-        k: size of a report, at most half of d + most; default the one of least variance for an item that nobody has.
+        k: size of a report, at most half of d + most, rounded up; default the one of least variance for an item
+            that nobody has.
         on_more: what becomes of longer lists: ``"error"``, an error that counts them, or ``"first"``, which keeps the
             first ``most`` different items; see `Sets`.
 
