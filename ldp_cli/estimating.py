@@ -128,7 +128,7 @@ def estimate(
         asked = made
     else:
         wanted = _wanted(made, column, candidates)
-        asked = files.plan_of_columns(made, wanted)
+        asked = files.plan_of_columns(made, wanted, made.keep)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
     reports = files.having(reports, [*asked.columns, *asked.keep], source)

@@ -6,7 +6,7 @@ import codecs
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from glob import escape
@@ -320,10 +320,10 @@ def in_periods(name: str, length: str | None = None) -> Any:
     return column if length is None else our_polars().window_start(column, length)
 
 
-def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any]) -> PrivacyPlan:
+def plan_of_columns(plan: PrivacyPlan, wanted: Mapping[str, Any], kept: Container[Any]) -> PrivacyPlan:
     """The plan of some columns: of those of which a record answers one there are all or none."""
     columns = {c: wanted.get(c, m) for c, m in plan.columns.items() if c in wanted or isinstance(m, DrawnColumn)}
-    return PrivacyPlan(columns, keep=plan.keep, seed=plan.seed)
+    return PrivacyPlan(columns, keep=[name for name in plan.keep if name in kept], seed=plan.seed)
 
 
 @contextmanager

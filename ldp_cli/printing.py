@@ -108,7 +108,7 @@ def beside(groups: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, str
 def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
     """Raise `PlanError` if columns of groups are called as an answer has ``own`` fields, which take their place."""
     if taken := sorted({*groups} & {*own}):
-        raise PlanError(f"the result has columns {taken} of its own: rename those of the reports")
+        raise PlanError(f"the result has columns {taken} of its own: rename those of the reports, and in the plan")
 
 
 def _is_number(cell: str) -> bool:

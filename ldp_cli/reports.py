@@ -214,7 +214,7 @@ def compare(
     files.refuse_same(sources, repeats=repeats, person=person)
     files.check_columns(column or (), made.columns)
     wanted = {name: m for name, m in made.columns.items() if not column or name in column}
-    asked = files.plan_of_columns(made, wanted)
+    asked = files.plan_of_columns(made, wanted, {*(by or ()), event_time, person})
     if after is not None:
         theirs, which = ldp_polars.read_plan(after), f"{source!r} and {after!r} have different plans"
         if unlike := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:

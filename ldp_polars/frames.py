@@ -273,7 +273,8 @@ def _margins(plan: PrivacyPlan, person: str | None, reports: pl.DataFrame | pl.L
     """What columns are tallied from that pairs of the plan hold; refuses persons with them, or ids without column."""
     found: dict[str, Any] = engine.margins(plan.columns)
     if person is not None and not (isinstance(person, str) and person in reports.collect_schema()):
-        raise PlanError(f"person= is the name of a column that the plan keeps, and there is none; it keeps {plan.keep}")
+        there = reports.collect_schema().names()
+        raise PlanError(f"person={person!r}: expected a column that the plan keeps; the reports have {there}")
     if found and person is not None:
         raise ParameterError(engine.NO_PERSONS)
     return found
@@ -379,7 +380,7 @@ def groups_of(
         )
     ours = {WINDOW_START, WINDOW_END} if window is not None else set()
     if both := sorted((taken | ours) & {*keys} | ours & {WINDOW_START} & columns.keys()):
-        raise PlanError(f"the result has columns {both} of its own: rename those of the reports")
+        raise PlanError(f"the result has columns {both} of its own: rename those of the reports, and in the plan")
     engine.refuse_keys_in({*keys} & columns.keys(), "the plan")
     engine.refuse_private(columns, (*keys, event_time))
     engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")

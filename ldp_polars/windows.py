@@ -114,9 +114,8 @@ _UNITS = {"ms": 1000, "us": 1, "ns": 1}  # microseconds of the unit of a Datetim
 def check_window(dtype: Any, window: str | timedelta, event_time: str) -> None:
     """Raise `ParameterError` unless there are such windows of times of this dtype."""
     if not isinstance(dtype, (pl.Datetime, pl.Date)):
-        made = (
-            "text column.str.to_datetime()" if dtype == pl.String else "seconds since the epoch pl.from_epoch(column)"
-        )
+        text = 'text column.str.to_datetime() (with time_zone="UTC" if it names zones, as Z)'  # (which Polars demands)
+        made = "seconds since the epoch pl.from_epoch(column)" if dtype.is_numeric() else text
         raise ParameterError(
             f"event_time must be a Datetime or Date column, {event_time!r} is {type_words(dtype)}; of {made} makes one"
         )

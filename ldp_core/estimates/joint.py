@@ -111,7 +111,8 @@ class Joint(Several):
 
     def _set(self, **values: Any) -> None:
         if taken := {*values["names"]} & {*ENTRY[1:], *RATE}:
-            raise ParameterError(f"the table has columns {sorted(taken)} of its own: rename those of the reports")
+            own = f"the table has columns {sorted(taken)} of its own"
+            raise ParameterError(f"{own}: rename those of the reports, and in the plan")
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

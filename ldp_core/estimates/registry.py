@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ldp_core.errors import ParameterError, PlanError
-from ldp_core.estimates.base import OFFERS, Question
+from ldp_core.estimates.base import OFFERS, Question, refuse_mechanism
 from ldp_core.estimates.distribution import DistributionEstimate
 from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate
 from ldp_core.estimates.histogram import HistogramEstimate
@@ -50,7 +50,7 @@ def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[A
     """
     found = _usual(mechanism, confidence)
     if found is None:
-        raise ParameterError(f"{type(mechanism).__name__} has no estimate: {OFFERS}")
+        raise refuse_mechanism("an estimate", "a mechanism that has one", mechanism)
     return found
 
 

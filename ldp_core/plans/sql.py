@@ -106,7 +106,8 @@ class _Writer:
         if dialect not in get_args(Dialect):
             raise ParameterError(f"dialect must be one of {list(get_args(Dialect))}, got {dialect!r}")
         if taken := [name for name in (*by, *names) if name.lower() in _OWN]:  # (names in SQL have no case)
-            raise ParameterError(f"the query has columns {taken} of its own: rename those of the reports")
+            own = f"the query has columns {taken} of its own"
+            raise ParameterError(f"{own}: rename those of the reports, and in the plan")
         self.dialect, self.packed = dialect, packed
         self.count = "count_if" if dialect == "duckdb" else "countif"
         self.groups = "".join(f"{self.name(key)}, " for key in by)

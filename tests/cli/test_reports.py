@@ -682,9 +682,10 @@ def test_lists_and_wider_integers_are_estimated_on_the_users_word(ldp, kind, pac
 def test_columns_that_two_plans_have_in_common_are_compared(ldp):
     """A plan that had got a column more was another one: no week could be compared with the one before."""
     os, flag = RandomizedResponse(["ios", "web"], epsilon=1.0), RandomizedResponse(epsilon=1.0)
-    people = pl.DataFrame({"os": ["ios", "web", "web"] * 100, "won": [True, False, False] * 100, "day": 1})
+    people = pl.DataFrame({"os": ["ios", "web", "web"] * 100, "won": [True, False, False] * 100, "day": 1, "hour": 2})
     plans = {"first": PrivacyPlan({"os": os}, keep=["day"]), "more": PrivacyPlan({"won": flag, "os": os}, keep=["day"])}
     plans["other"] = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=2.0)}, keep=["day"])
+    plans["keeps"] = PrivacyPlan({"os": os}, keep=["day", "hour"])
     for name, plan in plans.items():
         people.ldp.perturb(plan).ldp.sink_parquet(f"{name}.parquet", plan)
     first, more = pl.read_parquet("first.parquet"), pl.read_parquet("more.parquet")
@@ -695,6 +696,9 @@ def test_columns_that_two_plans_have_in_common_are_compared(ldp):
     found = ldp("compare more.parquet first.parquet --column os --json").data
     assert [row["difference"] for row in found] == [-difference for difference in known]
     assert "of the columns ['os']" in ldp("compare first.parquet other.parquet", code=1).err
+    for line in ("compare keeps.parquet first.parquet", "compare keeps.parquet more.parquet --column os --by day"):
+        assert ldp(f"{line} --json").data  # (a kept column that nobody asks for was missed)
+    assert "['hour']" in ldp("compare keeps.parquet first.parquet --by hour", code=1).err
 
 
 @pytest.mark.parametrize("other", ["--no-packed", "--secret-file secret --id user"])

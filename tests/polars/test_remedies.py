@@ -1,5 +1,6 @@
 """What a new user meets first: the error says what to do."""
 
+import datetime as dt
 from itertools import product
 
 import numpy as np
@@ -11,6 +12,7 @@ from ldp_core import (
     Cells,
     CountMeanSketch,
     DtypeError,
+    HistogramEstimate,
     Hybrid,
     InputError,
     LdpError,
@@ -22,10 +24,12 @@ from ldp_core import (
     PrivSet,
     RandomizedResponse,
     ReportError,
+    Secret,
     Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
     WholeNumbers,
+    usual_question,
 )
 
 from ..cases import case
@@ -247,3 +251,56 @@ def test_refused_when_planned():
         pl.col("x").ldp.suspicious(0.5)
     with pytest.raises(ReportError, match="'x'"):
         pl.DataFrame({"x": [1, 2]}).select(pl.col("x").ldp.suspicious(WIDE))
+
+
+def test_columns_that_the_result_has_are_renamed_in_the_reports_and_in_the_plan():
+    """The remedy said of the reports only, and the plan then missed the column."""
+    reports = PEOPLE.with_columns(value="day").ldp.perturb(kept := PrivacyPlan(FLAG.columns, keep=["value"]))
+    start = PrivacyPlan({"window_start": FLAG["crashed"]}, keep=["time"])
+    times = PEOPLE.select(window_start="crashed", time=pl.lit(dt.datetime(2026, 1, 1))).ldp.perturb(start)
+    weeks = {"window": "1w", "event_time": "time"}
+    for frame, plan, how in ((reports, kept, {"by": "value"}), (times, start, weeks)):
+        with pytest.raises(PlanError, match="rename those of the reports, and in the plan"):
+            frame.ldp.histograms(plan, **how)
+    renamed = reports.rename({"value": "group"}), PrivacyPlan(FLAG.columns, keep=["group"])
+    assert renamed[0].ldp.histograms(renamed[1], by="group")["group"].unique().sort().to_list() == [1, 2]
+    flag = PrivacyPlan({"flag": FLAG["crashed"]}, keep=["time"])
+    assert times.rename({"window_start": "flag"}).ldp.histograms(flag, **weeks)["n"].to_list() == [2, 2]
+
+
+@pytest.mark.parametrize("text", ["2026-01-01T00:00:00Z", "2026-01-01T01:00:00+01:00", "2026-01-01 00:00:00"])
+def test_what_makes_times_of_text(text):
+    """Polars' own error came instead: it makes times of text with a zone only where it is told the zone."""
+    plan = PrivacyPlan(FLAG.columns, keep=["time"])
+    reports = PEOPLE.with_columns(time=pl.lit(text)).ldp.perturb(plan).lazy()
+    with pytest.raises(ParameterError) as caught:
+        reports.ldp.histograms(plan, window="1d", event_time="time")
+    assert 'column.str.to_datetime() (with time_zone="UTC" if it names zones, as Z)' in str(caught.value)
+    zone = {} if " " in text else {"time_zone": "UTC"}
+    found = reports.with_columns(pl.col("time").str.to_datetime(**zone)).ldp.histograms(
+        plan, window="1d", event_time="time"
+    )
+    assert found.collect()["window_start"].dt.replace_time_zone(None).to_list() == [dt.datetime(2026, 1, 1)] * 2
+
+
+def test_a_question_says_how_often_a_person_reports():
+    """Where a question is given there is no argument repeats=."""
+    keyed = PEOPLE.select(pl.col("crashed").ldp.perturb(FLAG["crashed"], key=Secret.generate(), id="day"))
+    with pytest.raises(ParameterError, match="the question says it, if one is given"):
+        keyed.select(pl.col("crashed").ldp.estimate(HistogramEstimate()))
+    said = keyed.select(pl.col("crashed").ldp.estimate(HistogramEstimate(repeats=1)))
+    assert said.explode("crashed").unnest("crashed")["n"].to_list() == [2, 2]
+
+
+def test_a_column_of_persons_is_one_of_the_reports():
+    """Without a plan the words were that it keeps ()."""
+    with pytest.raises(PlanError, match=r"person='user': expected a column .* the reports have \['crashed', 'day'\]"):
+        PEOPLE.ldp.perturb(DAYS).ldp.histograms(person="user")
+
+
+def test_a_plan_in_the_place_of_a_mechanism():
+    """It was told which mechanisms have which estimate, and not that it is none."""
+    with pytest.raises(ParameterError, match=r"got PrivacyPlan; the mechanism of one column is plan\[name\]"):
+        usual_question(FLAG)
+    with pytest.raises(ParameterError, match=r"got CountMeanSketch: .* sketch\.over"):
+        usual_question(CountMeanSketch(epsilon=1.0, hashes=16, width=64))
