@@ -126,8 +126,7 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         reports, dead_letters = self._outputs(pcoll, "Perturb", fn, AnyReports)
         if self._stabilize:
             reports |= "Stabilize" >> ReplaySafe(keep_windows=True, repeatable=self._repeatable)
-        else:
-            reports |= "Flushed" >> FlushedAtOnce()
+        reports |= "Flushed" >> FlushedAtOnce()  # (Flink hands on a Reshuffle's bytes: its own type must stay as it is)
         reports.element_type = row or (pa.RecordBatch if arrow else Any)  # the type hint inside was for the coder
         return reports if dead_letters is None else (reports, dead_letters)
 
