@@ -135,7 +135,8 @@ def consistent(
     given = np.asarray(n, float)
     if not estimates.ndim or not estimates.shape[-1] or not np.isfinite(estimates).all():
         raise ParameterError("counts must be finite numbers, one a value along the last axis")
-    if not (np.isfinite(given).all() and (given >= 0).all()) or given.shape[-1:] not in ((), (1,)):
+    fits = all(k in (1, of) for k, of in zip(given.shape[-2::-1], estimates.shape[-2::-1], strict=False))
+    if not (np.isfinite(given).all() and (given >= 0).all() and fits) or given.shape[-1:] not in ((), (1,)):
         raise ParameterError("n must be at least 0, one number or one a histogram with a last axis of length 1")
     total = np.where(given == 0, 1, given)  # without reports there is nothing to share out; no division by 0
     if mechanism is not None:

@@ -298,6 +298,7 @@ def test_base_cut_leaves_no_empty_value_but_for_its_significance():
         *(("norm-sub", {"method": method}) for method in ("norm_sub", "", None, "NORM-SUB", ["norm-sub"])),
         *(("which mechanism", {"method": method}) for method in ("base-cut", "mle", "mle-apx", "power", "power-ns")),
         *(("n must be", {"n": n}) for n in (-1, np.nan, np.inf, [100] * 4, [[1, 2]])),
+        ("n must be", {"counts": [RAW] * 3, "n": [[100]] * 2}),
         *(("finite", {"counts": counts}) for counts in ([np.nan, 1], [np.inf, 1], 3.0, [])),
         *(("significance", {"method": "base-cut", "mechanism": GRR4, "significance": s}) for s in (0, 1, -1, np.nan)),
     ],
