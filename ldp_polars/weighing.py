@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, Result
+from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ReportError, Result
 from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
@@ -86,8 +86,15 @@ def _weight(
 def _weighed(inputs: Sequence[pl.Series], return_dtype: Any = None, *, mechanism: Mechanism, code: int) -> pl.Series:
     """Polars calls it back: reports -> weights."""
     [reports] = inputs
-    arrow, name = to_arrow(untyped(reports, mechanism)), reports.name
-    return pl.Series(name, mechanism.weights_of_code(arrow, code, column=name))
+    plain, name = untyped(reports, mechanism), reports.name
+    if nulls := plain.null_count():
+        raise ReportError(
+            f"column {name!r}: {nulls} of {len(plain)} reports are null: leave these rows out; {_IN_BRANCHES}"
+        )
+    return pl.Series(name, mechanism.weights_of_code(to_arrow(plain), code, column=name))
+
+
+_IN_BRANCHES = "in when/then, where Polars makes nulls of other rows, make the weights a column before, by with_columns"
 
 
 def ratio(
@@ -353,5 +360,6 @@ def _of_browsers(inputs: Sequence[pl.Series]) -> pl.Series:
     """Polars calls it back: "high" or "low", and rates -> weights."""
     value, rate = inputs
     if not (value.is_in(["high", "low"]) & rate.is_between(0, 1, closed="left")).fill_null(value=False).all():
-        raise InputError(f'column {value.name!r}: expected "high" or "low", and rates from 0 to below 1, without nulls')
+        words = 'expected "high" or "low", and rates from 0 to below 1, without nulls'
+        raise InputError(f"column {value.name!r}: {words}; {_IN_BRANCHES}")
     return ((value == "low").cast(pl.Float64) - rate / 2) / (1 - rate)

@@ -15,6 +15,7 @@ from ldp_core import (
     MechanismMismatchError,
     ParameterError,
     RandomizedResponse,
+    ReportError,
     Secret,
     UnaryEncoding,
     ratio,
@@ -109,6 +110,22 @@ def test_typed_reports_of_numbers_have_known_noise(reports):
         assert keyed.select(asked(repeats=1)).height == 1
     with pytest.raises(DtypeError, match=r"take \.ldp\.weight\(value\)"):
         reports.select(pl.col("os").ldp.total())
+
+
+def test_weights_in_a_branch_of_when_then_have_a_remedy_that_works(reports, run):
+    """It said that reports are null, and to leave these out, where none is: Polars nulls the other branch's rows."""
+    chosen, words = pl.when(pl.col("week") == 1), r"null.* in when/then, .* by with_columns"
+    timings = pl.DataFrame({"value": ["high", "low"] * 50, "randomizedTriggerRate": 0.5, "week": [0, 1] * 50})
+    for frame, w in [
+        (reports, pl.col("os").ldp.weight("ios")),
+        (reports, pl.col("crashed").ldp.weight(True)),
+        (reports, pl.col("time").ldp.weight()),
+        (timings, ldp_polars.navigation_timing()),
+    ]:
+        with case(str(w)), pytest.raises((ReportError, InputError), match=words):
+            frame.lazy().select(chosen.then(w)).collect(engine="streaming")
+        column = run(frame.with_columns(w=w), lambda f: f.select(chosen.then("w")))
+        assert column["w"].null_count() == frame.filter(pl.col("week") != 1).height
 
 
 def test_rows_with_nulls_are_left_out(reports):
