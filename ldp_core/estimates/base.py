@@ -90,7 +90,7 @@ def refuse_repeats(what: str) -> ParameterError:
     """To raise where people report several times, and the error of the answer is not known then."""
     return ParameterError(
         f"{what} is no sum over reports, so that its error is not known if a person has several: keep one report of "
-        "each person in what is estimated, and say repeats=1; or ask for a histogram, a mean or a range"
+        "each person in what is estimated, and say repeats=1; or ask for a mean, or of listed values for a histogram"
     )
 
 

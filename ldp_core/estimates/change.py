@@ -103,8 +103,11 @@ def changes(
     crashed      21     20  up
     ok           21     20  down
     """
-    if same_people:
-        raise ParameterError("a CUSUM is for windows of different people, or fresh noise: leave out same_people")
+    if same_people or (same_people is None and getattr(mechanism, "memoized", False)):
+        raise ParameterError(
+            "a CUSUM is for windows of different people, or fresh noise: say same_people=False if nobody is in two "
+            "windows, and leave it out where noise is fresh"
+        )
     windows = check_epsilon("run_length", run_length)
     if windows < 10:
         raise ParameterError(f"run_length must be a number of windows, at least 10, got {windows!r}")

@@ -267,7 +267,8 @@ def _check_pure(name: str, mechanism: Any) -> None:
         raise ParameterError(
             f"column {name!r}: a table needs reports that support each value or do not, as those of randomized "
             "response, unary encoding, subset selection and local hashing; squares of the weights of "
-            f"{mechanism.name} do not follow from a tally: take .ldp.weight of both columns, and .ldp.ratio"
+            f"{mechanism.name} do not follow from a tally: take (w * v).ldp.ratio(w), where w is the .ldp.weight of a "
+            "value, and v that of the other column, or ldp estimate --by-private"
         )
 
 

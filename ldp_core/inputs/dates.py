@@ -188,15 +188,16 @@ class Dates(Domain):
             if value is not None:
                 micros, day = _moment(name, value, ParameterError)
                 shift = _DAY * (day and name == "high")
-                found[side] = int(np.searchsorted(self.edges, micros + shift).clip(0, len(self.edges) - 1))
-                if self.edges[found[side]] != micros + shift:
-                    near = self.edges[max(found[side], 1) - 1 :][:2] - shift * self.days
+                ends = self.edges[side : side - 1 or None]  # no range begins at the last one
+                found[side] = side + (at := int(np.searchsorted(ends, micros + shift).clip(0, len(ends) - 1)))
+                if ends[at] != micros + shift:
+                    near = ends[max(at, 1) - 1 :][:2] - shift * self.days
                     raise ParameterError(
                         f"{name} of a range must be an edge of the cells, which are not cut: the nearest are "
                         f"{' and '.join(map(self._text, near))}; or left out (None) for no end"
                     )
         if not found[0] < found[1]:
-            raise ParameterError("a range of dates goes from low to a later high: swap them")
+            raise ParameterError("a range of dates goes from low to a later high: take a later high, or an earlier low")
         return found[0], found[1]
 
     @property

@@ -238,7 +238,7 @@ def recommend(
     else:
         _refuse_frequency(frequency)
         if isinstance(domain, Cells):
-            raise ParameterError('of cells say what is asked: ask="median", or another question')
+            raise ParameterError(_ASK_OF_CELLS)
         made = []
         for m in (make(name, domain, e) for name in KINDS[type(domain)]):
             known = error_of(m).repeated(repeats)
@@ -694,6 +694,7 @@ def error_of(m: Mechanism) -> Error:
     raise ParameterError(f"the error of {m.name} is not known before there are reports")
 
 
+_ASK_OF_CELLS = 'of cells say what is asked: ask="median", or another question'
 _FEW = 100  # candidates, for the frequency of a typical one: a sketch has no list
 _MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's
 
@@ -717,7 +718,8 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
         raise ParameterError(f"{choice.name} needs domain (the values, or how many) and epsilon")
     d = _values(domain)
     if not isinstance(d, int | Domain):
-        raise ParameterError(f"{choice.name} is for declared values, got {type(d).__name__}")
+        kind = f"{choice.name} is for declared values, got {type(d).__name__}"
+        raise ParameterError(_ASK_OF_CELLS if isinstance(d, Cells) else kind)
     d = d if isinstance(d, int) else d.size
     return Error.of(*choice.probabilities(d, check_epsilon("epsilon", epsilon)), d)
 

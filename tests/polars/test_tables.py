@@ -1,6 +1,7 @@
 """Tables of two columns of a frame: what the core says, in groups and windows, eagerly and lazily."""
 
 import datetime as dt
+import re
 
 import numpy as np
 import polars as pl
@@ -8,6 +9,7 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    Hybrid,
     Joint,
     LdpWarning,
     MechanismMismatchError,
@@ -129,3 +131,16 @@ def test_what_is_refused():
     ):
         with case(message), pytest.raises(error, match=message):
             call()
+
+
+def test_the_remedy_of_a_table_of_a_number_gives_its_mean():
+    """It named .ldp.ratio of both weights, which gave 2.2 in place of 0.7."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=3.0), "x": Hybrid((0, 1), epsilon=3.0)})
+    people = pl.DataFrame({"os": ["a", "b", "b", "b"] * 10_000, "x": [0.7, 0.3, 0.3, 0.3] * 10_000})
+    reports = people.ldp.perturb(plan.seeded(1))
+    with pytest.raises(ParameterError) as refused:
+        reports.ldp.table("os", "x", plan=plan)
+    remedy = re.search(r"take (\(.*?\)\.ldp\.ratio\(.*?\))", str(refused.value))[1]
+    w, v = (pl.col(name).ldp.weight(value) for name, value in (("os", "a"), ("x", None)))
+    found = reports.select(eval(remedy, {"w": w, "v": v})).item()
+    assert found["ratio"] == pytest.approx(0.7, abs=5 * found["standard_error"])

@@ -243,8 +243,9 @@ def test_the_bound_of_questions_and_of_weights_is_so_many_times_the_variance():
         lambda: MedianEstimate(repeats=2).check(wave),
         lambda: RangeEstimate(1, 3, repeats=2).check(wave),
     ):
-        with pytest.raises(ParameterError, match=r"is no sum over reports.*say repeats=1"):
+        with pytest.raises(ParameterError, match=r"is no sum over reports.*say repeats=1; or ask for a mean"):
             make()
+    MeanEstimate(repeats=2).check(wave)
     MedianEstimate(repeats=1).check(wave)
     for function in (ratio, weighted_mean):
         with pytest.raises(ParameterError, match="repeats must be an integer"):

@@ -632,6 +632,11 @@ def test_run_lengths_of_the_cusum():
     for wrong in (None, 5, "abc", m, m.empty_tally()):
         with pytest.raises(ParameterError, match="list of tallies"):
             changes(m, wrong)
+    own = LongitudinalUnaryEncoding([0, 1], epsilon_infinity=2.0, epsilon_1=1.0)
+    for same in (None, True):  # the remedy of the first was refused
+        with pytest.raises(ParameterError, match=r"CUSUM.*say same_people=False"):
+            changes(own, [own.empty_tally()], same_people=same)
+    assert changes(own, [own.empty_tally()], same_people=False) == changes(m, [])
     whole = Tally(m.most_reports, np.array([m.most_reports, 0]), m.fingerprint)
     with pytest.raises(ReportError, match="at most"):  # sums would wrap around
         changes(m, [whole, whole])

@@ -165,6 +165,7 @@ WRONG = {
     "no label|not one of|must be": lambda: recommend(12, 1.0, N, ask="range:low=500"),
     "question must be one of": lambda: recommend(12, 1.0, N, ask="average"),
     "of cells say what is asked": lambda: recommend(Cells([0, 1, 2]), 1.0, N),
+    "of cells say .*median": lambda: required_n(margin=0.1, domain=Cells([0, 1, 2]), epsilon=1.0),
     "values must be .* 65536": lambda: recommend(10**6, 1.0, N, ask="median"),
     "no question is asked of Prefixes": lambda: recommend(Prefixes("ab", 3), 1.0, N, ask="heavy_hitters"),
     "cdf has none": lambda: recommend(16, 1.0, N, ask="cdf", frequency=0.1),
