@@ -526,11 +526,16 @@ class Error(NamedTuple):
     """By how much the expectation of a mean may be off, `off_of`."""
     collided: tuple[F64, F64] | None = None
     """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
+    apart: int = 1
+    """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
 
     def repeated(self, reports: int) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
+        if self.finds and reports > 1:
+            raise ParameterError("heavy hitters are found from one report of each person: leave out repeats")
         part = (1 + (reports - 1) * self.common) / reports
-        return self._replace(n_variance=lambda f: part * self.n_variance(f))
+        apart = 1 if self.common else reports
+        return self._replace(n_variance=lambda f: part * self.n_variance(f), apart=apart)
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -588,27 +593,29 @@ class Error(NamedTuple):
 
     def _score_of_reports(self, f: float, n: float, variance: float, sampled: float) -> Callable[[Any], F64]:
         """That of all but collisions, from margins, float64[..., 2] or one number."""
-        errors = math.sqrt(n / max(variance, 1e-300))
+        errors, k = math.sqrt(n / max(variance, 1e-300)), self.apart
+        n, variance, drawn = n * k, variance * k, k * (sampled > 0)  # (who is in the sample is k reports alike)
         if (tails := self.tails) is not None:
             return lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
         if self.ends is None:
 
             def of_coins(margin: Any) -> F64:
                 z = margin * np.full(2, errors)
-                some = n * variance < self._few(z, variance)
-                return scores_of_few(z, some, n, 1 / errors, self.step / n) if some.any() else z
+                step = max(self.step, drawn * self.length / 2)
+                some = n * variance < self._few(z, variance / k) * step**2
+                return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
 
             return of_coins
         least, greatest = self.ends
         # Of these people, those who have the value add 1 on average, and the others 0.
-        below, above = (f, f) if sampled == 1 else (0.0, 1.0)
-        reach, reports = np.array([greatest - below, above - least]), np.full(2, n)
+        below, above = (f, f) if sampled == 1 and k == 1 else (0.0, 1.0)
+        reach, reports = np.maximum([greatest - below, above - least], drawn * (k > 1)), np.full(2, n)
         return lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
     def _few(self, z: Any, variance: float) -> Any:
-        """What n variances are of few coins: of bits of which half are 1 more, as their sums are on a lattice."""
+        """How many coins are few: of bits of which half are 1 more, as their sums are on a lattice."""
         bits = variance > (1 - 1e-9) * self.step**2
-        return np.maximum(few_at(z), _FEW_BITS * bits) * self.step**2
+        return np.maximum(few_at(z), _FEW_BITS * bits)
 
     def suffices(self, reports: float, margin: float, beta: float, shares: Shares, population: Population) -> bool:
         """Whether so many reports keep the margin."""
@@ -623,7 +630,7 @@ class Error(NamedTuple):
             return math.inf
         variance = self._score(shares, 1.0, population)[0]
         normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
-        many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance)
+        many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance) * self.step**2
         if many and not self.finds and self.collided is None and not isinstance(population, int):
             return normal
         return least_that(lambda n: self.suffices(n, margin, beta, shares, population), max(normal, 1e-3))

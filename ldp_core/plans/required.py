@@ -570,7 +570,7 @@ def required_epsilon(
             return asked.suffices(asked.error(key, domain, epsilon), margin, people * asked.group * times)
 
         # Others make a mechanism each time, and nothing is known of their jumps.
-        found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, math.inf)))
+        found = _least(suffices, *((1.003, 1e-12) if _called(key) in CHOICES else (1.2, 1e-6, 1e6)))
         if found is None:
             enough = asked.reports(asked.error(key, domain, _LARGEST), margin) / asked.group
             many = f"at least {math.ceil(enough):,} people" if enough < math.inf else "more people than can be counted"

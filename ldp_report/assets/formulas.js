@@ -115,7 +115,7 @@ const Planner = (() => {
   // The z with Pr[sum of n parts >= t] <= Pr[N > z], of a variance in all and at most `reach` each.
   function twoPointScore(t, n, variance, reach) {
     const square = reach ** 2 + variance / n, expected = Math.max(variance / square, 1e-300), count = expected + (t * reach) / square;
-    if (count > n) return Infinity;
+    if (t > n * reach) return Infinity;
     const below = Math.min(Math.max(count - 1, expected), n);
     return Math.sqrt(Math.max(2 * (deviance(below, expected) + deviance(Math.max(n - below, 1e-300), n - expected)), 0));
   }

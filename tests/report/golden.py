@@ -43,7 +43,13 @@ def golden_needs():
                     for row in required_epsilon(None, margin, n, domain=d, frequency=2 * margin)
                 ],
             }
-            for margin, n, d in ((0.02, 10_000, 2), (0.01, 100_000, 16), (0.001, 10**7, 128), (0.05, 5_000, 1000))
+            for margin, n, d in (
+                (0.02, 10_000, 2),
+                (0.01, 100_000, 16),
+                (0.001, 10**7, 128),
+                (0.05, 5_000, 1000),
+                (0.5, 119, 100),
+            )
         ]
     }
 

@@ -16,6 +16,7 @@ from ldp_core import (
     Hybrid,
     Interval,
     LongitudinalUnaryEncoding,
+    NOutput,
     OneBitMean,
     ParameterError,
     PrivacyPlan,
@@ -382,3 +383,32 @@ def test_a_change_is_found_wherever_numbers_are_in_their_buckets():
         counters = np.stack([rng.multinomial(n, chances, 300) for chances in (before, after)], axis=1)
         found = np.array(Compare().rows(m, np.full((300, 2), n), counters)[0]["p_value"]) < 0.05
         assert found.mean() > 0.75, (buckets, found.mean())
+
+
+@each(("m", "people"), [(RandomizedResponse(epsilon=1.0), 51), (NOutput((0, 10), epsilon=1.0), 13)])
+def test_few_people_who_send_many_reports_are_many_reports(m, people):
+    """Of so many people each report was taken to move as much as that of people who send one: 128 and 33 were asked."""
+    margin, rng = (0.05, 1.0)[m.name == "n_output"], np.random.default_rng(5)
+    n = required_n(m, margin, repeats=30, population=None).n
+    assert n == people == math.ceil(required_n(m, margin, population=None).n / 30)
+    low, high = (False, True) if margin < 1 else (0.0, 10.0)
+    for k, most in ((n, 0.055), (n * 7 // 10, 0.2)):
+        half = {low: k // 2 * 30, high: (k - k // 2) * 30}
+        tallies = [m.simulate(half, seed=rng) for _ in range(2000)]
+        if margin < 1:
+            errors = [m.estimate(t).frequencies[1] - (k - k // 2) / k for t in tallies]
+        else:
+            errors = [m.mean(t).mean - 10 * (k - k // 2) / k for t in tallies]
+        missed_it = np.mean(np.abs(errors) > margin)
+        assert most / 3 < missed_it < most
+
+
+@each("k", [7, 30])
+def test_a_sample_of_few_who_send_many_reports_keeps_the_margin(k):
+    """Who is in the sample moves the share by whole people, however many reports they send."""
+    m, rng = RandomizedResponse(range(10), epsilon=1.0), np.random.default_rng(6)
+    n = required_n(m, 0.1, repeats=k).n
+    for share in (0.0, 0.3, 0.5, 1.0):
+        has = rng.binomial(n, share, 4000)
+        yes = rng.binomial(k * has, m.p) + rng.binomial(k * (n - has), m.q)
+        assert np.mean(np.abs((yes / (k * n) - m.q) / (m.p - m.q) - share) > 0.1) < 0.06

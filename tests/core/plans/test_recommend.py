@@ -258,6 +258,17 @@ def test_heavy_hitters_are_found_by_so_many_people():
     assert r.mechanism().domain == m.domain
 
 
+def test_the_epsilon_with_which_heavy_hitters_are_found():
+    """It was an OverflowError. One report of each person is looked at: more were left out without a word."""
+    how = {"domain": Prefixes("abcd", 6)}
+    for share, people in ((0.05, 20_000), (0.01, 10**9)):
+        epsilon = required_epsilon("heavy_hitters", share, people, **how).epsilon
+        assert required_n("heavy_hitters", share, epsilon=epsilon, **how).n <= 1.01 * people
+        assert required_n("heavy_hitters", share, epsilon=0.98 * epsilon, **how).n > people
+    with pytest.raises(ParameterError, match="one report of each person: leave out repeats"):
+        required_n("heavy_hitters", 0.05, epsilon=1.0, repeats=7, **how)
+
+
 # ---- errors
 
 COMPLETE = {"domain": 16, "epsilon": 1.0}
