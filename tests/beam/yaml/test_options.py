@@ -137,7 +137,7 @@ def test_what_one_kind_alone_refuses():
         ),
         ("format must be one of", lambda: LdpWriteEstimates(path="out", format=["csv"])),
         ("simultaneous", lambda: LdpHistogram(column="os", mechanism=OS, simultaneous=1)),
-        ("no estimate: .*candidates", lambda: ask({**SKETCH, "domain": {"kind": "str"}})),
+        ("an estimate needs .*candidates", lambda: ask({**SKETCH, "domain": {"kind": "str"}})),
         ("threshold", lambda: ask(WORD, {"question": "heavy_hitters", "threshold": "high"})),
         ("a question is its name", lambda: ask(NUMBER, 5)),
         ("private must be", lambda: ask(NUMBER, private="yes")),
