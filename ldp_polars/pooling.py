@@ -105,7 +105,7 @@ def pool(
         for name, made in mechanisms.items()
         for g, m in zip(grouped, made, strict=True)
     ]
-    tallies = iter(pl.collect_all(queries))  # together, so that a lazy frame that perturbs draws once a record
+    tallies = iter(pl.collect_all(queries))  # together: what a lazy frame perturbs is drawn once for all columns
     for name, made in mechanisms.items():
         found = [next(tallies).rename({"entry": entry}) for entry in entries]
         sides = pl.concat(found, how="diagonal" if keys else "horizontal")
