@@ -16,7 +16,7 @@ import typer
 import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import share
-from ldp_core.engine import Window, check_open, epsilon_above, seed_warning, visible
+from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,6 +77,7 @@ def perturb(
     files.refuse_existing(target, overwrite=overwrite)
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
+    refuse_own(id, made.inputs)
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))

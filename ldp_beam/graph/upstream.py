@@ -19,7 +19,7 @@ from typing_extensions import override
 from ldp_beam._compat import filters, maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_reports_in
+from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_own, refuse_reports_in
 
 
 class EndsValues:
@@ -342,8 +342,10 @@ def _overlap(windows: WindowFn) -> bool:
 _KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
 
 
-def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bool, by: Iterable[str] = ()) -> None:
+def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: bool, by: Iterable[str] = ()) -> None:
     """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of limits.
+
+    Also if a limit before takes one of these columns for the id of a person.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
@@ -353,6 +355,7 @@ def refuse_copies(pcoll: PCollection[Any], columns: Iterable[str], *, spends: bo
     steps = _steps_to(pcoll)
     if spends:
         _refuse_joined_limits(pcoll, steps)
+    _refuse_own_limits(steps, columns)
     same = Counter([pcoll])  # how often a record comes from there as it is
     changed, each = set[Any](), set[Any]()  # from there by steps that may change it; by beam.Map alone, so each does
     again, wholly, twice = set[Any](), set[Any](), False  # and was perturbed before these; of these each; or of both
@@ -405,6 +408,13 @@ def _steps_to(pcoll: PCollection[Any]) -> list[Any]:
 def _joins(step: Any) -> bool:
     """Whether a step is in beam.CoGroupByKey, which has a beam.Flatten and joins records side by side."""
     return any(isinstance(whole.transform, beam.CoGroupByKey) for whole in _wholes(step))
+
+
+def _refuse_own_limits(steps: list[Any], columns: Collection[str]) -> None:
+    """Raise if a limit takes one of these columns for the id of a person."""
+    for limit in (step.transform for step in steps):
+        if isinstance(limit, (BoundsPersons, BudgetsNoise)):
+            refuse_own(limit.bounded if isinstance(limit, BoundsPersons) else limit.budgeted, columns)
 
 
 def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:

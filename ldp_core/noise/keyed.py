@@ -123,8 +123,8 @@ def refuse_own(whose: object, perturbed: Container[str]) -> None:
     """Raise `ParameterError` if a column that is perturbed says whose records these are."""
     if isinstance(whose, str) and whose in perturbed:
         raise ParameterError(
-            f"id={whose!r} is a column that is perturbed: all who have a value would have one report of it, which says "
-            "who is like whom; give the column that tells the persons apart"
+            f"id={whose!r} is a column that is perturbed: all who have a value would be one person, with one report "
+            "or limit of them all; give the column that tells the persons apart"
         )
 
 

@@ -331,6 +331,8 @@ def test_options_of_persons_that_do_not_go_together(ldp, many):
         ldp(f"perturb many.parquet a.parquet --plan won.toml {options}", code=2)
     done = ldp("perturb many.parquet a.parquet --plan won.toml --id person", code=1)
     assert "does not have the columns ['person']" in done.err
+    done = ldp("perturb many.parquet a.parquet --plan won.toml --id won --records 1", code=2)
+    assert "--id 'won' is a column that is perturbed" in done.err
 
 
 def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):

@@ -120,6 +120,16 @@ def test_limits_come_before_what_perturbs(events):
         _ = rows | f"Of rows {i}" >> limit()
 
 
+def test_a_limit_takes_no_column_that_is_perturbed_for_the_id_of_a_person():
+    """One record of each value would pass: the histogram would be flat."""
+    for limit in (ldp_beam.BoundContributions("os", 1), ldp_beam.PrivacyLedger(PLAN, id="os", budget=9)):
+        limited = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([RECORD]) | limit | same()
+        for step in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", THREE), ldp_beam.Histogram("os", THREE)):
+            with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the persons apart"):
+                _ = limited | step
+        _ = limited | ldp_beam.PrivateHistogram("crashed", COIN)
+
+
 class TwoLengths(NonMergingWindowFn):
     """Each time in a window of 10 and in one of 20 seconds."""
 
