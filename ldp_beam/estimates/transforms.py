@@ -29,7 +29,7 @@ from ldp_beam.elements.rows import UNKNOWN, check_fields, fields_of, row_type
 from ldp_beam.estimates._empty import EmptyTallies, Fill
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
-from ldp_beam.estimates.combine import Doubts, TallyCombineFn
+from ldp_beam.estimates.combine import Doubts, OpenedCombineFn, TallyCombineFn
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
@@ -245,7 +245,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         """What the question is asked of, by key: tallies."""
-        total = TallyCombineFn(self._mechanism, self._question)
+        combine = OpenedCombineFn if self._fill is not None and self._lateness else TallyCombineFn  # (see `_counted`)
+        total = combine(self._mechanism, self._question)
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
 
@@ -445,7 +446,8 @@ class RowsOf(beam.DoFn):
 
         None if it has no rows.
         """
-        if not tally.n and (not pane.index if self._filled is None else window.start < self._filled):
+        opened = pane.index if self._filled is None else window.start >= self._filled and tally.counters.size
+        if not (tally.n or opened):
             # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
             # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
             return None

@@ -207,6 +207,11 @@ def until_now(rows):
     return {start - NOW: n for (start, end), n in ns(rows).items() if end <= NOW}
 
 
+def first_panes(rows):
+    """(start, n) of every pane 0."""
+    return [(row.window_start.micros // 10**6, row.n) for row in true_panes(rows) if not row.pane_index]
+
+
 def fill_cases():
     for kind in (ldp_beam.Histogram, ldp_beam.PrivateHistogram):
         yield Case(
@@ -215,6 +220,18 @@ def fill_cases():
             on_my_word(kind("v", SURE_BOOL, window=10, event_time="t", fill=(0, 50))),
             ns,
             {(0, 10): 1, (10, 20): 0, (20, 30): 0, (30, 40): 1, (40, 50): 0},
+        )
+    for mode in ("accumulating", "discarding"):
+        yield Case(
+            f"fill-where-end-and-lateness-pass-at-once-{mode}",
+            [0, [1], 35, [36], 39, [43]],
+            on_my_word(
+                ldp_beam.Histogram(
+                    "v", SURE_BOOL, window=10, event_time="t", fill=(0, 60), allowed_lateness=5, accumulation_mode=mode
+                )
+            ),
+            first_panes,
+            [(0, 1), (10, 0), (20, 0), (30, 1), (40, 1), (50, 0)],  # was twice on Flink, the second time with n = 0
         )
     for window, size in ((10, 10), (SlidingWindows(20, 10), 20)):
         times = [NOW - 95, NOW - 42]
