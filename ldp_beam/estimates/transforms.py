@@ -320,8 +320,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         tallied = self._partial_tallies()
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", tallied, KeyedTally, windowing=windowing)
         if self._fill is not None:
-            empty = partials | "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
-            partials = (partials, empty) | "Filled" >> beam.Flatten()
+            partials |= "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
         column = self._names[0] if self._windows is None else self._time.column or self._names[0]
         dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
         if self._windows is not None:
