@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import PlanError, PrivacyPlan
-from ldp_core.engine import View, folded, seed_warning, text_of, visible
+from ldp_core.engine import View, folded, seed_warning, taken_names, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -108,7 +108,7 @@ def beside(groups: Mapping[str, str], cells: Mapping[str, str]) -> dict[str, str
 def check_groups(groups: Iterable[str], own: Iterable[str]) -> None:
     """Raise `PlanError` if columns of groups are called as an answer has ``own`` fields, which take their place."""
     if taken := sorted({*groups} & {*own}):
-        raise PlanError(f"the result has columns {taken} of its own: rename those of the reports, and in the plan")
+        raise PlanError(taken_names("the result", taken))
 
 
 def _is_number(cell: str) -> bool:

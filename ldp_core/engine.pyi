@@ -69,7 +69,7 @@ from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
 from ldp_core.mechanisms.oracles.unary_encoding import Variant as UnaryEncodingVariant
 from ldp_core.noise.keyed import refuse_own
-from ldp_core.parameters import check_integer, check_open, check_probability
+from ldp_core.parameters import check_integer, check_open, check_probability, taken_names
 from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, joint_of, margins, questions_and_margins
 from ldp_core.plans.contents import enough_to_differ, refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
@@ -242,6 +242,7 @@ __all__ = [
     "structs",
     "table",
     "taken",
+    "taken_names",
     "text_of",
     "themed",
     "times",

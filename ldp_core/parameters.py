@@ -155,6 +155,11 @@ def check_open(name: str, value: float) -> float:
     return number
 
 
+def taken_names(what: str, taken: Iterable[str]) -> str:
+    """What an error says of names that an answer has itself: of kept columns, or of those that were perturbed."""
+    return f"{what} has columns {[*taken]} of its own: rename those of the reports, and in the plan"
+
+
 def check_probability(name: str, value: float, least: float = 0) -> Fraction:
     """Return ``value``, in [least, 1], as an exact fraction."""
     number = _number(name, value, f"[{least}, 1]")

@@ -380,7 +380,7 @@ def groups_of(
         )
     ours = {WINDOW_START, WINDOW_END} if window is not None else set()
     if both := sorted((taken | ours) & {*keys} | ours & {WINDOW_START} & columns.keys()):
-        raise PlanError(f"the result has columns {both} of its own: rename those of the reports, and in the plan")
+        raise PlanError(engine.taken_names("the result", both))
     engine.refuse_keys_in({*keys} & columns.keys(), "the plan")
     engine.refuse_private(columns, (*keys, event_time))
     engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")

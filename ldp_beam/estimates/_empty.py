@@ -31,7 +31,7 @@ Fill: TypeAlias = tuple[Time, Time | None]
 """From when on, and until when (exclusive), there are rows for empty windows; None: as long as the stream goes on."""
 
 
-class EmptyTallies(beam.PTransform[Any, Any]):
+class WithEmptyTallies(beam.PTransform[Any, Any]):
     """Tallies, and an empty one more for each window in a stretch of time, and each key.
 
     Attributes:

@@ -26,7 +26,7 @@ from ldp_beam._compat import StableInputParDo, knows_stable_input, lacks_clock
 from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import UNKNOWN, check_fields, fields_of, row_type
-from ldp_beam.estimates._empty import EmptyTallies, Fill
+from ldp_beam.estimates._empty import Fill, WithEmptyTallies
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
 from ldp_beam.estimates.combine import Doubts, OpenedCombineFn, TallyCombineFn
@@ -216,7 +216,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             empty = self._tallier.empty_tally()
             answer = asked.rows(mechanism, np.zeros(1, np.int64), empty.counters[np.newaxis])[0]
             _refuse_nulls(asked, answer, " where there is no record: leave out fill=")
-            self._fill = EmptyTallies(windows, fill, filled, empty)
+            self._fill = WithEmptyTallies(windows, fill, filled, empty)
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         if not private and (key is not None or id is not None or record is not None):
@@ -245,7 +245,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         """What the question is asked of, by key: tallies."""
-        combine = OpenedCombineFn if self._fill is not None and self._lateness else TallyCombineFn  # (see `_counted`)
+        combine = OpenedCombineFn if self._fill is not None and self._lateness else TallyCombineFn  # (see `RowsOf`)
         total = combine(self._mechanism, self._question)
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
         return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)

@@ -180,17 +180,22 @@ class LetsThrough:
     """A transform that lets some records through, and changes none but for a column that it drops."""
 
 
-class BoundsPersons(LetsThrough):
+class LimitsPersons(LetsThrough):
+    """A transform that lets through some records of each person.
+
+    Attributes:
+        limited: the column of the ids of these persons.
+    """
+
+    limited: str
+
+
+class BoundsPersons(LimitsPersons):
     """A transform that lets through so many records of each person and window."""
 
     @property
     def bound(self) -> tuple[int, Any, Any]:
         """Most records of a person in a window, the windows (None: those of the elements), and their event time."""
-        raise NotImplementedError
-
-    @property
-    def bounded(self) -> str:
-        """The column of the ids of these persons."""
         raise NotImplementedError
 
 
@@ -208,7 +213,7 @@ def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[t
         before = [one for one in step.inputs if isinstance(one, PCollection)]
         ids |= _keyed_by(transforms)
         for one in transforms:
-            if isinstance(one, BoundsPersons) and ids <= {one.bounded}:
+            if isinstance(one, BoundsPersons) and ids <= {one.limited}:
                 return one.bound, bool(ids - {whose})
         ours = any(type(one).__module__.partition(".")[0] == __name__.partition(".")[0] for one in transforms)
         step = before[0].producer if ours and len(before) == 1 else None
@@ -221,18 +226,16 @@ def _keyed_by(transforms: Iterable[Any]) -> set[str]:
     return {one.whose for one in transforms if isinstance(one, DrawsNoise) and one.whose is not None and one.spends}
 
 
-class BudgetsNoise(LetsThrough):
+class BudgetsNoise(LimitsPersons):
     """A transform that lets through what a budget pays for.
 
     Attributes:
         keyed: whether it charges for keyed noise.
-        budgeted: the column of the ids of the persons who have the budget.
         admits: what is known of the records of a person that pass.
         spent: what it charges for them, all together.
     """
 
     keyed: bool
-    budgeted: str
     admits: History
     spent: Spent
 
@@ -269,7 +272,7 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
     whose, record = (None, None) if key is None else (key.id, key.record)
     for step in ledgers:
         ledger = step.transform
-        if record == ledger.budgeted and ledger.admits.reports != 1:
+        if record == ledger.limited and ledger.admits.reports != 1:
             raise ParameterError(
                 f"record={record!r} is whose budget the ledger before this step counts, and not what tells a person's "
                 "records apart: they would share their noise, and show that a value changed. Give the id of each record"
@@ -282,12 +285,12 @@ def refuse_unbudgeted(pcoll: PCollection[Any], *, key: NoiseKey | None, spends: 
             )
         if ledger.keyed and whose is None:
             raise ParameterError(
-                f"the ledger before this step charges for keyed noise of {ledger.budgeted!r}, under which reports of "
-                f"one value are one: perturb with key= and id={ledger.budgeted!r}, or leave out keyed=True"
+                f"the ledger before this step charges for keyed noise of {ledger.limited!r}, under which reports of "
+                f"one value are one: perturb with key= and id={ledger.limited!r}, or leave out keyed=True"
             )
-        if ledger.keyed and whose != ledger.budgeted:
+        if ledger.keyed and whose != ledger.limited:
             raise ParameterError(
-                f"the ledger before this step has a budget for each {ledger.budgeted!r}, and keyed noise is of each "
+                f"the ledger before this step has a budget for each {ledger.limited!r}, and keyed noise is of each "
                 f"{whose!r}, so that a person's reports have noise of their own: give both one id="
             )
         together = [spends, *(other for other, before in others if id(step) in before)]
@@ -412,9 +415,8 @@ def _joins(step: Any) -> bool:
 
 def _refuse_own_limits(steps: list[Any], columns: Collection[str]) -> None:
     """Raise if a limit takes one of these columns for the id of a person."""
-    for limit in (step.transform for step in steps):
-        if isinstance(limit, (BoundsPersons, BudgetsNoise)):
-            refuse_own(limit.bounded if isinstance(limit, BoundsPersons) else limit.budgeted, columns)
+    for limit in (step.transform for step in steps if isinstance(step.transform, LimitsPersons)):
+        refuse_own(limit.limited, columns)
 
 
 def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:
@@ -424,7 +426,7 @@ def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:
     for step in steps:
         outputs = step.outputs.values()
         times, around = (max((c[output] for output in outputs), default=0) for c in (ways, free))
-        if isinstance(step.transform, (BoundsPersons, BudgetsNoise)):
+        if isinstance(step.transform, LimitsPersons):
             name, records = type(step.transform).__name__, _as_they_are(step.inputs)
             if times > 1:
                 raise ParameterError(
@@ -438,7 +440,7 @@ def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:
                     "what both allow. Put one limit behind beam.Flatten, or divide records by beam.Partition"
                 )
             given |= records if around else set()
-        limited = any(isinstance(whole.transform, (BoundsPersons, BudgetsNoise)) for whole in _wholes(step))
+        limited = any(isinstance(whole.transform, LimitsPersons) for whole in _wholes(step))
         inputs = [before for before in step.inputs if isinstance(before, PCollection)]
         for before in () if step.is_composite() else inputs[: 1 if _joins(step) else None]:
             ways[before] += times

@@ -88,16 +88,12 @@ class BoundContributions(LimitTransform, BoundsPersons):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
+        self.limited = id
 
     @property
     @override
     def bound(self) -> tuple[int, Any, Any]:
         return self._limit.records, self._limit.windows, self._limit.event_time
-
-    @property
-    @override
-    def bounded(self) -> str:
-        return self._limit.hashing.column
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -261,7 +257,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.budgeted = id
+        self.limited = id
         self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""

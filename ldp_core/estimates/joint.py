@@ -53,7 +53,7 @@ from ldp_core.estimates.ratios import ratios, rest_of, score_sums
 from ldp_core.estimates.several import Several
 from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.mechanism import Mechanism, not_a_mechanism
-from ldp_core.parameters import check_open, parameter
+from ldp_core.parameters import check_open, parameter, taken_names
 from ldp_core.reports import Bits, Native
 from ldp_core.tables import View, about_whom
 from ldp_core.tally import Tally
@@ -111,8 +111,7 @@ class Joint(Several):
 
     def _set(self, **values: Any) -> None:
         if taken := {*values["names"]} & {*ENTRY[1:], *RATE}:
-            own = f"the table has columns {sorted(taken)} of its own"
-            raise ParameterError(f"{own}: rename those of the reports, and in the plan")
+            raise ParameterError(taken_names("the table", sorted(taken)))
         for name, value in values.items():
             object.__setattr__(self, name, value)
 

@@ -21,7 +21,7 @@ from ldp_core.estimates.tails import enough_reports
 from ldp_core.inputs.domain import Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
-from ldp_core.parameters import check_open
+from ldp_core.parameters import check_open, taken_names
 from ldp_core.plans.drawn import DrawnColumn
 from ldp_core.plans.pairs import SampledPair
 from ldp_core.reports.bits import Bits
@@ -106,8 +106,7 @@ class _Writer:
         if dialect not in get_args(Dialect):
             raise ParameterError(f"dialect must be one of {list(get_args(Dialect))}, got {dialect!r}")
         if taken := [name for name in (*by, *names) if name.lower() in _OWN]:  # (names in SQL have no case)
-            own = f"the query has columns {taken} of its own"
-            raise ParameterError(f"{own}: rename those of the reports, and in the plan")
+            raise ParameterError(taken_names("the query", taken))
         self.dialect, self.packed = dialect, packed
         self.count = "count_if" if dialect == "duckdb" else "countif"
         self.groups = "".join(f"{self.name(key)}, " for key in by)
