@@ -34,7 +34,7 @@ import numpy as np
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
-from ldp_core.estimates.comparison import adding_up, chi_square_tail, enough, whitening
+from ldp_core.estimates.chi_square import adding_up, chi_square_tail, enough, whitening
 from ldp_core.estimates.margins import along, margin, turned
 
 RARE = 2.0

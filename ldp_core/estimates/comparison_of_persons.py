@@ -45,23 +45,19 @@ from ldp_core.arrays.arrow import column_of, plain
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import z_score
+from ldp_core.estimates.chi_square import adding_up, chi_square_tail, enough, of_one_coin, whitened
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, Persons, codes_of, student, tallies_of
 from ldp_core.estimates.comparison import (
     Comparable,
     Compare,
     Comparison,
-    adding_up,
-    chi_square_tail,
-    enough,
     holm,
     nearer,
     of_coins,
     of_few,
-    of_one_coin,
     pooled_of,
     refuse_empty,
     side_of,
-    whitened,
 )
 from ldp_core.estimates.histogram import HistogramEstimate, Side
 from ldp_core.estimates.mean import MeanEstimate

@@ -44,7 +44,8 @@ from typing_extensions import override
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import MechanismMismatchError, ParameterError, warn_user
 from ldp_core.estimates.base import Tabular, check_repeats, refuse_mechanism, z_score
-from ldp_core.estimates.comparison import chi_square_tail, domain_of, nearer, side_of
+from ldp_core.estimates.chi_square import chi_square_tail
+from ldp_core.estimates.comparison import domain_of, nearer, side_of
 from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.mean import Averaging, MeanEstimate, off_of
 from ldp_core.estimates.tails import few_at, reach_of_few, scores_of_few

@@ -38,7 +38,8 @@ from ldp_core import (
 )
 from ldp_core.engine import p_values_of
 from ldp_core.estimates.change import changes, threshold
-from ldp_core.estimates.comparison import Compare, chi_square_tail, holm
+from ldp_core.estimates.chi_square import chi_square_tail
+from ldp_core.estimates.comparison import Compare, holm
 from ldp_core.mechanisms.oracles import local_hashing
 from ldp_core.plans.fake import FakeDataColumn
 from ldp_core.plans.sampled import SampledColumn
