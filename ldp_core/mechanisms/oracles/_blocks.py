@@ -27,7 +27,7 @@ from ldp_core.accounting.shuffling import Levels
 from ldp_core.arrays.types import F64, I64, Bools
 from ldp_core.estimates.consistency import Rates
 from ldp_core.mechanism import Mechanism
-from ldp_core.mechanisms.oracles.base import CountedCells
+from ldp_core.mechanisms.oracles.cells import CountedCells
 from ldp_core.parameters import check_open
 
 

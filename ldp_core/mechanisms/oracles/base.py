@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import cached_property, partial
@@ -34,12 +34,11 @@ from ldp_core.estimates.plausibility import Sums, Term
 from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few, two_point_score
 from ldp_core.estimates.weights import one_by_one
 from ldp_core.exact import bits
-from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.poisoning import Influence, gain_of, influence_of
-from ldp_core.reports import Native, Word
+from ldp_core.reports import Native
 from ldp_core.reports.bits import bit_of
 from ldp_core.tally import Tally
 
@@ -320,14 +319,14 @@ class FrequencyOracle(Mechanism):
 
         Where it is not known how the S_v of one report hang together, of values that are supported independently.
         """
-        step, (least, most) = max(_PRODUCTS // self.domain.size, 1), self.supported
+        step, (least, most) = max(PRODUCTS // self.domain.size, 1), self.supported
         known, parts = type(self).sum_variance is not FrequencyOracle.sum_variance, []
         for start in range(0, len(weights), step):
             some = weights[start : start + step]
             given = self.sum_variance(some) / self.rates.difference**2 if known else self.rates.b * some**2
             inside = np.pad(some > 0, ((0, 0), (0, given.shape[1] - some.shape[1])))
             last = given[:, -1] if given.shape[1] > some.shape[1] else 0.0
-            inner, outer = _means(
+            inner, outer = means_inside(
                 (given * inside).sum(axis=1), given.sum(axis=1), inside.sum(axis=1), given.shape[1], last
             )
             unlike = ((given - np.where(inside, inner[:, None], outer[:, None])) ** 2).sum(axis=1)
@@ -550,138 +549,15 @@ class Uncorrelated(FrequencyOracle):
         return np.eye(self.domain.size) * self.variances(shares)[:, None]
 
 
-class CountedCells(FrequencyOracle):
-    """A mechanism whose reports are numbers of cells: how often each was reported says all, by a fast transform."""
-
-    @property
-    @abstractmethod
-    def cells(self) -> int:
-        """How many there are."""
-
-    @abstractmethod
-    def counters_of(self, counts: I64) -> I64:
-        """int64[m, cells], how often each cell was reported, to int64[m, counters]."""
-
-    @property
-    @override
-    def reports(self) -> Word:
-        return Word(self.cells)
-
-    @override
-    def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        out = np.empty((n_groups, self.counters), np.int64)
-        for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self.cells):
-            out[first:last] = self.counters_of(counts)
-        return out
-
-    @override
-    def noise_covariance(self, shares: F64) -> F64:
-        """Over all cells: one is `worst_ratio` times as likely if it supports x."""
-        if not self.exhaustive:
-            raise ParameterError(
-                f'the errors of sums of {self.name} are not known with unmatched="none": take unmatched="other"'
-            )
-        each = np.arange(self.cells)
-        counters = self.count_reports(each.astype(np.uint64), each, self.cells)
-        chances = np.where(counters[:, : self.domain.size] > 0, float(self.worst_ratio()), 1.0)
-        chances /= chances.sum(axis=0)
-        numbers = self.debiased(counters)
-        means = chances.T @ numbers
-        of_cell = shares @ chances.T
-        second = np.einsum("kc,ca,cb->kab", of_cell, numbers, numbers, optimize=True)
-        covariances: F64 = second - np.einsum("kx,xa,xb->kab", shares, means, means, optimize=True)
-        return covariances / self.rates.difference**2
-
-
-class SummedCells(CountedCells):
-    """It is computed what each cell adds to a sum: some support nearly all values of it, others nearly none.
-
-    A report of x is uniform among the s cells that support x with p, else among the others.
-    """
-
-    @property
-    @abstractmethod
-    def supporting(self) -> int:
-        """How many cells support a value: s."""
-
-    @abstractmethod
-    def supports(self, cells: I64) -> F64:
-        """float64[codes, m]: 1 where a code is supported by these cells, int64[m], else 0."""
-
-    @override
-    def sum_variance(self, weights: F64) -> F64:
-        variances: F64 = self.moments(weights, np.eye(n_codes(self.domain))).variances.T * self.rates.difference**2
-        return variances
-
-    @override
-    def sum_bounds(self, weights: F64) -> tuple[float, float]:
-        sums = np.concatenate([weights @ table[: len(weights)] for table in self._tables(1)])
-        return float(sums.min()), float(sums.max())
-
-    def _tables(self, rows: int) -> Iterator[F64]:
-        """`supports` of all cells, so many at a time that a few arrays of ``rows`` or codes are small."""
-        step = max(_PRODUCTS // max(self.domain.size, rows), 1)
-        for first in range(0, self.cells, step):
-            yield self.supports(np.arange(first, min(first + step, self.cells)))
-
-    @override
-    def moments(self, weights: F64, people: F64) -> Moments:
-        """Over all cells, some at a time.
-
-        How unlike it is for many values is told from groups of random signs: the expected square of a sum with these is
-        the sum of squares (M. F. Hutchinson, Communications in Statistics 19(2), 1990).
-        """
-        (k, codes), (r, d), inside = people.shape, weights.shape, weights > 0
-        of = min(k, 1)  # (without people nobody asks)
-        if codes <= _EACH:
-            signs = np.eye(of * codes, codes)
-        else:
-            signs = np.random.default_rng(0).choice([-1.0, 1.0], (of * _SIGNS, codes)) / _SIGNS**0.5
-        high, low, count = weights.max(axis=1, keepdims=True), weights.min(axis=1, keepdims=True), _counting(inside)
-        two_levels = np.where(inside, weights == high, weights == low).all()
-        groups = np.concatenate([people, np.ones((1, codes)), np.arange(1, codes + 1)[None] == codes, signs])
-        supported, square, within = np.zeros((len(groups), r)), np.zeros(r), np.zeros(r)
-        least, most = np.full(r, np.inf), np.full(r, -np.inf)
-        for table in self._tables(r):
-            counts = count(table[:d])
-            sums = (high - low) * counts + low * table[:d].sum(axis=0) if two_levels else weights @ table[:d]
-            least, most = np.minimum(least, sums.min(axis=1)), np.maximum(most, sums.max(axis=1))
-            sums *= sums
-            square += sums.sum(axis=1)
-            within += np.einsum("rc,rc->r", sums, counts)
-            of_groups = np.concatenate([groups[:-codes] @ table, table]) if len(signs) == codes else groups @ table
-            supported += of_groups @ sums.T
-        other = (1 - float(self.p)) / (self.cells - self.supporting)  # the chance of a cell that does not support x
-        more = float(self.p) / self.supporting - other
-        q, _, _, difference = self.rates
-        base, squares = weights @ q, weights**2
-
-        def noise(people: Any, supported: F64, sums: F64, of_squares: F64) -> F64:
-            """Squares, less those of the means of each x, ``base`` + (p - q) w_x."""
-            means = people * base**2 + difference * (2 * base * sums + difference * of_squares)
-            made: F64 = (people * other * square + more * supported - means) / difference**2
-            return made
-
-        size, given, everybody = inside.sum(axis=1), groups[:, :d], groups.sum(axis=1)[:, None]
-        variances = noise(everybody, supported, given @ weights.T, given @ squares.T)
-        inside_alone = noise(size, within, *(np.einsum("rd,rd->r", w, inside) for w in (weights, squares)))
-        inner, outer = _means(inside_alone, variances[k], size, codes, variances[k + 1] if codes > d else 0.0)
-        signs_in = given[k + 2 :] @ inside.T
-        unlike = variances[k + 2 :] - signs_in * inner - (everybody[k + 2 :] - signs_in) * outer
-        lowest = variances[k + 2 :].min(axis=0, initial=np.inf).clip(min=0) if codes <= _EACH else np.zeros(r)
-        return Moments(variances[:k], inner, outer, (unlike**2).sum(axis=0), most - least, lowest)
-
-
 MOST_COVARIANCES = 256
 """The most values of which `FrequencyOracle.covariance` has all covariances: there are as many as their square."""
 MOST_SUMS = 1 << 25
 """The most ranges, times values, of which `FrequencyOracle.range_counts` has errors: of a curve, 5,792 values."""
-_PRODUCTS = 1 << 18  # of them at a time
+PRODUCTS = 1 << 18
+"""Of them at a time."""
 _MANY = 10_000  # people, from whom on their number does not matter
 _A_CELL = 20  # of them in each
 _TENTH = 0.1
-_EACH = 2048  # values, which are looked at one by one
-_SIGNS = 64  # groups of them: a sum of squares is known to a fifth
 
 
 def sample_covariance(shares: F64) -> F64:
@@ -713,30 +589,10 @@ def n_codes(domain: Domain) -> int:
     return domain.size + (domain.unmatched == "none")
 
 
-def _means(within: F64, total: F64, size: I64, codes: int, last: Any) -> tuple[F64, F64]:
+def means_inside(within: F64, total: F64, size: I64, codes: int, last: Any) -> tuple[F64, F64]:
     """Of sums over so many codes and over all: means of those, and of the others. If there are none, the same.
 
     Nearly all may have no value, and the ``last`` code: then of the others it is at least its own.
     """
     inner, outer = within / np.maximum(size, 1), np.maximum((total - within) / np.maximum(codes - size, 1), last)
     return np.where(size, inner, outer), np.where(size < codes, outer, inner)
-
-
-def _counting(inside: Bools) -> Callable[[F64], F64]:
-    """Makes of a table of numbers, float64[d, m], the sums over the rows that are inside, bool[r, d]: float64[r, m].
-
-    If these are ranges, from the sums up to their ends.
-    """
-    ends = np.diff(inside.astype(np.int8), axis=1, prepend=0, append=0)
-    if np.count_nonzero(ends, axis=1).max() > 2:
-        return lambda table: inside.astype(float) @ table
-    first, beyond = ends.argmax(axis=1), ends.argmin(axis=1)
-
-    def counts(table: F64) -> F64:
-        upto = np.zeros((len(table) + 1, table.shape[1]))
-        np.cumsum(table, axis=0, out=upto[1:])
-        made: F64 = upto[beyond]
-        made -= upto[first]
-        return made
-
-    return counts

@@ -46,7 +46,7 @@ from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import SummedCells
+from ldp_core.mechanisms.oracles.cells import SummedCells
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter
 from ldp_core.simulated_counts import Generator, by_code, inner_products, multinomials

@@ -38,7 +38,8 @@ from ldp_core.exact.probability import agreement, check_resolved, exp_below, fra
 from ldp_core.exact.projective import ProjectiveSpace, primes_to
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
-from ldp_core.mechanisms.oracles.base import SummedCells, n_codes
+from ldp_core.mechanisms.oracles.base import n_codes
+from ldp_core.mechanisms.oracles.cells import SummedCells
 from ldp_core.noise.base import Noise, coins
 from ldp_core.parameters import check_epsilon, check_integer, converted, parameter, shown
 from ldp_core.simulated_counts import Generator, by_code, multinomials, scatter
