@@ -11,6 +11,7 @@ import pytest
 import ldp_core
 import ldp_polars
 from ldp_core import (
+    BlockHadamardResponse,
     Domain,
     DomainError,
     DtypeError,
@@ -19,6 +20,7 @@ from ldp_core import (
     HistogramEstimate,
     Hybrid,
     LdpWarning,
+    LocalHashing,
     OneBitMean,
     ParameterError,
     Prefixes,
@@ -28,6 +30,7 @@ from ldp_core import (
     Secret,
     SquareWave,
     StochasticRounding,
+    SubsetSelection,
     UnaryEncoding,
     question_of,
 )
@@ -232,6 +235,18 @@ def test_large_matrices_do_not_overflow_the_stacks_of_polars_threads(engine):
         .collect(engine=engine)
     )
     assert groups.rows() == [(4, 500)] * 2
+
+
+@pytest.mark.parametrize("kind", [LocalHashing, BlockHadamardResponse, SubsetSelection])
+def test_where_there_are_no_groups_there_are_no_quantiles(kind, run):
+    """Of mechanisms whose errors are sums over pairs of values it was an error of numpy."""
+    plan = PrivacyPlan({"x": kind(range(12), epsilon=2.0)}, keep=["g"])
+    reports = pl.DataFrame({"x": [1, 2] * 30, "g": [1, 2] * 30}).ldp.perturb(plan)
+    nobody = reports.clear()
+    for asked in (X.median(), X.quantiles(0.9), X.cdf(), X.range(edges=[3, 6])):
+        assert run(nobody, lambda f, asked=asked: f.group_by("g").agg(asked)).height == 0
+    sides = reports.ldp.compare(plan, other=nobody, by="g", quantiles=[0.5])
+    assert sides.select("g", "after").rows() == [(1, None), (2, None)]
 
 
 # ---- estimates that no data give
