@@ -19,6 +19,7 @@ from ldp_core import (
     HeavyHitters,
     HistogramEstimate,
     Hybrid,
+    Interval,
     LdpWarning,
     LocalHashing,
     OneBitMean,
@@ -323,6 +324,17 @@ def test_reports_of_persons():
     assert tidy["n"].to_list() == [400] * 3
     with pytest.raises(ldp_core.ParameterError, match="tallies do not tell persons apart"):
         made.select(pl.col("x").ldp.tally()).select(pl.col("x").ldp.estimate("histogram", m, person="x"))
+
+
+def test_means_of_numbers_that_are_drawn_take_repeats_in_place_of_persons():
+    """The error spoke of private groups only."""
+    plan = PrivacyPlan.sampled({"x": Interval(0, 1), "y": [1, 2]}, epsilon=2.0, keep=["user"])
+    reports = pl.DataFrame({"x": [0.5] * 60, "y": [1, 2] * 30, "user": [*range(30)] * 2}).ldp.perturb(plan)
+    with pytest.raises(ParameterError, match=r"means by person .* take repeats= in place of person="):
+        reports.select(X.mean(person="user"))
+    once, twice = (reports.select(X.mean(repeats=k)).unnest("x")["standard_error"].item() for k in (1, 2))
+    assert twice == pytest.approx(once * math.sqrt(2))
+    assert reports.ldp.histograms(plan, person="user")["n"].to_list() == [60, 60]
 
 
 def test_weighted_means_of_reports():
