@@ -13,7 +13,7 @@ from ldp_core.arrays.arrow import (
     taken,
 )
 from ldp_core.arrays.ipc import bytes_of, read_batch, write_batch
-from ldp_core.arrays.types import F64, I64, U64, Bools, type_words
+from ldp_core.arrays.types import F64, I64, U64, Bools, of_floats, type_words
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
 from ldp_core.charts.drawing import HALF_WIDTH as HALF_CHART_WIDTH
@@ -208,6 +208,7 @@ __all__ = [
     "margins",
     "not_a_mechanism",
     "not_proved",
+    "of_floats",
     "of_folders",
     "open_parquet",
     "over",

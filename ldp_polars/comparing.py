@@ -260,7 +260,8 @@ def _answered_by_person(
     _check_baseline(inputs[0], required)
     schema = asked.schema(mechanism)
     tables = [schema.empty_table()]
-    for pair in zip(*inputs, strict=True):
+    for given in zip(*inputs, strict=True):
+        pair = [one if one is not None and len(one) else None for one in given]
         there = [one for one in pair if one is not None]
         reports = [to_arrow(one.struct.field("report").alias("reports")) for one in there]
         if len(there) == len(pair):

@@ -678,6 +678,7 @@ def _check_reports(
                 f"column {name!r}: reports made by this plan are {fits}, got {engine.type_words(dtype)}: no reports. "
                 "Values are perturbed first: ldp perturb, or df.ldp.perturb(plan). Reports of another program are cast "
                 "to that dtype and taken with assume_reports; ldp estimate --assume-reports casts lists and integers"
+                f"{engine.of_floats(dtype)}"
             )
     return columns
 

@@ -34,6 +34,12 @@ def type_words(kind: object) -> str:
     return re.split("[<(]", words)[0] if re.search(r"struct<|union<|Struct\(|Enum\(", words) else words
 
 
+def of_floats(kind: object) -> str:
+    """What an error about reports of this type adds, which says to cast them: of floats the numbers may be others."""
+    words = "; but floats, as pandas makes of integers beside nulls, have lost the last bits of words of 64: read them "
+    return f'{words}anew, as by dtype_backend="pyarrow"' if re.search("float|double", str(kind), re.IGNORECASE) else ""
+
+
 def select(condition: npt.NDArray[Any], yes: Codes, no: Codes) -> Codes:
     """``yes`` where ``condition`` is 1, ``no`` where it is 0, three times as fast as ``np.where``."""
     other = no.astype(yes.dtype, copy=False)

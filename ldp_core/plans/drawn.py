@@ -94,7 +94,8 @@ class DrawnColumn(Wrapping):
         """Raise `ParameterError`: weights of columns of which a record answers one are not independent."""
         raise ParameterError(
             f"a record answers one of {self.columns} columns, so that weights of its reports would be wrong, of which "
-            "private groups and ranges of listed values are made: collect by PrivacyPlan.split (ldp plan new)"
+            "private groups, ranges of listed values and means by person are made: collect by PrivacyPlan.split (ldp "
+            "plan new); means of people who report again take repeats= in place of person="
         )
 
     # ---- alone it does not perturb

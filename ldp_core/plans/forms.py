@@ -13,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from ldp_core.arrays.arrow import is_text
-from ldp_core.arrays.types import type_words
+from ldp_core.arrays.types import of_floats, type_words
 from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
 from ldp_core.mechanism import Mechanism
@@ -326,6 +326,7 @@ class PlanForms(PlanContents):
                 raise PlanError(
                     f"column {name!r}: reports made by this plan are {' or '.join(dict.fromkeys(map(str, fits)))}, got "
                     f"{type_words(got)}: no reports. Lists and integers of another program are cast to that before"
+                    f"{of_floats(got)}"
                 )
         proved = self.with_proof(data.schema, seeded=self.seed is not None)
         assumed = [field.name for field in data.schema if field.name in self.columns and not is_report(field)]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ldp_core.arrays.types import type_words
+from ldp_core.arrays.types import of_floats, type_words
 from ldp_core.errors import ParameterError, ReportError
 from ldp_core.parameters import Declared
 
@@ -89,7 +89,7 @@ def other_type(column: str, expected: object, got: object) -> ReportError:
     """To raise for reports of another type, which may be raw values."""
     return ReportError(
         f"column {column!r}: reports must be {expected}, got {type_words(got)}; if these are values, perturb them first"
-        ", and cast reports of another program to that"
+        f", and cast reports of another program to that{of_floats(got)}"
     )
 
 

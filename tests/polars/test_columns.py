@@ -193,6 +193,17 @@ def test_what_puts_raw_values_among_reports():
         assert passes().dtype == dtype, "Polars refuses it now: take it out of docs/polars.md"
 
 
+def test_reports_in_chunks_are_rechunked_before_a_left_join():
+    """Polars 2.1 panics where the right frame of a left join has an extension type in several chunks."""
+    reports = pl.DataFrame({"x": [True] * 9, "user": range(9)}).ldp.perturb(
+        PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["user"])
+    )
+    chunked, users = pl.concat([reports[:5], reports[5:]]), pl.DataFrame({"user": [3, 9, 1]})
+    with pytest.raises(pl.exceptions.PanicException):  # if it does not: take the words out of docs/polars.md
+        users.join(chunked, on="user", how="left")
+    assert users.join(chunked.rechunk(), on="user", how="left")["x"].null_count() == 1
+
+
 @pytest.mark.parametrize(
     "read",
     [pl.read_parquet, lambda path: pl.scan_parquet(path).collect(), lambda path: pl.DataFrame(pq.read_table(path))],

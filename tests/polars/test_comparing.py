@@ -319,6 +319,10 @@ def test_persons_are_told_apart():
     expected = core(of_country[0], later.filter(country="de"))
     assert_frame_equal(both.filter(country="de").drop("country"), expected)
     assert both.filter(country="it")["difference"].null_count() == 6
+    nobody = reports.ldp.compare(plan, other=later.clear(), **how)  # (was an error, where groups had none)
+    assert nobody["before"].null_count() == 0
+    assert set(nobody["p_value"]) == {1.0}
+    assert set(nobody["high"]) == {np.inf}
     for wrong, said in (
         ({"repeats": 2}, "leave out same_people"),
         ({"quantiles": [0.5], "person": "user"}, "quantiles do not tell persons apart"),

@@ -11,6 +11,7 @@ import pytest
 import ldp_core
 import ldp_polars
 from ldp_core import (
+    BlockHadamardResponse,
     Domain,
     DomainError,
     DtypeError,
@@ -18,7 +19,9 @@ from ldp_core import (
     HeavyHitters,
     HistogramEstimate,
     Hybrid,
+    Interval,
     LdpWarning,
+    LocalHashing,
     OneBitMean,
     ParameterError,
     Prefixes,
@@ -28,6 +31,7 @@ from ldp_core import (
     Secret,
     SquareWave,
     StochasticRounding,
+    SubsetSelection,
     UnaryEncoding,
     question_of,
 )
@@ -234,6 +238,18 @@ def test_large_matrices_do_not_overflow_the_stacks_of_polars_threads(engine):
     assert groups.rows() == [(4, 500)] * 2
 
 
+@pytest.mark.parametrize("kind", [LocalHashing, BlockHadamardResponse, SubsetSelection])
+def test_where_there_are_no_groups_there_are_no_quantiles(kind, run):
+    """Of mechanisms whose errors are sums over pairs of values it was an error of numpy."""
+    plan = PrivacyPlan({"x": kind(range(12), epsilon=2.0)}, keep=["g"])
+    reports = pl.DataFrame({"x": [1, 2] * 30, "g": [1, 2] * 30}).ldp.perturb(plan)
+    nobody = reports.clear()
+    for asked in (X.median(), X.quantiles(0.9), X.cdf(), X.range(edges=[3, 6])):
+        assert run(nobody, lambda f, asked=asked: f.group_by("g").agg(asked)).height == 0
+    sides = reports.ldp.compare(plan, other=nobody, by="g", quantiles=[0.5])
+    assert sides.select("g", "after").rows() == [(1, None), (2, None)]
+
+
 # ---- estimates that no data give
 
 
@@ -308,6 +324,17 @@ def test_reports_of_persons():
     assert tidy["n"].to_list() == [400] * 3
     with pytest.raises(ldp_core.ParameterError, match="tallies do not tell persons apart"):
         made.select(pl.col("x").ldp.tally()).select(pl.col("x").ldp.estimate("histogram", m, person="x"))
+
+
+def test_means_of_numbers_that_are_drawn_take_repeats_in_place_of_persons():
+    """The error spoke of private groups only."""
+    plan = PrivacyPlan.sampled({"x": Interval(0, 1), "y": [1, 2]}, epsilon=2.0, keep=["user"])
+    reports = pl.DataFrame({"x": [0.5] * 60, "y": [1, 2] * 30, "user": [*range(30)] * 2}).ldp.perturb(plan)
+    with pytest.raises(ParameterError, match=r"means by person .* take repeats= in place of person="):
+        reports.select(X.mean(person="user"))
+    once, twice = (reports.select(X.mean(repeats=k)).unnest("x")["standard_error"].item() for k in (1, 2))
+    assert twice == pytest.approx(once * math.sqrt(2))
+    assert reports.ldp.histograms(plan, person="user")["n"].to_list() == [60, 60]
 
 
 def test_weighted_means_of_reports():

@@ -448,6 +448,27 @@ def test_reports_that_pandas_has_written_are_cast(tmp_path, packed):
 
 
 @pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
+def test_floats_that_pandas_makes_of_words_are_read_anew(tmp_path):
+    """A cast to the dtype that the error named gave other reports: a count of -117 in place of 13."""
+    pd = pytest.importorskip("pandas")
+    bits, path = {name: UnaryEncoding(range(70), epsilon=2.0) for name in "ab"}, tmp_path / "reports.parquet"
+    plan = PrivacyPlan.sampled(bits, epsilon=2.0)
+    made = pl.DataFrame(dict.fromkeys(bits, [1, 2] * 300)).ldp.perturb(plan, packed=True)
+    made.write_parquet(path)
+    floats = pl.from_pandas(made.to_pandas())
+    assert floats["a"].cast(pl.Array(pl.UInt64, 2)).drop_nulls().ne(made["a"].ext.storage().drop_nulls()).any()
+    with pytest.raises(PlanError, match='lost the last bits of words of 64: read them anew, as by dtype_backend="py'):
+        floats.ldp.histograms(plan, assume_reports=True)
+    with pytest.raises(ReportError, match="floats, as pandas makes"):
+        floats.select(pl.col("a").ldp.histogram(plan["a"], assume_reports=True))
+    with pytest.raises(PlanError, match="floats, as pandas makes"):
+        plan.assume_reports(floats.to_arrow())
+    anew = pl.from_pandas(pd.read_parquet(path, dtype_backend="pyarrow"))
+    cast = anew.with_columns(pl.all().cast(pl.Array(pl.UInt64, 2)))
+    assert cast.ldp.histograms(plan, assume_reports=True).equals(made.ldp.histograms(plan))
+
+
+@pytest.mark.filterwarnings("ignore:assume_reports:UserWarning")
 def test_dictionaries_that_arrow_has_written_are_reports(tmp_path):
     """Polars reads them as Categorical (which was "no reports")."""
     table = PLAN.perturb(frame().to_arrow())

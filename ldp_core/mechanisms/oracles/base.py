@@ -299,6 +299,7 @@ class FrequencyOracle(Mechanism):
             each = np.eye(people.shape[1]) if len(people) > people.shape[1] else shares  # (it is linear in the shares)
             covariances = (self.noise_covariance(one[None])[0] for one in each)  # (of all at once they are many)
             found = np.array([((weights @ one) * weights).sum(axis=1) for one in covariances])
+            found = found.reshape(len(each), len(weights))  # (of no tallies, too)
             made: F64 = n * (found if each is shares else shares @ found)
             return made.clip(min=0)
         if not n.any():  # as of an empty tally, where it is asked whether the errors are known
