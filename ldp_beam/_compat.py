@@ -91,6 +91,12 @@ def maps(step: Any) -> bool:
     return named and not isinstance(whole, _MultiParDo)
 
 
+def keeps(transform: Any) -> bool:
+    """Whether a transform hands on its records as they are: Beam YAML has a Map that does, before each Flatten."""
+    unifies = isinstance(transform, beam.ParDo) and transform.label.startswith("Map(_unify_element_with_schema")
+    return unifies or isinstance(transform, (beam.Flatten, beam.WindowInto, beam.Reshuffle))
+
+
 def filters(transform: Any) -> bool:
     """Whether a transform is ``beam.Filter``."""
     return isinstance(transform, beam.ParDo) and transform.label.startswith("Filter(")

@@ -16,7 +16,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions,
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
 
-from ldp_beam._compat import filters, maps
+from ldp_beam._compat import filters, keeps, maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_own, refuse_reports_in
@@ -150,7 +150,7 @@ def _as_they_are(pcolls: Iterable[Any], *, chosen: bool = False) -> set[Any]:
         step: Any = one.producer
         wholes = [] if one in found else [whole.transform for whole in _wholes(step)]
         found.add(one)
-        kept = any(isinstance(whole, (*_KEEP, LetsThrough)) for whole in wholes)
+        kept = any(keeps(whole) or isinstance(whole, LetsThrough) for whole in wholes)
         kept = kept or (chosen and any(isinstance(whole, beam.Partition) or filters(whole) for whole in wholes))
         if kept and not any(isinstance(whole, EndsValues) for whole in wholes):
             ahead += [before for before in step.inputs if isinstance(before, PCollection)]
@@ -342,9 +342,6 @@ def _overlap(windows: WindowFn) -> bool:
     return False
 
 
-_KEEP = (beam.Flatten, beam.WindowInto, beam.Reshuffle)
-
-
 def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: bool, by: Iterable[str] = ()) -> None:
     """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of limits.
 
@@ -371,7 +368,7 @@ def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: 
         inputs = [before for before in step.inputs if isinstance(before, PCollection)]  # (no record is in a PBegin)
         made = one.made if isinstance(one, EndsValues) else None
         has = made is not None and not {*made.columns, *made.keep}.isdisjoint(columns)  # (for each record one)
-        for before in inputs if isinstance(one, _KEEP) or has else ():
+        for before in inputs if keeps(one) or has else ():
             same[before] += copies
         if has and is_changed and not copies:
             records = _as_they_are(inputs)
@@ -380,7 +377,7 @@ def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: 
             wholly |= records if is_each else set()
         changes = isinstance(one, beam.ParDo) and not any(isinstance(w.transform, EndsValues) for w in _wholes(step))
         for way, does in ((changed, changes), (each, changes and maps(step))):
-            if (does and copies) or ((does or isinstance(one, _KEEP)) and not way.isdisjoint(outputs)):
+            if (does and copies) or ((does or keeps(one)) and not way.isdisjoint(outputs)):
                 way |= {*inputs}
     if not by and (twice or any(same[before] for before in again)):
         raise ParameterError(

@@ -97,7 +97,7 @@ def _micros(time: Timestamp) -> int | None:
 
 
 def estimate_dict(row: EstimateRow) -> dict[str, Any]:
-    """A row as JSON's types, the fields of `estimate_schema`: times in ISO 8601, UTC; null for what is not a number.
+    """A row as JSON's types, the fields of `estimate_schema`: times in ISO 8601, UTC; null for what is not finite.
 
     >>> from ldp_beam import MeanRow
     >>> row = MeanRow(Timestamp(0), Timestamp(60), 0, "ON_TIME", True, True, "seconds", {"app": "mail"},

@@ -21,6 +21,7 @@ import ldp_beam
 import ldp_core
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import check_fields, fields_of
+from ldp_beam.estimates.transforms import Histogram
 from ldp_beam.graph.upstream import DrawsNoise
 from ldp_beam.yaml._readings import READINGS
 from ldp_core import DtypeError, Mechanism, ParameterError
@@ -49,7 +50,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
             if (arguments.get("mechanism") is None) == (plan is None):
                 raise ParameterError("give either a mechanism or a plan")
             if plan is not None:
-                arguments["mechanism"] = plan[arguments["column"]]
+                arguments["mechanism"] = plan if self.makes is Histogram else plan[arguments["column"]]
         make: Any = self.makes
         self._transform = make(**{self.python.get(name, name): one for name, one in arguments.items()})
         if self._errors is not None:
@@ -59,11 +60,8 @@ class LdpTransform(beam.PTransform[Any, Any]):
     def expand(self, pcoll: Any) -> Any:
         fields = fields_of(pcoll.element_type)
         if fields is not None:
-            columns = [self.read.get(name) for name in ("column", "id", "person", "record", "event_time")]
-            values = self._transform.values if isinstance(self._transform, DrawsNoise) else {}
-            names = [*columns, *self.read.get("columns", ()), *self.read.get("by", ()), *values]
-            check_fields(fields, names)
-            _check_types(values, fields)
+            check_fields(fields, map(self.read.get, ("id", "person", "record", "event_time")))
+            _check_types(self._transform.values if isinstance(self._transform, DrawsNoise) else {}, fields)
         out = pcoll | "Ldp" >> self._transform
         good, *dead_letters = out if isinstance(out, tuple) else (out,)
         return {_GOOD: good, self._errors: dead_letters[0]} if dead_letters else good
@@ -114,6 +112,8 @@ _SCALARS = (bool, int, float, str, bytes, np.generic)
 def _check_types(perturbed: Mapping[str, Mechanism], fields: Fields) -> None:
     """Refuse rows that have values of another type; types that do not tell pass."""
     for name, mechanism in perturbed.items():
+        if name not in fields:  # (said by the transform; and of pairs it is no column of the rows)
+            continue
         kinds = [kind for kind in (get_args(fields[name]) or (fields[name],)) if kind is not type(None)]
         kind, expected = kinds[0], mechanism.inputs.kind
         is_scalar = len(kinds) == 1 and isinstance(kind, type) and issubclass(kind, _SCALARS)

@@ -59,7 +59,7 @@ OF_ESTIMATES = [
     (ParameterError, {"mechanism": "unary_encoding"}),
     (ParameterError, {"mechanism": {**OS, "epsilon": "1"}}),
     (ParameterError, {"mechanism": {**OS, "size": 3}}),
-    (PlanError, {"mechanism": None, "plan": {"columns": {"crashed": COIN}}}),
+    (LdpError, {"mechanism": None, "plan": {"columns": {"crashed": COIN}}}),
     (ParameterError, {"window": {"type": "fixed"}}),
     (ParameterError, {"window": {"type": "fixed", "size": 0}}),
     (ParameterError, {"window": {"type": "fixed", "size": "1h", "gap": 3}}),
@@ -217,3 +217,22 @@ def test_errors_in_yaml_say_where_and_have_ours_as_their_cause():
     assert isinstance(caught.value.__cause__, LdpError)
     with pytest.raises(ValueError, match="epsilonn"):
         expand([create([{"os": "ios"}]), {"type": "LdpPrivateHistogram", "config": {"column": "os", "epsilonn": 1}}])
+
+
+def test_inputs_are_joined_as_in_python():
+    """Beam YAML's Flatten puts a Map before each: raw values counted as reports, and records twice."""
+    raw = {**create([{"os": "ios"}] * 3), "name": "raw"}
+    reports = {"type": "LdpPerturb", "name": "reports", "input": "raw", "config": {"plan": PLAN}}
+    config = {"column": "os", "mechanism": OS}
+    for message, kind, inputs in (
+        ("records that they were made of", "LdpHistogram", ["reports", "raw"]),
+        ("comes here 2 times", "LdpHistogram", ["reports", "reports"]),
+        ("comes here 2 times", "LdpPrivateHistogram", ["raw", "raw"]),
+    ):
+        job = {"type": kind, "name": "job", "input": inputs, "config": config}
+        with pytest.raises(ValueError, match=message):
+            expand([raw, reports, job], job="job")
+    other = {**create([{"os": "web"}]), "name": "other"}
+    job = {"type": "LdpPrivateHistogram", "name": "job", "input": ["raw", "other"], "config": config}
+    found = {row.value: round(row.count) for row in expand([raw, other, job], job="job")}
+    assert found == {"ios": 3, "android": 0, "web": 1}

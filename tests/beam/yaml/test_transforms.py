@@ -74,6 +74,19 @@ def test_reports_are_rows_that_histograms_read(packed):
     assert ns_and_counts(found["c"]) == {(0, 64): {False: (4, 4)}, (64, 128): {False: (1, 2), True: (1, 2)}}
 
 
+def test_a_plan_of_pairs_perturbs_columns_of_other_names_than_its_own():
+    plan = PrivacyPlan.pairs({"os": ["ios", "web"], "crashed": [False, True]}, epsilon=80.0).to_dict()
+    rows = [{"os": os, "crashed": crashed} for os, crashed in (("ios", False), ("ios", True), ("web", True))]
+    jobs = {
+        "of one": {"type": "LdpHistogram", "config": {"column": "os", "plan": plan}},
+        "of both": {"type": "LdpTable", "config": {"columns": ["os", "crashed"], "plan": plan}},
+    }
+    found = several(rows, jobs, [{"type": "LdpPerturb", "config": {"plan": plan}}])
+    assert {row.value: round(row.count) for row in found["of one"]} == {"ios": 2, "web": 1}
+    both = {(row.os, row.crashed): round(row.count) for row in found["of both"]}
+    assert both == {("ios", False): 1, ("ios", True): 1, ("web", False): 0, ("web", True): 1}
+
+
 WINDOWS = {
     "whole": ({}, {WHOLE: {"ios": (3, 4), "web": (1, 4)}}),
     "fixed": (
