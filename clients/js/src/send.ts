@@ -66,8 +66,9 @@ export class Sender {
     for (let k = 0; k < tries; k++) {
       if (k) await new Promise((done) => setTimeout(done, wait * 2 ** (k - 1) * (0.5 + Math.random() / 2)));
       try {
-        const all = { "content-type": type, "idempotency-key": id, ...headers };
-        const { status } = await fetch(url, { method: "POST", headers: all, body, signal: AbortSignal.timeout(timeout) });
+        const all = { "content-type": type, "idempotency-key": id, ...headers }, signal = AbortSignal.timeout(timeout);
+        // (of a redirect fetch would make a GET without the rows, and a page to log in answers 200)
+        const { status } = await fetch(url, { method: "POST", headers: all, body, signal, redirect: "error" });
         if (status < 300 || (status >= 400 && status < 500 && status !== 408 && status !== 429)) return status;
       } catch {} // no network: the next try
     }

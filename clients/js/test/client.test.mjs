@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import * as ldp from "../dist/index.js";
@@ -118,6 +119,15 @@ test("what no server took waits, in its order, with the same key", async () => {
   assert.deepEqual(seen.slice(4).map(([, body]) => body), ['{"a":1}\n{"a":2}\n', '{"a":3}\n']);
   assert.equal(new Set(seen.map(([key]) => key)).size, 2);
   assert.equal(await sender(fetch, storage).flush(), 0);
+});
+
+test("what is sent elsewhere is not taken there, and waits", async (t) => {
+  const server = createServer(({ url }, answer) => answer.writeHead(url === "/reports" ? 302 : 200, { location: "/login" }).end());
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => (server.close(), server.closeAllConnections()));
+  const url = `http://127.0.0.1:${server.address().port}/reports`;
+  const redirected = new ldp.Sender({ url, fingerprint: "f", storage: ldp.memory(), tries: 2, wait: 1 });
+  assert.equal(await redirected.send([{ a: 1 }]), 1);
 });
 
 test("a server that never answers holds nothing up", { timeout: 5_000 }, async (t) => {
