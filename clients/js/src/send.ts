@@ -44,14 +44,14 @@ export class Sender {
 
   /**
    * Try to send all that wait, in their order; resolves to how many reports still wait. Throws `RefusedError` where the
-   * server refuses a request (4xx): its reports are dropped, for they would be refused again.
+   * server refuses a request (4xx): its reports are dropped, for they would be refused again, but wait for another token (401).
    */
   flush(): Promise<number> {
     return this.inTurn(async () => {
       for (let queue = await this.queue(); queue?.length; queue = await this.queue()) {
         const sent = queue[0], status = await this.post(sent);
         if (!status) return queue.reduce((sum, { rows }) => sum + rows.length, 0);
-        await this.queue((old) => old?.filter(({ id }) => id !== sent.id)); // another tab may have taken it away
+        if (status !== 401) await this.queue((old) => old?.filter(({ id }) => id !== sent.id)); // another tab may have taken it away
         if (status >= 300) throw new RefusedError(`the server refuses the reports: status ${status}`, status);
       }
       return 0;

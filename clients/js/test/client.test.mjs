@@ -210,6 +210,10 @@ test("servers that are busy are asked again, those that refuse are not", async (
   const refusing = sender(async () => (asked++, { status: 400 }));
   await assert.rejects(refusing.send([{ a: 1 }]), (e) => e instanceof ldp.RefusedError && e.status === 400);
   assert.deepEqual([asked, await refusing.flush()], [4, 0]);
+  const storage = ldp.memory(), old = sender(async () => ({ status: 401 }), storage); // whose token is one of yesterday
+  await assert.rejects(old.send([{ a: 1 }]), (e) => e instanceof ldp.RefusedError && e.status === 401);
+  assert.equal(await sender(async () => ({ status: 503 }), storage).flush(), 1); // it was dropped
+  assert.equal(await sender(async () => ({ status: 200 }), storage).flush(), 0);
   await assert.rejects(sender(fetch, { getItem: () => "{", setItem: () => 0 }).flush(), ldp.StorageError);
 });
 
