@@ -146,7 +146,9 @@ class Store(Sink):
             if data[whole:] not in (b"", _crc(data[:whole])):  # (once there was none)
                 raise InputError(f"{str(names)!r} is damaged: restore it; without it what comes again counts again")
             self._names = {data[at : at + 16]: data[at + 16 : at + _NAME] for at in range(0, whole, _NAME)}
-        elif any(self._folder.glob("reports-*.parquet")):
+        elif not {path.stem for path in self._folder.glob("reports-*.parquet")} <= {
+            f"reports-{path.stem}" for path in files
+        }:
             _LOG.warning("%s is not there: what comes again counts again", names)
         for path in self._folder.glob(JOURNALS):
             self._to_parquet(path)

@@ -27,10 +27,13 @@ const LDP = (() => {
   const percent = (x) => (isNumber(x) ? `${fixed(100 * x, 2)} %` : MISSING);
   const digits = (x, most) => (isNumber(x) ? Number(x.toPrecision(most || 4)).toLocaleString("en-US", { maximumFractionDigits: 12 }).replace("-", "−") : MISSING);
 
+  // The least and the greatest of many: as arguments of Math.min some 100,000 are too many.
+  const ends = (numbers) => numbers.reduce(([low, high], x) => [Math.min(low, x), Math.max(high, x)], [Infinity, -Infinity]);
+
   // As many decimals as the half width of an interval has significant ones: two.
   const decimals = (rows) => {
     const widths = rows.map((row) => row.high - row.low).filter((w) => isNumber(w) && w > 0);
-    return widths.length ? Math.min(Math.max(1 - Math.floor(Math.log10(Math.min(...widths) / 2)), 0), 8) : 2;
+    return widths.length ? Math.min(Math.max(1 - Math.floor(Math.log10(ends(widths)[0] / 2)), 0), 8) : 2;
   };
 
   // ---- axes
@@ -45,9 +48,8 @@ const LDP = (() => {
   }
 
   function extent(rows, fromZero) {
-    const ends = rows.flatMap((row) => [row.estimate, row.low, row.high, row.truth]).filter(isNumber);
-    let low = Math.min(...(fromZero ? [0] : []), ...ends), high = Math.max(...(fromZero ? [0] : []), ...ends);
-    if (!ends.length) [low, high] = [0, 1];
+    const found = rows.flatMap((row) => [row.estimate, row.low, row.high, row.truth]).filter(isNumber);
+    let [low, high] = found.length ? ends(fromZero ? [0, ...found] : found) : [0, 1];
     if (low === high) [low, high] = [low - (low ? Math.abs(low) / 10 : 0), high + (high ? Math.abs(high) / 10 : 1)];
     const margin = fromZero ? 0 : (high - low) * 0.06;
     return [low - margin, high + margin];
@@ -169,5 +171,5 @@ const LDP = (() => {
     return figure;
   }
 
-  return { el, whole, fixed, decimals, percent, digits, bars, table, chart, isNumber, MISSING };
+  return { el, whole, fixed, ends, decimals, percent, digits, bars, table, chart, isNumber, MISSING };
 })();

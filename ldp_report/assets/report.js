@@ -144,7 +144,7 @@
       [...labels.map(name), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]), column.labels.length);
     if (column.labels.length > 2) return el("div", {}, el("p", { class: "quiet" }, `${caption}. The rate is the share with the value of ${column.labels.at(-1)} among those with the others.`), numbers());
     const values = (k) => [...new Set(group.rows.map((row) => row[0][k]))], cells = new Map(group.rows.map((row) => [JSON.stringify(row[0]), row]));
-    const known = (row) => row && row.slice(4).every(isNumber), most = Math.max(...group.rows.filter(known).map((row) => row[4]), 0.01);
+    const known = (row) => row && row.slice(4).every(isNumber), most = LDP.ends([0.01, ...group.rows.filter(known).map((row) => row[4])])[1];
     const cell = (row) => {
       if (!known(row)) return el("td", { class: "n", title: "too few have the value" }, "?");
       const made = el("td", { class: "n", title: `rate ${ends(row[5], row[6], percent)}; ${whole(row[1])} reports, ${ends(row[2], row[3], whole)}` },
@@ -182,8 +182,8 @@
     const labels = (wide) => (wide < 420 || to - from < 2 ? [from, to] : [from, Math.round((from + to) / 2), to]).map((k) => ({ at: k, text: data.windows[k].split(" to ")[0] }));
     const caption = `${column.name}: shares by window` + (totals.size > LINES ? `, the ${LINES} most frequent values` : "");
     const half = (p) => (isNumber(p.low) && isNumber(p.high) ? ` ± ${LDP.fixed(50 * (p.high - p.low), 2)}` : "");
-    const ends = lines.flatMap(({ points }) => points.flatMap((p) => [p.estimate, p.low, p.high])).filter(isNumber);
-    const far = Math.min(...ends) > Math.max(...ends) / 3; // an axis from 0 on would hide the intervals
+    const [least, greatest] = LDP.ends(lines.flatMap(({ points }) => points.flatMap((p) => [p.estimate, p.low, p.high])).filter(isNumber));
+    const far = least > greatest / 3; // an axis from 0 on would hide the intervals
     return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
       chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
       el("details", { class: "numbers" }, el("summary", {}, "The numbers"), table(`${caption}, in percent, with the margin of error`, ["window", ...lines.map((line) => line.name)],

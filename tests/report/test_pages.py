@@ -253,6 +253,19 @@ def test_what_the_numbers_are_of_is_said(browser, report, tmp_path):
     assert "Nothing was estimated for this window" in page.run(text)
 
 
+def test_a_page_of_many_numbers_is_not_empty(browser, tmp_path):
+    """Of 50,000 buckets nothing was drawn, nor of what comes below them: Math.min took each number as an argument."""
+    many = [
+        {"bucket_start": k, "bucket_end": k + 1, "frequency": 2e-5, "low": 0.0, "high": 1e-4} for k in range(50_000)
+    ]
+    (tmp_path / "page.html").write_text(report_page(Results({"age": many})), encoding="utf-8")
+    page = browser.page((tmp_path / "page.html").as_uri())
+    assert page.complaints == []
+    assert page.run("document.querySelector('#columns figure path').getTotalLength()") > 0
+    widths = "Array.from({length: 200_000}, (_, k) => ({low: 0, high: 1 + k}))"
+    assert page.run(f"[LDP.decimals({widths}), LDP.ends([2, 1, 3])]") == [2, [1, 3]]
+
+
 def test_ends_of_buckets_are_not_rounded(browser, tmp_path):
     """Years of 1903.25 to 1906.5 were 1,903 to 1,907."""
     ends, file = [(1900 + 3.25 * k, 1903.25 + 3.25 * k) for k in range(4)], tmp_path / "years.html"

@@ -44,14 +44,14 @@ export class Sender {
 
   /**
    * Try to send all that wait, in their order; resolves to how many reports still wait. Throws `RefusedError` where the
-   * server refuses a request (4xx): its reports are dropped, for they would be refused again.
+   * server refuses a request (4xx): its reports are dropped, for they would be refused again, but wait for another token (401).
    */
   flush(): Promise<number> {
     return this.inTurn(async () => {
       for (let queue = await this.queue(); queue?.length; queue = await this.queue()) {
         const sent = queue[0], status = await this.post(sent);
         if (!status) return queue.reduce((sum, { rows }) => sum + rows.length, 0);
-        await this.queue((old) => old?.filter(({ id }) => id !== sent.id)); // another tab may have taken it away
+        if (status !== 401) await this.queue((old) => old?.filter(({ id }) => id !== sent.id)); // another tab may have taken it away
         if (status >= 300) throw new RefusedError(`the server refuses the reports: status ${status}`, status);
       }
       return 0;
@@ -66,8 +66,9 @@ export class Sender {
     for (let k = 0; k < tries; k++) {
       if (k) await new Promise((done) => setTimeout(done, wait * 2 ** (k - 1) * (0.5 + Math.random() / 2)));
       try {
-        const all = { "content-type": type, "idempotency-key": id, ...headers };
-        const { status } = await fetch(url, { method: "POST", headers: all, body, signal: AbortSignal.timeout(timeout) });
+        const all = { "content-type": type, "idempotency-key": id, ...headers }, signal = AbortSignal.timeout(timeout);
+        // (of a redirect fetch would make a GET without the rows, and a page to log in answers 200)
+        const { status } = await fetch(url, { method: "POST", headers: all, body, signal, redirect: "error" });
         if (status < 300 || (status >= 400 && status < 500 && status !== 408 && status !== 429)) return status;
       } catch {} // no network: the next try
     }

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
+import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import * as ldp from "../dist/index.js";
@@ -120,6 +121,15 @@ test("what no server took waits, in its order, with the same key", async () => {
   assert.equal(await sender(fetch, storage).flush(), 0);
 });
 
+test("what is sent elsewhere is not taken there, and waits", async (t) => {
+  const server = createServer(({ url }, answer) => answer.writeHead(url === "/reports" ? 302 : 200, { location: "/login" }).end());
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => (server.close(), server.closeAllConnections()));
+  const url = `http://127.0.0.1:${server.address().port}/reports`;
+  const redirected = new ldp.Sender({ url, fingerprint: "f", storage: ldp.memory(), tries: 2, wait: 1 });
+  assert.equal(await redirected.send([{ a: 1 }]), 1);
+});
+
 test("a server that never answers holds nothing up", { timeout: 5_000 }, async (t) => {
   const fetch = (url, { signal }) => new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason)));
   const waits = new ldp.Sender({ url: "http://127.0.0.1/reports", fingerprint: "f", storage: ldp.memory(), fetch, tries: 2, wait: 1, timeout: 5 });
@@ -200,6 +210,10 @@ test("servers that are busy are asked again, those that refuse are not", async (
   const refusing = sender(async () => (asked++, { status: 400 }));
   await assert.rejects(refusing.send([{ a: 1 }]), (e) => e instanceof ldp.RefusedError && e.status === 400);
   assert.deepEqual([asked, await refusing.flush()], [4, 0]);
+  const storage = ldp.memory(), old = sender(async () => ({ status: 401 }), storage); // whose token is one of yesterday
+  await assert.rejects(old.send([{ a: 1 }]), (e) => e instanceof ldp.RefusedError && e.status === 401);
+  assert.equal(await sender(async () => ({ status: 503 }), storage).flush(), 1); // it was dropped
+  assert.equal(await sender(async () => ({ status: 200 }), storage).flush(), 0);
   await assert.rejects(sender(fetch, { getItem: () => "{", setItem: () => 0 }).flush(), ldp.StorageError);
 });
 
