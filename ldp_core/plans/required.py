@@ -148,11 +148,12 @@ def required_n(
         group: the share of the people who are in the group that is asked about, see `recommend`.
         population: of whose share or mean the margin is, see `Population`: ``"many"``, a large one of which the people
             are a random sample; None, these people themselves, of whom noise is the only error, as in an interval of a
-            histogram unless it says more (a change of a mean is tested as one of ``"many"``); or N, of a change on
-            either side: what takes more people is left out, or refused if all do.
+            histogram unless it says more (of whom a whole number changes; a change of a mean is tested as one of
+            ``"many"``); or N, of a change on either side: what takes more people is left out, or refused if all do.
         repeats: how many reports each person sends, of values that stay, and that many in every group: their noise
             averages out but for what permanent answers have in common (`Mechanism.common_noise`), and who is in the
-            sample does not. Under keyed noise a person's reports are one: leave it out. What they spend is not
+            sample does not: a change of a population is one that `compare_persons` finds, and not `compare` with its
+            ``repeats``. Under keyed noise a person's reports are one: leave it out. What they spend is not
             ``epsilon``, see `PrivacyPlan.epsilon_of`.
 
     Returns:
@@ -218,8 +219,8 @@ class _Change(NamedTuple):
     base: float | None
     power: float
 
-    def reports(self, error: Error, beta: float, population: Population, given: float | None = None) -> float:
-        """How many it takes on either side; where some are ``given``, those if they suffice, or infinity."""
+    def _shares(self, error: Error) -> list[float]:
+        """Those before, in the middle and after; of a mean, whose noise is the same, 0."""
         if error.finds is not None:
             raise ParameterError("which values are found is no share that changes: change is for shares and means")
         if error.length:
@@ -227,14 +228,19 @@ class _Change(NamedTuple):
                 raise ParameterError(
                     "the noise of a mean is taken where it is greatest, whatever the mean: leave out base"
                 )
-            shares, population = [0.0, 0.0, 0.0], population or "many"  # (of these people the test is the same)
-        elif self.base is None or not 0 <= self.base < self.base + self.size <= 1:
+            return [0.0, 0.0, 0.0]
+        if self.base is None or not 0 <= self.base < self.base + self.size <= 1:
             raise ParameterError(
                 "a change of a share is in (0, 1), and needs base, the share before, in [0, 1 - change], got a change "
                 f"of {self.size:g} and base={shown(self.base)}"
             )
-        else:
-            shares = [self.base, self.base + self.size / 2, self.base + self.size]
+        return [self.base, self.base + self.size / 2, self.base + self.size]
+
+    def reports(self, error: Error, beta: float, population: Population, given: float | None = None) -> float:
+        """How many it takes on either side; where some are ``given``, those if they suffice, or infinity."""
+        shares = self._shares(error)
+        if error.length and population is None:
+            population = "many"  # (of these people the test is the same)
         z, y = (NormalDist().inv_cdf(p) for p in (1 - beta / 2, self.power))
         size = self.size - 4 * error.off  # (of numbers at the ends of buckets: the test leaves half as much out)
         if size <= 0:
@@ -252,14 +258,25 @@ class _Change(NamedTuple):
             if needed > n or n * between >= FEW * coin**2:
                 return needed <= n
             found = moved - y * math.sqrt(both / n)
-            return bool(coins_score(*map(np.array, (found, 2 * n, 2 * between / n, coin / n)), ends=False) >= z)
+            coins = map(np.array, (found, 2 * n * apart, 2 * between / n, coin / n))
+            return bool(coins_score(*coins, ends=False) >= z)
 
-        coin = 0.0 if error.ends is None or error.tails else error.ends[1] - error.ends[0]
+        def people(changed: float) -> int:
+            return math.ceil(math.ceil(changed) / size * (1 - 1e-9))
+
+        apart = error.apart if population is None else 1  # (of a sample a test takes a person's reports as one)
+        coin = 0.0 if error.ends is None or error.tails else (error.ends[1] - error.ends[0]) / apart
         normal = takes(1.0, size)[0]
         few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
-        if not (few or error.collided or isinstance(population, int)):
+        if population == "many" and not (few or error.collided):
             return normal
-        return least_that(suffices, normal) if given is None else given if suffices(given) else math.inf
+        if given is not None:
+            return given if suffices(given) else math.inf
+        if population is not None:
+            return least_that(suffices, normal)
+        # Of these people the fewest of whom so many change: if no more do, among more people it is a smaller share.
+        changed = least_that(lambda changed: suffices(people(changed)), normal * size)
+        return people(changed) if changed < math.inf else changed
 
 
 def _of_whole_people(share: float, people: Population | float) -> float:

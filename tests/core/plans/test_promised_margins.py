@@ -348,6 +348,39 @@ def test_a_change_among_few_people_is_one_of_whole_people(people):
     assert chance[tuple(some.T)][found].sum() > 0.78, n
 
 
+def test_epsilon_and_people_of_a_change_among_these_people_agree():
+    """By enumeration 50 people find it in 83 % of cases, with an epsilon with which 60 were asked for."""
+    asked = {"change": 0.1, "base": 0.2, "population": None, "domain": 2}
+    for people in (20, 50, 60, 190):
+        epsilon = required_epsilon("randomized_response", n=people, **asked).epsilon
+        assert required_n("randomized_response", epsilon=epsilon, **asked).n == people
+        assert required_n("randomized_response", epsilon=epsilon * 0.999, **asked).n > people
+        assert 0.76 < power_of_a_change(RandomizedResponse(epsilon=epsilon), people, 0.2, 0.1) < 0.92, people
+
+
+@each(("epsilon", "people"), [(1.0, 50), (2.0, 10)])
+def test_a_change_among_these_people_who_send_many_reports(epsilon, people):
+    """Each report was taken to move as much as that of people who send one: 90 and 30 were asked for."""
+    m = RandomizedResponse(epsilon=epsilon)
+    n = required_n(m, change=0.1, base=0.2, population=None, repeats=30).n
+    assert n == people
+    assert 0.78 < power_of_a_change(m, n, 0.2, 0.1, 30) < 0.85
+
+
+def power_of_a_change(m, people, base, change, reports=1):
+    """In how many cases a test finds that so many more of these people have a value, by enumeration."""
+    n = people * reports
+    one, two = (
+        np.convolve(stats.binom.pmf(range(k + 1), k, m.p), stats.binom.pmf(range(n - k + 1), n - k, m.q))
+        for k in (reports * math.floor(share * people + 1e-9) for share in (base, base + change))
+    )
+    chance = np.outer(one, two)
+    some = np.argwhere(chance > 1e-7)
+    table, _ = Compare(population=None).rows(m, np.full((len(some), 2), n), np.stack([n - some, some], axis=2))
+    found = np.array(table["p_value"]).reshape(-1, 2)[:, 1] < 0.05
+    return chance[tuple(some.T)][found].sum()
+
+
 def test_a_change_of_a_mean_among_these_people_is_tested_as_that_of_many():
     """20 people were to find 0.1 more, as if their spread were no error of the test: none of 200 tests found it."""
     m, rng, ends = Hybrid((0, 1), epsilon=8.0), np.random.default_rng(3), np.array([0.0, 1.0])
