@@ -5,7 +5,8 @@ A page is one file: it loads nothing, asks no network, and runs no script but it
 
 from ldp_core.engine import RESULTS, about
 from ldp_report.page import planner_page, report_page
-from ldp_report.results import OF_ROWS, Results, read_results
+from ldp_report.reading import read_results
+from ldp_report.results import OF_ROWS, Results
 from ldp_report.serving import LivePage
 
 __all__ = ["OF_ROWS", "RESULTS", "LivePage", "Results", "about", "planner_page", "read_results", "report_page"]

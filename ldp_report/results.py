@@ -1,4 +1,4 @@
-"""Files of estimates, as `ldp estimate` and the telemetry job write them, to what a page shows."""
+"""Rows of estimates, to what a page shows."""
 
 from __future__ import annotations
 
@@ -9,32 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
-from os import PathLike
-from pathlib import Path
 from statistics import median_low
 from typing import Any
-from urllib.parse import unquote
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 import ldp_core as core
 from ldp_core import engine
-from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import is_cut_chart as is_cut
 
 LATE = "late"  # the reason of a dead letter whose window had closed
 
-MOST_ROWS = 200_000  # more rows of estimates than so many are no page to read
 
 _ENDS = ("window_start", "window_end")
 OF_ROWS = {*_ENDS, "column_name", "confidence", "standard_error", "low", "high", "n", "pane_index", "pane_timing"}
 OF_ROWS |= {"epsilon", "fingerprint", "frequency", "frequency_standard_error", "frequency_low", "frequency_high"}
 OF_ROWS |= {"partial", "", "Unnamed: 0", "__index_level_0__"}  # (the index that pandas writes)
 """Columns of an estimate, beside those of its view; any other one is a group's, and ``key`` may be of several."""
-_WHOM = "population of the intervals"  # in rows of files whose metadata say it
+WHOM = "population of the intervals"  # in rows of files whose metadata say it
 _OF_TABLES = {"rate", "rate_standard_error", "rate_low", "rate_high", "value"}
 _KINDS = ("mean", "points", "distribution")
 _MANY = (1, 10, 100)
@@ -153,17 +145,17 @@ class Results:
         view = (engine.view_of(rows[0], name) if rows else None) or core.HistogramEstimate.view
         groups: dict[tuple[int | None, str], list[Row]] = {}
         for row in rows:
-            groups.setdefault((place[window_of(row)], _key(row, view)), []).append(row)
+            groups.setdefault((place[window_of(row)], key_of(row, view)), []).append(row)
         mechanism = None if self.plan is None else self.plan.columns.get(name)
-        confidence = next((c for row in rows if (c := _number(row.get("confidence"))) is not None), self.confidence)
+        confidence = next((c for row in rows if (c := number_in(row.get("confidence"))) is not None), self.confidence)
         whom = self.population.get(name) if isinstance(self.population, Mapping) else self.population
-        whom = next((row[_WHOM] for row in rows if _WHOM in row), whom)
+        whom = next((row[WHOM] for row in rows if WHOM in row), whom)
         changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.plan.memoized or self.repeats is not None
             else _changed(groups, view, mechanism, place, anytime=self.live, population=whom)
         )
-        spent = next((e for row in rows if (e := _number(row.get("epsilon"))) is not None), None)
+        spent = next((e for row in rows if (e := number_in(row.get("epsilon"))) is not None), None)
         ends = (row.get(end) for row in rows for end in (view.estimate, "low", "high"))
         unit, number = _unit([x for x in ends if not (x is None or isinstance(x, (int, float)))], mechanism)
         return {
@@ -183,7 +175,7 @@ class Results:
                 {
                     "window": window,
                     "key": key,
-                    "n": next((n for row in group if (n := _whole(row.get("n"))) is not None), None),
+                    "n": next((n for row in group if (n := whole_in(row.get("n"))) is not None), None),
                     "rows": [_cells(view, row, number) for row in group],
                 }
                 for (window, key), group in sorted(
@@ -265,10 +257,10 @@ def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, f
     """By value n, the share or mean, and its standard error; of rows that say them."""
     found = {}
     for row in rows:
-        n, one, error = (_number(row.get(name)) for name in ("n", view.estimate, "standard_error"))
+        n, one, error = (number_in(row.get(name)) for name in ("n", view.estimate, "standard_error"))
         if n and one is not None and error is not None:
             by = n if view.labels else 1.0
-            found[_word(row.get(view.labels[0])) if view.labels else ""] = n, one / by, error / by
+            found[word_of(row.get(view.labels[0])) if view.labels else ""] = n, one / by, error / by
     return found
 
 
@@ -289,20 +281,21 @@ def _unit(
 
     And how to make one: of dates, times, and texts, as files have all of them, or labels.
     """
-    texts = list(dict.fromkeys(map(_word, said)))
+    texts = list(dict.fromkeys(map(word_of, said)))
     with suppress(ValueError, OverflowError):
         days = {text: (engine.utc(datetime.fromisoformat(text)) - _EPOCH) / timedelta(days=1) for text in texts}
         if days and all(_IS_DATE.match(text) for text in texts):
-            return "time" if any(len(text) > 10 for text in texts) else "date", lambda x: days.get(_word(x), _number(x))
+            kind = "time" if any(len(text) > 10 for text in texts) else "date"
+            return kind, lambda x: days.get(word_of(x), number_in(x))
     inputs = None if mechanism is None else mechanism.inputs
     if inputs is not None and inputs.kind in ("int", "float"):
         with suppress(ValueError):  # `ldp_beam.text_row` makes text of numbers, for one table with words
             numbers = {text: float(text) for text in texts}
-            return "", lambda x: _number(numbers.get(_word(x), x))
+            return "", lambda x: number_in(numbers.get(word_of(x), x))
     words = list(inputs.texts) if isinstance(inputs, core.Domain) else []
     words += [text for text in texts if text not in words]
     places = {word: float(k) for k, word in enumerate(words)}
-    return (words, lambda x: places.get(_word(x), _number(x))) if texts else ("", _number)
+    return (words, lambda x: places.get(word_of(x), number_in(x))) if texts else ("", number_in)
 
 
 _EPOCH, _IS_DATE = datetime(1970, 1, 1, tzinfo=UTC), re.compile(r"\d{4}-\d\d-\d\d")
@@ -314,35 +307,39 @@ def _cells(view: engine.View, row: Row, number: Callable[[Any], float | None]) -
     numbers = [number(row.get(name)) for name in (view.estimate, "low", "high", *rates)]
     labels = [row.get(label) for label in view.labels]
     if rates:
-        return [[_word(label) for label in labels], *numbers]
-    return [_word(labels[0] if labels else None) if len(labels) < 2 else [_number(one) for one in labels], *numbers]
+        return [[word_of(label) for label in labels], *numbers]
+    return [word_of(labels[0] if labels else None) if len(labels) < 2 else [number_in(one) for one in labels], *numbers]
 
 
-def _number(x: Any) -> float | None:
+def number_in(x: Any) -> float | None:
+    """A finite number, or None."""
     return float(x) if isinstance(x, (int, float)) and math.isfinite(x) else None
 
 
-def _whole(x: Any) -> int | None:
-    number = _number(x)
+def whole_in(x: Any) -> int | None:
+    """A number without its digits after the point, or None."""
+    number = number_in(x)
     return None if number is None else int(number)
 
 
-def _whom(said: Any) -> Any:
+def whom_in(said: Any) -> Any:
     """The population of intervals, as `about` writes it; None for all else."""
-    return said if said == "many" else _whole(said)
+    return said if said == "many" else whole_in(said)
 
 
-def _word(value: Any) -> str:
+def word_of(value: Any) -> str:
+    """A value as it is shown; nothing for null."""
     return "" if value is None else engine.text_of(value)
 
 
-def _groups_in(names: Iterable[str], view: engine.View) -> list[str]:
+def groups_in(names: Iterable[str], view: engine.View) -> list[str]:
     """Those of the columns of estimates that tell groups apart, but ``key``."""
-    own = OF_ROWS | {_WHOM, "key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
+    own = OF_ROWS | {WHOM, "key", view.estimate, *view.labels} | (_OF_TABLES if view.rate else set())
     return [name for name in names if name not in own]
 
 
-def _key(row: Row, view: engine.View) -> str:
+def key_of(row: Row, view: engine.View) -> str:
+    """The group of a row, as it is shown."""
     key = row.get("key")
     if isinstance(key, Mapping):
         pairs = list(key.items())
@@ -350,8 +347,8 @@ def _key(row: Row, view: engine.View) -> str:
         pairs = list(key)  # as Arrow has maps
     else:  # a group's column of this name
         pairs = [] if key is None else [("key", key)]
-    pairs += [(name, row[name]) for name in _groups_in(row, view)]
-    return ", ".join(f"{name} is null" if value is None else f"{name} = {_word(value)}" for name, value in pairs)
+    pairs += [(name, row[name]) for name in groups_in(row, view)]
+    return ", ".join(f"{name} is null" if value is None else f"{name} = {word_of(value)}" for name, value in pairs)
 
 
 def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
@@ -361,7 +358,7 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
     2
     """
     start, end = (_time(row.get(name)) for name in _ENDS)
-    return None if start is None or end is None else (start, end, _whole(row.get("pane_index")) or 0)
+    return None if start is None or end is None else (start, end, whole_in(row.get("pane_index")) or 0)
 
 
 def _time(value: Any) -> datetime | None:
@@ -372,7 +369,7 @@ def _time(value: Any) -> datetime | None:
         return None
 
 
-def _ends_of(covered: Any) -> tuple[Any, Any] | None:
+def ends_in(covered: Any) -> tuple[Any, Any] | None:
     """Times of the first and of the last record, as `about` writes them; None for all else."""
     try:
         kinds = [date if len(text) == len("2024-01-01") else datetime for text in covered]
@@ -440,209 +437,8 @@ def _in_words(plan: core.PrivacyPlan, n: int) -> dict[str, Any]:
         "record": "" if plan.seed is not None else engine.promise("one record", engine.float_above(plan.exact_epsilon)),
         "reports": list(_MANY),
         "people": [
-            [what, *(_number(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
+            [what, *(number_in(plan.epsilon_of(k, changes=changes, keyed=keyed)) for k in _MANY)]
             for what, keyed, changes in cases
         ],
         "text": plan.explain(n, records=_MANY),
     }
-
-
-# ---- files
-
-
-def read_results(
-    folder: str | PathLike[str], *, plan: core.PrivacyPlan | None = None, most_rows: int = MOST_ROWS
-) -> Results:
-    """The estimates in a folder, as ``ldp estimate --output`` and the telemetry job write them.
-
-    Files of estimates end in ``.parquet``, ``.csv`` or ``.ndjson``; of two with the same name the first of these is
-    read. A file with columns ``reason`` and ``count`` has dead letters. The plan is in `RESULTS`, or in the reports
-    under ``reports/``.
-
-    Args:
-        folder: the folder, or one file of estimates.
-        plan: what the reports were made with, where the folder does not say it.
-        most_rows: the most rows of estimates.
-
-    Raises:
-        InputError: there are no estimates, or a file cannot be read, or two rows are of one value in one group.
-        LimitError: there is more than a page can show.
-        PlanError: the plan in the folder is not one, or is not ``plan``.
-
-    >>> import json, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     row = {"value": "ios", "count": 2.5, "low": 1.0, "high": 4.0, "n": 3}
-    ...     _ = Path(folder, "os.ndjson").write_text(json.dumps(row))
-    ...     read_results(folder).columns["os"][0]["count"]
-    2.5
-    """
-    root = Path(folder)
-    if not root.exists():
-        raise core.InputError(
-            f"there is no folder or file {str(root)!r}: give what `ldp estimate --output` has written"
-        )
-    files = [root] if root.is_file() else _files(root)
-    if not files or files[0].suffix not in _READERS:
-        raise core.InputError(f"there are no estimates in {str(root)!r}: files .parquet, .csv or .ndjson")
-    found = Results(name=root.resolve().name if root.is_dir() else root.stem)
-    beside = (root if root.is_dir() else root.parent) / engine.RESULTS
-    if beside.is_file():
-        said = engine.read_json(_bytes(beside), f"{beside.name!r}", core.PlanError)
-        if not isinstance(said, Mapping):
-            raise core.PlanError(f"{str(beside)!r} must be an object of JSON")
-        found.plan = core.PrivacyPlan.from_dict(said["plan"]) if isinstance(said.get("plan"), Mapping) else None
-        found.confidence = _number(said.get("confidence"))
-        found.covered = _ends_of(said.get("covered"))
-        found.repeats, found.counted = _whole(said.get("repeats")), _whole(said.get("counted"))
-        whom = said.get("population")
-        found.population = {n: _whom(one) for n, one in whom.items()} if isinstance(whom, Mapping) else _whom(whom)
-    if plan is not None and found.plan not in (None, plan):
-        raise core.PlanError(f"{str(beside)!r} says another plan than the one that is given: leave that out")
-    found.plan = found.plan or plan or _plan_of_reports(root)
-    left = most_rows
-    for file in files:
-        rows = _rows(file, left)
-        left -= len(rows)
-        _take(found, file, rows)
-    if not found.columns:
-        raise core.InputError(f"there are no estimates in {str(root)!r}: no file has a count, a mean or a share in it")
-    for name, rows in found.columns.items():
-        _check_told_apart(name, rows)
-    if found.plan is not None:  # in the order of the plan
-        order = {name: k for k, name in enumerate(found.plan.columns)}
-        found.columns = dict(sorted(found.columns.items(), key=lambda item: order.get(item[0], len(order))))
-    return found
-
-
-def _files(root: Path) -> list[Path]:
-    """One file for each name: `ldp run` writes Parquet and NDJSON of the same."""
-    best: dict[str, Path] = {}
-    for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
-        found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
-        if suffix == ".parquet" and (twice := [best[name] for name in found if best.get(name, root).suffix == ".csv"]):
-            raise core.InputError(
-                f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
-                "known; remove the one of an earlier run"
-            )
-        best |= found
-    return [best[name] for name in sorted(best)]
-
-
-def _take(found: Results, file: Path, rows: list[Row]) -> None:
-    """Add the rows of a file: letters, estimates of many columns, or of the one that it is named after."""
-    letters = found.letters or []
-    for row in rows:
-        if "reason" in row and "n" not in row:
-            if not isinstance(row.get("count"), int):
-                raise core.InputError(f"{str(file)!r} must say as a whole number how many dead letters there are")
-            letters.append(row)
-        elif engine.view_of(row) is not None:
-            name = row.get("column_name")
-            found.columns.setdefault(unquote(file.stem) if name is None else str(name), []).append(row)
-    if letters or (file.stem == engine.DEAD_LETTERS and not rows):
-        found.letters = letters
-
-
-def _check_told_apart(name: str, rows: Sequence[Row]) -> None:
-    """Raise `InputError` if a group has two rows of one value: they are of two groups, or of two estimates."""
-    view = engine.view_of(rows[0], name) or core.HistogramEstimate.view
-    different = {(window_of(row), _key(row, view), *(_word(row.get(label)) for label in view.labels)) for row in rows}
-    if len(different) < len(rows):
-        raise core.InputError(
-            f"column {name!r} has two rows of one value in one group: give each estimate a page of its own, and rename "
-            "columns of groups that have a name of columns of estimates, as 'epsilon'"
-        )
-
-
-def _bytes(file: Path) -> bytes:
-    size = file.stat().st_size
-    if size > DEFAULT.bytes:
-        raise core.LimitError(f"{file.name!r} has {size:,} bytes, and at most {DEFAULT.bytes:,} are read")
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise core.InputError(f"cannot read {str(file)!r}: {error.strerror or type(error).__name__}") from None
-
-
-def _rows(file: Path, most: int) -> list[Row]:
-    data = _bytes(file)
-    try:
-        return _READERS[file.suffix](file, data, most)
-    except core.LdpError:
-        raise
-    # what they say may quote the file (KeyError: a zone that nobody knows)
-    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError):
-        raise core.InputError(f"{str(file)!r} cannot be read: it is corrupt, or of another format") from None
-
-
-def _of_ndjson(file: Path, data: bytes, most: int) -> list[Row]:
-    lines = [line for line in data.splitlines() if line.strip()]
-    _check_rows(file, len(lines), most)
-    rows = [engine.read_json(line, f"a line of {file.name!r}", core.InputError) for line in lines]
-    if not all(isinstance(row, Mapping) for row in rows):
-        raise core.InputError(f"{str(file)!r} must have an object of JSON in each line")
-    return rows
-
-
-def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
-    _check_rows(file, data.count(b"\n") - 1, most)
-    nulls: dict[str, Any] = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
-    names = pa.csv.open_csv(pa.BufferReader(data)).schema.names
-    view = engine.view_of(names)
-    words = {"value", "key", *(() if view is None else _groups_in(names, view))}  # as they are there: 007 is not 7
-    words |= {*view.labels} if view is not None and view.rate else set()
-    texts = pa.csv.ConvertOptions(column_types=dict.fromkeys(words, pa.string()), **nulls)
-    rows: list[Row] = pa.csv.read_csv(pa.BufferReader(data), convert_options=texts).to_pylist()
-    return [{**row, "value": ""} if row.get("value", "") is None else row for row in rows]
-
-
-def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
-    with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
-        names = opened.schema_arrow.names
-        if engine.view_of(names) is None and "reason" not in names:  # (reports, perhaps)
-            return []
-        metadata = opened.metadata
-        _check_rows(file, metadata.num_rows, most)
-        size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-        if size > DEFAULT.bytes:
-            raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
-        text = (metadata.metadata or {}).get(engine.ESTIMATES_KEY.encode(), b"[]")
-        said: Any = None
-        with suppress(core.LdpError):
-            said = engine.read_json(text, "metadata", core.InputError)
-        about = {
-            str(one.get("column_name")): {"confidence": one.get("confidence"), _WHOM: _whom(one.get("population"))}
-            for one in (said if isinstance(said, list) else [])
-            if isinstance(one, Mapping)
-        }
-        rows: list[Row] = []
-        read = 0
-        for batch in opened.iter_batches(_FEW):
-            read += batch.nbytes  # of texts that share an entry, each one
-            if read > DEFAULT.bytes:
-                raise core.LimitError(
-                    f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
-                )
-            rows += [{**about.get(str(r.get("column_name", unquote(file.stem))), {}), **r} for r in batch.to_pylist()]
-    return rows
-
-
-_FEW = 256  # rows at a time: many may share one long text
-_READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
-
-
-def _check_rows(file: Path, rows: int, most: int) -> None:
-    if rows > most:
-        raise core.LimitError(
-            f"{file.name!r} has {rows:,} rows of estimates, and a page shows {most:,} at most: "
-            "take longer windows, or fewer columns"
-        )
-
-
-def _plan_of_reports(root: Path) -> core.PrivacyPlan | None:
-    for file in sorted(root.glob("reports/*.parquet"))[:1]:
-        try:
-            return engine.plan_of(pa.parquet.read_schema(file))
-        except (pa.ArrowException, OSError, ValueError):
-            return None
-    return None

@@ -277,7 +277,7 @@ def test_odd_cells_are_no_faults(tmp_path):
 
 def test_few_bytes_that_are_many_texts(tmp_path, monkeypatch):
     """A thousand rows share one text of 2^16 characters."""
-    monkeypatch.setattr("ldp_report.results.DEFAULT", Limits(bytes=1 << 24))
+    monkeypatch.setattr("ldp_report.reading.DEFAULT", Limits(bytes=1 << 24))
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 2**16]))
     pq.write_table(
         pa.table({"value": texts, **{name: [1.0] * 1000 for name in ("count", "low", "high")}}),
