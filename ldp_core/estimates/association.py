@@ -11,8 +11,8 @@ so on are uncorrelated if all columns are independent. Each has the Kronecker pr
 that all whitened squares are added up, and the degrees of freedom too.
 
 **Cramer's V** is sqrt(phi2 / (min(d1, d2) - 1)), with phi2 = sum of R^2 / (f g) = R^T W R. Noise makes this sum larger
-by tr(W S) / n on average, which is taken off. The sum is a quadratic form in normal numbers. If phi2 is v, its first
-three cumulants are
+by tr(W S) / n on average, which is taken off. (If people may report again, only the most that it may be is known: there
+is no V.) The sum is a quadratic form in normal numbers. If phi2 is v, its first three cumulants are
 
     t1 + v,   2 t2 + 4 s v,   8 t3 + 24 s^2 v,        tk = tr((W S)^k) / n^k
 
@@ -95,7 +95,7 @@ def of_columns(
     variances = [np.einsum("kaa->ka", one) for one in covariances]
     errors, many = [np.sqrt(one * scale[:, None]) for one in variances], scale[:, None] ** (-1 / k)
     made, few = _enough_each([many * v / m.step**2 for m, v in zip(mechanisms, variances, strict=True)])
-    errors[0][few], white, ranks = np.inf, apart, []  # (there is no V)
+    errors[0][few | (times > 1)], white, ranks = np.inf, apart, []  # (there is no V)
     for m, one, (sums, classes) in zip(mechanisms, covariances, made, strict=True):
         two, of_sums = _projected(m, sums @ one @ sums.transpose(0, 2, 1))
         whites, rank = whitening(of_sums)
@@ -146,7 +146,7 @@ def of_cells(
     coins = np.einsum("kabab->kab", by_axis) / (scale[:, None, None] * mechanism.step**2)
     root = np.sqrt(coins.sum(axis=(1, 2)))[:, None]
     ((one, rows), (two, columns)), few = _enough_each([coins.sum(axis=2) / root, coins.sum(axis=1) / root])
-    errors[0][few] = np.inf
+    errors[0][few | (times > 1)] = np.inf
     # (At the estimates as they are: of those moved inside, errors of f g^T would be missing where they are large.)
     change = np.eye(d1 * d2).reshape(d1, d2, d1, d2) - (
         raw[0][:, :, None, None, None] * np.eye(d2)[:, None, :]

@@ -11,9 +11,10 @@ the known variance of one,
 
 and both sides are equal where all reports of a person are. So the variance is R M s(f) / n, where M = sum_g m_g^2 / n
 is the most that the design effect can be (L. Kish, "Survey Sampling", 1965), and R, the left side's part of the right
-one, is what reports tell: a ratio estimator, which is 1 for certain if noise is keyed and values stay. The right side
-needs no single reports: of a weight that has two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f). With
-E = n / M, the effective number of persons (Kish), the design effect is
+one, is what reports tell: a ratio estimator, which is 1 for certain if noise is keyed and values stay. If persons of
+many reports have other values, the right side is more than M n s(f): then M is the right side over n s(f). The right
+side needs no single reports: of a weight that has two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f).
+With E = n^2 / sum_g m_g^2, the effective number of persons (Kish), the design effect is
 
     T = min(M, max(1, R M E / (E - 1)))
 
@@ -156,16 +157,23 @@ class Persons(NamedTuple):
         """The sum of r_g^2."""
         return np.maximum(self.ww - 2 * f * self.wm + f**2 * self.mm, 0)
 
-    def effect(self, f: F64, bound: F64) -> F64:
-        """T of shares or means f, given a ``bound`` of `squares` (Cauchy and Schwarz); infinite of too few persons."""
+    def effect(self, f: F64, bound: F64, variance: F64) -> F64:
+        """T of shares or means f, given a ``bound`` of `squares` (Cauchy and Schwarz); infinite of too few persons.
+
+        Args:
+            f, bound: see above.
+            variance: that f would have of as many independent reports.
+        """
         if self.effective < LEAST_EFFECTIVE:
             return np.full(f.shape, np.inf)
         part = np.divide(self.squares(f), bound, out=np.ones_like(f), where=bound > 0)
-        return np.clip(part * self.most * self.effective / (self.effective - 1), 1, max(self.most, 1.0))
+        alone = variance * self.m**2
+        most = np.maximum(np.divide(bound, alone, out=np.ones_like(f), where=alone > 0), max(self.most, 1.0))
+        return np.clip(part * most * self.effective / (self.effective - 1), 1, most)
 
-    def effect_of_mean(self, f: F64) -> F64:
+    def effect_of_mean(self, f: F64, variance: F64) -> F64:
         """T of means f, bounded by the squares of the reports."""
-        return self.effect(f, self.ms - 2 * f * self.wm + f**2 * self.mm)
+        return self.effect(f, self.ms - 2 * f * self.wm + f**2 * self.mm, variance)
 
 
 _NOBODY = (np.zeros(1),) * 6

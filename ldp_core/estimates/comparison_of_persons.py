@@ -178,7 +178,8 @@ class ComparePersons(Compare):
             step, times = oracle.step**2 or step, [side.effects(of) for side, of in zip(sides, who, strict=True)]
             test = _of_all(oracle.exhaustive, one, two, sums, step)
         else:
-            times = [(of.effect_of_mean(f),) * 2 for f, of in zip((f1, f2), who, strict=True)]
+            each = zip((f1, f2), who, sides, strict=True)
+            times = [(of.effect_of_mean(f, side.variance(side.estimates)[0]),) * 2 for f, of, side in each]
         unknown = bool(np.isinf(times).any())  # (of too few persons)
         one, two = sides = [side.of_clusters(*np.where(unknown, 1, of)) for side, of in zip(sides, times, strict=True)]
         rho = sums.correlation(f1, f2)

@@ -376,9 +376,8 @@ class Side(NamedTuple):
 
     def effects(self, sums: Persons) -> tuple[F64, F64]:
         """The design effects of noise and of the sample, of shares among many people; see `clusters` in this room."""
-        f = self.inside
-        slope = self.b + 1 - 2 * f
-        effect = sums.effect(f, sums.mm * self.variance(f) * self.n + slope * (sums.wm - f * sums.mm))
+        f, variance, slope = self.inside, self.variance(self.inside), self.b + 1 - 2 * self.inside
+        effect = sums.effect(f, sums.mm * variance * self.n + slope * (sums.wm - f * sums.mm), variance)
         alike = 2 / (2 + sums.effective * f * (1 - f))
         return effect, effect + np.where(np.isinf(effect), 0, alike * np.maximum(sums.most - effect, 0))
 

@@ -291,8 +291,8 @@ class Table(Counted):
             how the estimated shares of a mechanism hang together. Values with few reports are added together.
         cramers_v, cramers_v_low, cramers_v_high: how far two columns are from independence there, 0 to 1, without what
             noise adds; and its interval. nan where a value's share is at most 2 standard errors or cells have few
-            reports (merge rare values), where a person may have several values or none, of more than 64 values, and of
-            three columns.
+            reports (merge rare values), where a person may have several values or none, with ``repeats`` above 1, of
+            more than 64 values, and of three columns.
 
     >>> from ldp_core import RandomizedResponse
     >>> joint = Joint({name: RandomizedResponse(epsilon=50.0) for name in ("late", "canceled")})  # hardly any noise

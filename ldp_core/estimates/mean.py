@@ -162,7 +162,8 @@ class MeanEstimate(Question[Mean]):
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        error = alone.standard_error * float(np.sqrt(sums.effect_of_mean(np.array([alone.mean]))[0]))
+        mean, error = np.array([[alone.mean], [alone.standard_error]])
+        error = float(error[0] * np.sqrt(sums.effect_of_mean(mean, error**2)[0]))
         z = z_score(self.confidence)
         reach = student(z, sums.degrees)
         more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)

@@ -253,6 +253,12 @@ def test_what_has_no_v():
             assert np.isnan([found.cramers_v, found.cramers_v_low, found.cramers_v_high]).all()
             assert "Cramer" not in repr(found)
             assert (found.degrees_of_freedom > 0) == (name != "several")
+    for pair in (Joint(dict.fromkeys("xy", half)), of_answers(3.0)):
+        once, seven = (TableEstimate(repeats=k).result(pair, tallied(pair, [[900, 500], [500, 900]])) for k in (1, 7))
+        with case("people may report again, so that it is not known how much noise adds", pair):
+            assert once.cramers_v_low > 0.1
+            assert np.isnan([seven.cramers_v, seven.cramers_v_low, seven.cramers_v_high]).all()
+            assert seven.p_value > once.p_value
     pair = of_answers(1.0, {"x": range(17), "y": range(16)})
     assert np.isnan(pair.estimate(pair.tally({pair.column: pair.mechanism.inner.perturb(["[0, 0]"])})).p_value)
     pair = of_answers(1.0, {"x": [0, 1], "y": [0, 1], "z": [0, 1]})

@@ -22,6 +22,7 @@ from ldp_core import (
     MeanEstimate,
     MedianEstimate,
     ParameterError,
+    Piecewise,
     QuantilesEstimate,
     Question,
     RandomizedResponse,
@@ -32,6 +33,7 @@ from ldp_core import (
     SubsetSelection,
     TableEstimate,
     UnaryEncoding,
+    compare_persons,
     linear_fit,
     ratio,
     total,
@@ -54,8 +56,9 @@ def by_hand(weights, persons):
     sums = np.array([(weights[persons == g] - f).sum() for g in people])
     squares = np.array([((weights[persons == g] - f) ** 2).sum() for g in people])
     most, effective = (m @ m) / n, n**2 / (m @ m)
-    effect = most * effective / (effective - 1) * (sums @ sums) / (m @ squares)
-    return f, most, effective, min(max(effect, 1), most)
+    more = max(most, m @ squares / squares.sum())  # (of values that hang together with m)
+    effect = more * effective / (effective - 1) * (sums @ sums) / (m @ squares)
+    return f, most, effective, min(max(effect, 1), more)
 
 
 def test_errors_are_those_of_sums_over_persons():
@@ -123,6 +126,27 @@ def test_intervals_hold_where_people_report_again():
     assert SHARE == 0.2
     made = np.array([weighted(20, share, 3.0, 200, seed=4) for share in (0.05, 0.5)])
     assert np.all(made > 0.92)  # (by residuals alone 82 to 88 %)
+
+
+def test_those_who_report_often_may_have_other_values():
+    """1 % of people send 30 reports, of which they have a value that nobody else has. Errors were half of it."""
+    often, rng = np.arange(10_000) < 100, np.random.default_rng(1)
+    persons = np.repeat(np.arange(10_000), np.where(often, 30, 1))
+    own = (often & (rng.random(10_000) < 0.2))[persons]
+    for m in (RandomizedResponse(epsilon=6.0), Piecewise((0, 1), epsilon=6.0)):
+        is_mean = m.name == "piecewise"
+        reports = m.perturb(own.astype(float) if is_mean else own, randomness=keyed(len(own)))
+        w = m.weights(reports) if is_mean else m.weights(reports, True)
+        residuals = np.bincount(persons, w - w.mean())
+        error = np.sqrt(residuals @ residuals) / len(w)  # Cochran, Section 9A.2
+        if is_mean:
+            found = MeanEstimate().of_persons(m, reports, persons).standard_error
+            sides = [(reports[part], persons[part]) for part in (persons % 2 == 0, persons % 2 == 1)]
+            compared = compare_persons(m, *sides).standard_errors[0]
+            assert compared == pytest.approx(2 * error, rel=0.05)
+        else:
+            found = HistogramEstimate().of_persons(m, reports, persons).frequency_standard_errors[1]
+        assert found == pytest.approx(error, rel=0.03), m
 
 
 def test_the_bound_is_so_many_times_the_variance():
