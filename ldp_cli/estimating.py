@@ -16,7 +16,7 @@ from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
 from ldp_cli.values import share as read_share
-from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, text_of
+from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, replacing, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -368,7 +368,7 @@ class _Answers:
         written = []
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in self.frames.items():
-            with files.replacing(paths[name]) as whole, files.polars_work(f"cannot write {str(paths[name])!r}"):
+            with replacing(paths[name]) as whole, files.polars_work(f"cannot write {str(paths[name])!r}"):
                 table = self._with_partial(frame)
                 if csv:
                     _flat(table).write_csv(whole)
@@ -382,7 +382,7 @@ class _Answers:
                 cut = len(self._about(name)["partial_windows"])
                 row |= {"windows": f"{frame['window_start'].drop_nulls().n_unique():,}", "filled in part": f"{cut:,}"}
             written.append(row)
-        with files.replacing(beside) as whole:
+        with replacing(beside) as whole:
             whole.write_text(said, encoding="utf-8")
         return written
 

@@ -12,7 +12,6 @@ from functools import partial
 from glob import escape
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from ldp_core.engine import (
     of_folders,
     open_parquet,
     refuse_reports,
+    replacing,
 )
 
 if TYPE_CHECKING:
@@ -97,23 +97,6 @@ def check_picture(path: Path | None, *, overwrite: bool) -> None:
 
 
 _PICTURES = ("html", "json", "svg", "png", "pdf")
-
-
-@contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
-    target = target.resolve()
-    if any("\udc80" <= letter <= "\udcff" for letter in str(target)):  # (bytes, which Polars does not write)
-        raise InputError(f"cannot write {str(target)!r}: its name is not text in UTF-8")
-    if target.exists() and not target.is_file():  # a pipe, a terminal
-        yield target
-        return
-    try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
-        with TemporaryDirectory("", f".{target.name}.", target.parent, ignore_cleanup_errors=True) as folder:
-            yield (beside := Path(folder) / target.name)
-            beside.replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
 def save(chart: Any, path: Path) -> None:

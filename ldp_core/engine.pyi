@@ -64,6 +64,7 @@ from ldp_core.limits import (
     open_parquet,
     over,
     read_json,
+    replacing,
 )
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
@@ -233,6 +234,7 @@ __all__ = [
     "refuse_private",
     "refuse_reports",
     "refuse_reports_in",
+    "replacing",
     "run_audit",
     "seconds",
     "seed_warning",
