@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -354,6 +355,11 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{_file_name(name)}.{kind}" for name in self.frames}
+        if long := [name for name, path in paths.items() if len(os.fsencode(path.name)) > _NAME_MAX]:
+            raise core.InputError(
+                f"names of files have at most {_NAME_MAX} bytes, and those of the columns {long} would have more: "
+                "choose the other columns by --column, or take --json"
+            )
         beside, whom = folder / RESULTS, {name: self._whom(name) for name in self.frames}
         said = about(self.plan, self.confidence, self.covered, whom, self.repeats, self.counted)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
@@ -410,6 +416,9 @@ class _Answers:
         else:
             chart = plots.estimate(rows, by=self.by, top=self.top, theme=theme)
         files.save(chart, path)
+
+
+_NAME_MAX = 255  # of Linux, macOS and Windows
 
 
 def _file_name(column: str) -> str:

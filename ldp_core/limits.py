@@ -261,7 +261,7 @@ def replacing(target: Path) -> Iterator[Path]:
         yield target
         return
     try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
-        with TemporaryDirectory("", f".{target.name}.", target.parent, ignore_cleanup_errors=True) as folder:
+        with TemporaryDirectory("", f".{target.name[:40]}.", target.parent, ignore_cleanup_errors=True) as folder:
             yield (beside := Path(folder) / target.name)
             beside.replace(target)
     except OSError as error:

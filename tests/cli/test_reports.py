@@ -74,6 +74,23 @@ def test_on_a_full_disk_a_file_is_whole_or_as_it_was(ldp, reports, monkeypatch):
     assert {path.suffix for path in Path().rglob("*") if path.is_file() and path not in there} == {".csv"}  # (complete)
 
 
+def test_a_column_whose_file_would_have_too_long_a_name_is_refused_before_all_is_written(ldp):
+    """The files of the columns before it were left; and of 238 to 247 bytes names are not too long."""
+    for name in ("n" * 247, "n" * 248, "日" * 83, "/" * 83):
+        asked = RandomizedResponse(epsilon=1.0)
+        plan = PrivacyPlan({"os": asked, name: asked})
+        pl.DataFrame({"os": [True, False], name: [True, False]}).ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+        if name == "n" * 247:
+            ldp("estimate r.parquet --output fits")
+            assert Path(f"fits/{name}.parquet").is_file()
+            continue
+        said = ldp("estimate r.parquet --output out", code=1).err
+        assert "names of files have at most 255 bytes" in said
+        assert not Path("out").exists()
+        ldp("estimate r.parquet --output out --column os")  # the remedy
+        shutil.rmtree("out")
+
+
 def test_a_full_disk_is_said_with_the_file(ldp, people, reports):
     """Polars' message was left out, and with it the reason; and nothing said which file it was."""
     there = Path("reports.parquet").read_bytes()
