@@ -16,7 +16,7 @@ from apache_beam.transforms.window import GlobalWindows
 
 from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivateHistogram
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
-from ldp_beam.io import ReadEvents, WatchFolder
+from ldp_beam.io import ReadEvents, WatchFolder, WriteReports
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
 from ldp_core import (
@@ -165,6 +165,27 @@ def test_positions_are_those_of_the_watched_folder(events):
     seen, _, _ = read(watched)
     assert set(batch["place"].to_pylist()) < set(seen["place"].to_pylist())
     assert batch.schema == source.schema
+
+
+def test_files_whose_text_is_of_several_types_are_read_together(tmp_path):
+    """Polars and pandas write large_string, pyarrow string: files of both were refused, and such files beside CSV."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=50.0)}, keep=["app"])
+    columns = {"t": [datetime(2024, 1, 1, tzinfo=UTC)], "os": ["ios"], "app": ["mail"]}
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        arrays = [pa.array(columns["t"]), pa.array(columns["os"], pa.string()), pa.array(columns["app"], kind)]
+        pq.write_table(pa.table(arrays, names=[*columns]), tmp_path / f"{kind}.parquet")
+    (tmp_path / "a.csv").write_text("t,os,app\n2024-01-01,ios,mail\n")
+    read = ReadEvents(str(tmp_path / "*"), plan, event_time="t")
+    assert read.schema.field("app").type == pa.large_string()
+    assert read.schema.field("os").type == pa.string()
+    found = run(read)
+    assert all(batch.schema.remove_metadata().equals(read.schema) for batch in found)
+    assert sum(batch.num_rows for batch in found) == 4
+    prefix = str(tmp_path / "out" / "part")
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | ReadEvents(read.paths, plan, event_time="t") | Perturb(plan) | WriteReports(prefix, plan, read.schema)
+    files = [pq.read_table(file) for file in (tmp_path / "out").iterdir()]
+    assert [word for table in files for word in table["app"].to_pylist()] == ["mail"] * 4
 
 
 def test_without_event_times_and_with_further_columns(events):
