@@ -31,7 +31,7 @@ from ldp_core.compute import kernels
 from ldp_core.errors import disk_error, warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.clusters import Persons, unsaid_repeats
+from ldp_core.estimates.clusters import OR_PERSON, Persons, unsaid_repeats
 from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
 from ldp_core.estimates.comparison_of_persons import ComparePersons, Pairs, quantiles_of_persons
 from ldp_core.estimates.consistency import Consistency
@@ -115,6 +115,7 @@ __all__ = [
     "LISTS",
     "METADATA_KEY",
     "NO_PERSONS",
+    "OR_PERSON",
     "PARQUET",
     "PLAN_WAYS",
     "PYTHON_TYPES",

@@ -482,6 +482,8 @@ def explain(
     numbers = each.to_numpy().astype(float)
     how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
+    if len(each) == 1:
+        return f"1 person, {most:,} record{'s' * (most > 1)}\n\n{text}"
     some = f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
     return f"{len(each):,} people, {some if most > 1 else 'one record each'}\n\n{text}"
 

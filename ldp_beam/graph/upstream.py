@@ -177,17 +177,17 @@ class DrawsNoise:
 
 
 class LetsThrough:
-    """A transform that lets some records through, and changes none but for a column that it drops."""
-
-
-class LimitsPersons(LetsThrough):
-    """A transform that lets through some records of each person.
+    """A transform that lets some records of each id through, and changes none but for a column that it drops.
 
     Attributes:
-        limited: the column of the ids of these persons.
+        limited: the column of the ids.
     """
 
     limited: str
+
+
+class LimitsPersons(LetsThrough):
+    """A transform that lets through some records of each person."""
 
 
 class BoundsPersons(LimitsPersons):
@@ -345,7 +345,7 @@ def _overlap(windows: WindowFn) -> bool:
 def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: bool, by: Iterable[str] = ()) -> None:
     """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of limits.
 
-    Also if a limit before takes one of these columns for the id of a person.
+    Also if a limit before takes one of these columns for the id of a person or record.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
@@ -411,9 +411,9 @@ def _joins(step: Any) -> bool:
 
 
 def _refuse_own_limits(steps: list[Any], columns: Collection[str]) -> None:
-    """Raise if a limit takes one of these columns for the id of a person."""
-    for limit in (step.transform for step in steps if isinstance(step.transform, LimitsPersons)):
-        refuse_own(limit.limited, columns)
+    """Raise if a limit takes one of these columns for the id of a person or record."""
+    for limit in (step.transform for step in steps if isinstance(step.transform, LetsThrough)):
+        refuse_own(limit.limited, columns, "person" if isinstance(limit, LimitsPersons) else "record")
 
 
 def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:

@@ -355,6 +355,7 @@ class LimitTransform(RecordsTransform, LetsThrough):
         rolling: int | None = None,
     ) -> None:
         super().__init__()
+        self.limited = id
         self._limit = Limit(
             IdHash(id, key.shared() if isinstance(key, Secret) else key),
             records,

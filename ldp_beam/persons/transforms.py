@@ -88,7 +88,6 @@ class BoundContributions(LimitTransform, BoundsPersons):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
-        self.limited = id
 
     @property
     @override
@@ -257,7 +256,6 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.limited = id
         self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""

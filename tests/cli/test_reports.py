@@ -277,6 +277,12 @@ def test_keyed_noise_gives_the_same_reports_again(ldp, people):
     assert pl.read_parquet("a.parquet").equals(pl.read_parquet("b.parquet"))
     assert "user" not in pl.read_parquet("a.parquet").columns
     ldp("perturb people.parquet c.parquet --plan plan.toml --secret-file secret", code=2)
+    assert "of a histogram or mean --person COLUMN" in ldp("estimate a.parquet", code=2).err
+    people.head(99).write_parquet("few.parquet")
+    ldp("perturb few.parquet c.parquet --plan plan.toml --secret-file secret --id user")
+    said = ldp("pool a.parquet c.parquet", code=2).err
+    assert "say --repeats 1" in said
+    assert "person=" not in said  # (pool has no such option)
 
 
 @pytest.fixture

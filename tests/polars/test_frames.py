@@ -793,6 +793,8 @@ def test_explain_says_what_a_person_spends_on_these_data():
         assert "all reports of a person (epsilon 50): odds" in text
     bounded = PERSONS.ldp.bound(id="user", records=1).ldp.explain(plan, id="user")
     assert bounded.startswith("40 people, one record each\n")
+    for n, words in ((1, "1 person, 1 record\n"), (3, "1 person, 3 records\n")):  # (it was "1 people")
+        assert pl.DataFrame({"crashed": [True] * n, "user": [1] * n}).ldp.explain(FLAG, id="user").startswith(words)
     assert "all reports" not in bounded
     for nobody in (PERSONS, PERSONS.lazy()):
         with pytest.raises(InputError, match="1,000 of 1,000 ids are null"):

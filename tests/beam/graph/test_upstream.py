@@ -128,6 +128,10 @@ def test_a_limit_takes_no_column_that_is_perturbed_for_the_id_of_a_person():
             with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the persons apart"):
                 _ = limited | step
         _ = limited | ldp_beam.PrivateHistogram("crashed", COIN)
+    once = new([RECORD]) | ldp_beam.Deduplicate("os", within=60, drop_id=False)  # (nor of a record)
+    for step in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", THREE)):
+        with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the records apart"):
+            _ = once | step
 
 
 class TwoLengths(NonMergingWindowFn):
