@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
@@ -18,6 +19,7 @@ from typing_extensions import override
 
 from ldp_beam._compat import filters, keeps, maps
 from ldp_beam.elements.ids import NoiseKey
+from ldp_beam.elements.rows import check_fields, fields_of
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_own, refuse_reports_in
 
@@ -35,9 +37,15 @@ class EndsValues:
 
 
 class ReadsValues:
-    """A source of records, of which the columns ``raw`` hold values that nothing has perturbed."""
+    """A source of records, which says what comes.
+
+    Attributes:
+        raw: columns whose values nothing has perturbed.
+        schema: of all columns.
+    """
 
     raw: Collection[str]
+    schema: pa.Schema
 
 
 def check_plan(plan: Any) -> PrivacyPlan:
@@ -86,6 +94,19 @@ def _wholes(step: Any) -> Iterator[Any]:
     while step is not None:
         yield step
         step = step.parent
+
+
+def refuse_missing(pcoll: PCollection[Any], columns: Collection[str | None]) -> None:
+    """Raise `PlanError` if rows by their type, or records by their source, lack one of these columns."""
+    check_fields(fields_of(pcoll.element_type), columns)
+    for one in _as_they_are([pcoll], chosen=True):
+        for source in (whole.transform for whole in _wholes(one.producer)):
+            names = source.schema.names if isinstance(source, ReadsValues) else columns
+            if missing := [name for name in columns if name is not None and name not in names]:
+                raise PlanError(
+                    f"{type(source).__name__} does not read the columns {missing}, but {names}: name them in its "
+                    "also= or columns="
+                )
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:

@@ -65,6 +65,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
     time), `DtypeError`, `PlanError` (no such column). They never tell an id.
 
     Raises:
+        PlanError: there is no such column, as the type of rows, or their source, says.
         ParameterError: bad arguments; the input is in sliding or, without ``window``, in session windows; or the
             pipeline has perturbed the records already.
 

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivateHistogram
+from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivacyLedger, PrivateHistogram
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder, WriteReports
 from ldp_beam.io._files import ReadFileDoFn
@@ -214,6 +214,10 @@ def test_values_that_were_read_are_no_reports(tmp_path):
     for number, values in enumerate((some, (some, others) | beam.Flatten())):
         with pytest.raises(MechanismMismatchError, match="'x': ReadEvents reads values"):
             _ = values | f"Partition {number}" >> Histogram("x", plan["x"])
+    for limit in (BoundContributions("person", 1), PrivacyLedger(plan, id="person", budget=1)):  # a worker said it
+        with pytest.raises(PlanError, match=r"ReadEvents does not read the columns \['person'\].*also="):
+            _ = events | f"{limit}" >> beam.Filter(len) | limit
+    _ = events | "Of columns that are there" >> BoundContributions("user", 1, window="1d", event_time="x")
     _ = events | PrivateHistogram("x", plan["x"])
     _ = events | Perturb(plan) | Histogram("x", plan["x"])
     _ = events | beam.Map(plan.assume_reports) | "Elsewhere" >> Histogram("x", plan["x"])
