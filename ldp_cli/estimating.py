@@ -103,8 +103,8 @@ def estimate(
     options.check_window(window, event_time)
     _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
     _check_reports(unplanned=assume_reports and plan is None, twice=person is not None and repeats is not None)
-    reports = files.scan(source)
-    made = _plan_of(ldp_polars, source, plan)
+    alone = [] if output or by_private or table else column or []  # (all else tells of whole plans)
+    reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time])
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
@@ -129,7 +129,7 @@ def estimate(
         asked = made
     else:
         wanted = _wanted(made, column, candidates)
-        asked = files.plan_of_columns(made, wanted, made.keep)
+        asked = files.plan_of_columns(made, wanted, reports.collect_schema() if several else made.keep)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
     reports = files.having(reports, [*asked.columns, *asked.keep], source)
@@ -139,7 +139,9 @@ def estimate(
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         counted, covered = _counted(reports, event_time)
     seeded = printing.seed_words(made, reports)
-    answers = _Answers(made, wanted, questions, frames, by or [], counted, covered, confidence, top, seeded, repeats)
+    answers = _Answers(
+        made, wanted, questions, frames, by or [], counted, covered, confidence, top, seeded, repeats, several
+    )
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -262,6 +264,7 @@ class _Answers:
     top: int  # so many values are shown
     seeded: list[str]  # say the reports, or their plan
     repeats: int | None = None
+    several: bool = False  # plans, of which this is the one whose records spend most
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""
@@ -276,7 +279,9 @@ class _Answers:
         return frame.with_columns(pl.Series("partial", [self._is_cut(row) for row in frame.to_dicts()], pl.Boolean))
 
     def words(self) -> str:
-        more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
+        n = len(self.plan.columns)
+        more = " by the plans of all files" if self.several else "" if n == 1 else f" over its {n} columns"
+        spent = f"A record spent {'at most ' * self.several}epsilon {epsilon_above(self.plan.epsilon)}{more}."
         looks = {name: self.questions[name].view for name in self.frames}
         of_noise = [
             (look.counts or look.alone) and not self._whom(name) and not isinstance(self.mechanisms[name], core.Numeric)
@@ -288,8 +293,7 @@ class _Answers:
         kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
         of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
-        spent = " ".join(self.seeded) or f"A record spent epsilon {epsilon_above(self.plan.epsilon)}{more}."
-        return f"{100 * self.confidence:g} % intervals {of}. {spent}"
+        return f"{100 * self.confidence:g} % intervals {of}. {' '.join(self.seeded) or spent}"
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
@@ -445,9 +449,16 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     return {"rate": text(rate), "rate from": text(low), "rate to": text(high)}
 
 
-def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
-    """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
-    given = made = None if plan is None else core.PrivacyPlan.from_toml(plan)
+def _read(
+    ldp_polars: Any, source: str, plan: Path | None, columns: Sequence[str], others: Sequence[str | None]
+) -> tuple[pl.LazyFrame, core.PrivacyPlan, bool]:
+    """The reports, and the plan that the files say, or the given one where they say none: what a record spent.
+
+    Of several plans in which these columns are alike the one whose records spend most; and whether there are several.
+    """
+    reports, several = files.scan(source), False
+    made: Any = None if plan is None else core.PrivacyPlan.from_toml(plan)
+    given = made
     for file in files.files_of(source):
         found = given
         try:
@@ -460,8 +471,13 @@ def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPla
         if given is not None and found != given:
             raise core.PlanError(f"{file!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
         if found != (made := made or found):
-            raise core.PlanError(f"the files of {source!r} have different plans: estimate them one by one, or ldp pool")
-    return made  # type: ignore[return-value]
+            if not columns or found.seed != made.seed or not files.are_alike(made, found, columns):
+                raise core.PlanError(
+                    f"the files of {source!r} have different plans: estimate them one by one, or ldp pool; --column, "
+                    "without --output, --table and --by-private, takes those that are the same in all"
+                )
+            made, several = max(made, found, key=lambda one: one.epsilon), True
+    return files.together(source, [*columns, *others]) if several else reports, made, several
 
 
 def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:

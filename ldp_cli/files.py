@@ -210,6 +210,20 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
     return frame
 
 
+def are_alike(one: PrivacyPlan, other: PrivacyPlan, names: Iterable[str]) -> bool:
+    """Whether two plans perturb each of these columns alike, and by itself."""
+    pairs = [(one.columns.get(name), other.columns.get(name)) for name in names]
+    return all(a == b and a is not None and not isinstance(a, DrawnColumn) for a, b in pairs)
+
+
+def together(path: str, names: Iterable[str | None]) -> pl.LazyFrame:
+    """These columns of files that may have different others."""
+    polars: Any = import_extra("polars", "polars")
+    needed = [name for name in dict.fromkeys(names) if name is not None]
+    each = (having(scan(file), needed, file).select(map(in_periods, needed)) for file in files_of(path))
+    return polars.concat([*each])  # type: ignore[no-any-return]
+
+
 def as_reports(frame: pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
     """The frame; lists and integers of other programs are cast to the dtypes of the plan's reports, if they fit."""
     polars: Any = import_extra("polars", "polars")

@@ -853,6 +853,28 @@ def test_a_file_with_brackets_in_its_name_is_itself(ldp):
     assert ldp_polars.pool(["r[1].parquet", "other.parquet"])["n"].to_list() == [40, 40]
 
 
+def test_columns_that_are_the_same_in_several_plans_are_estimated_together(ldp, reports):
+    """All that the plans say had to be the same."""
+    plan, web, day = ldp_polars.read_plan("reports.parquet"), ["web"] * 40, [dt.date(2024, 1, 3)] * 40
+    up, os = RandomizedResponse(epsilon=3.0), plan["os"]
+    Path("mixed").mkdir()
+    shutil.copy("reports.parquet", "mixed")
+    more = PrivacyPlan({"up": up, "os": os, "won": os, "crashed": up}, keep=["day"])
+    people = pl.DataFrame({"up": [True] * 40, "os": web, "won": web, "crashed": [False] * 40, "day": day})
+    made = people.ldp.perturb(more, packed=True)
+    made.ldp.sink_parquet("mixed/more.parquet", more)
+    found = ldp("estimate mixed --column os --by day --json").data
+    both = pl.concat([frame.select("os", "day") for frame in (reports, made)])
+    expected = both.ldp.histograms(PrivacyPlan({"os": os}, keep=["day"]), by="day")
+    assert [row["count"] for row in found["columns"]["os"]["estimates"]] == expected["count"].to_list()
+    assert found["epsilon"] == more.epsilon > plan.epsilon
+    assert "at most epsilon 10 by the plans of all files" in " ".join(ldp("estimate mixed --column os").out.split())
+    for line in ("", "--column os --column up", "--column crashed", "--column os --output out", "--table os,crashed"):
+        assert "different plans" in ldp(f"estimate mixed {line}", code=1).err
+    made.ldp.sink_parquet("mixed/more.parquet", more.seeded(1), assume_reports=True)
+    assert "different plans" in ldp("estimate mixed --column os", code=1).err
+
+
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
     """People counted twice there, with intervals that were too narrow."""
     Path("folder").mkdir()
