@@ -263,6 +263,8 @@ def replacing(target: Path) -> Iterator[Path]:
     try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
         with TemporaryDirectory("", f".{target.name[:40]}.", target.parent, ignore_cleanup_errors=True) as folder:
             yield (beside := Path(folder) / target.name)
+            if target.exists():
+                beside.chmod(target.stat().st_mode)
             beside.replace(target)
     except OSError as error:
         raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None

@@ -583,6 +583,7 @@ def sink_parquet(
     if wide := [name for name, dtype in checked.collect_schema().items() if _is_wide(dtype)]:
         raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
     there = isinstance(path, (str, Path)) and os.path.isfile(file := os.path.expanduser(path))  # (as of Polars)
+    there = there and os.access(file, os.W_OK)  # (a file that must not be written is not replaced)
     there = there and not any(map(options.get, ("lazy", "sinked_paths_callback")))  # these are told the path
     try:
         with engine.replacing(Path(file)) if there else nullcontext(path) as where:

@@ -306,8 +306,10 @@ def test_a_file_that_is_there_is_whole_or_as_it_was(tmp_path):
     with full_disk(100), pytest.raises(OSError, match="no whole file was written"):
         late.head(9).ldp.perturb(plan).ldp.sink_parquet(path, plan)
     assert path.read_bytes() == before
+    path.chmod(0o640)
     pl.scan_parquet(path).head(5).ldp.sink_parquet(link, plan, mkdir=True)
     assert pl.read_parquet(path).height == 5
+    assert path.stat().st_mode & 0o777 == 0o640
     assert sorted(tmp_path.iterdir()) == [link, path]
     sunk = []
     late.head(9).ldp.perturb(plan).ldp.sink_parquet(
