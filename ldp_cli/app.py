@@ -17,6 +17,7 @@ from typing_extensions import override
 from ldp_cli import estimating, jobs, pages, planning, reports
 from ldp_cli.printing import note, say
 from ldp_core import LdpError, LdpWarning, ParameterError
+from ldp_core.engine import OR_PERSON
 
 _BEFORE, _FILES, _RUNS = "Before there are data", "Files of reports", "What runs"
 
@@ -46,6 +47,7 @@ class _Group(TyperGroup):
         text = re.sub(r"\bInterval\(([-\d.e+]+), ([-\d.e+]+)\)", r"\1:\2", text)
         command: Any = self.get_command(ctx, ctx.invoked_subcommand or "")
         there = {} if command is None else {option.name: option for option in command.params}
+        text = text if "person" in there else text.replace(OR_PERSON, "")
 
         def said(found: re.Match[str]) -> str:
             name, value = found["name"] or found["checked"], found["value"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
 from ldp_cli.values import share as read_share
-from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, text_of
+from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, replacing, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -102,8 +103,8 @@ def estimate(
     options.check_window(window, event_time)
     _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
     _check_reports(unplanned=assume_reports and plan is None, twice=person is not None and repeats is not None)
-    reports = files.scan(source)
-    made = _plan_of(ldp_polars, source, plan)
+    alone = [] if output or by_private or table else column or []  # (all else tells of whole plans)
+    reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time])
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
@@ -128,7 +129,7 @@ def estimate(
         asked = made
     else:
         wanted = _wanted(made, column, candidates)
-        asked = files.plan_of_columns(made, wanted, made.keep)
+        asked = files.plan_of_columns(made, wanted, reports.collect_schema() if several else made.keep)
         questions = _questions(asked.columns, ask or (), confidence, top, *how[1:])
         answer = partial(ldp_polars.estimates, plan=asked, ask=questions, person=person)
     reports = files.having(reports, [*asked.columns, *asked.keep], source)
@@ -138,7 +139,9 @@ def estimate(
         frames = {name: frame.collect() for name, frame in found.items() if name in wanted}
         counted, covered = _counted(reports, event_time)
     seeded = printing.seed_words(made, reports)
-    answers = _Answers(made, wanted, questions, frames, by or [], counted, covered, confidence, top, seeded, repeats)
+    answers = _Answers(
+        made, wanted, questions, frames, by or [], counted, covered, confidence, top, seeded, repeats, several
+    )
     if output is not None:
         written = answers.write(output, csv=csv, overwrite=overwrite)
     if plot is not None:
@@ -261,6 +264,7 @@ class _Answers:
     top: int  # so many values are shown
     seeded: list[str]  # say the reports, or their plan
     repeats: int | None = None
+    several: bool = False  # plans, of which this is the one whose records spend most
 
     def _is_cut(self, record: dict[str, Any]) -> bool:
         """Whether the records fill the window of a row only in part."""
@@ -275,7 +279,9 @@ class _Answers:
         return frame.with_columns(pl.Series("partial", [self._is_cut(row) for row in frame.to_dicts()], pl.Boolean))
 
     def words(self) -> str:
-        more = "" if len(self.plan.columns) == 1 else f" over its {len(self.plan.columns)} columns"
+        n = len(self.plan.columns)
+        more = " by the plans of all files" if self.several else "" if n == 1 else f" over its {n} columns"
+        spent = f"A record spent {'at most ' * self.several}epsilon {epsilon_above(self.plan.epsilon)}{more}."
         looks = {name: self.questions[name].view for name in self.frames}
         of_noise = [
             (look.counts or look.alone) and not self._whom(name) and not isinstance(self.mechanisms[name], core.Numeric)
@@ -287,8 +293,7 @@ class _Answers:
         kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
         of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
-        spent = " ".join(self.seeded) or f"A record spent epsilon {epsilon_above(self.plan.epsilon)}{more}."
-        return f"{100 * self.confidence:g} % intervals {of}. {spent}"
+        return f"{100 * self.confidence:g} % intervals {of}. {' '.join(self.seeded) or spent}"
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
@@ -354,6 +359,11 @@ class _Answers:
         """Write a file for each column, and what is said of all; what is in them, as a table."""
         kind = "csv" if csv else "parquet"
         paths = {name: folder / f"{_file_name(name)}.{kind}" for name in self.frames}
+        if long := [name for name, path in paths.items() if len(os.fsencode(path.name)) > _NAME_MAX]:
+            raise core.InputError(
+                f"names of files have at most {_NAME_MAX} bytes, and those of the columns {long} would have more: "
+                "choose the other columns by --column, or take --json"
+            )
         beside, whom = folder / RESULTS, {name: self._whom(name) for name in self.frames}
         said = about(self.plan, self.confidence, self.covered, whom, self.repeats, self.counted)
         same = beside.is_file() and beside.read_bytes() == said.encode()  # other columns of the same reports
@@ -368,7 +378,7 @@ class _Answers:
         written = []
         folder.mkdir(parents=True, exist_ok=True)
         for name, frame in self.frames.items():
-            with files.replacing(paths[name]) as whole, files.polars_work(f"cannot write {str(paths[name])!r}"):
+            with replacing(paths[name]) as whole, files.polars_work(f"cannot write {str(paths[name])!r}"):
                 table = self._with_partial(frame)
                 if csv:
                     _flat(table).write_csv(whole)
@@ -382,7 +392,7 @@ class _Answers:
                 cut = len(self._about(name)["partial_windows"])
                 row |= {"windows": f"{frame['window_start'].drop_nulls().n_unique():,}", "filled in part": f"{cut:,}"}
             written.append(row)
-        with files.replacing(beside) as whole:
+        with replacing(beside) as whole:
             whole.write_text(said, encoding="utf-8")
         return written
 
@@ -412,6 +422,9 @@ class _Answers:
         files.save(chart, path)
 
 
+_NAME_MAX = 255  # of Linux, macOS and Windows
+
+
 def _file_name(column: str) -> str:
     """A column's name, with only what file systems refuse quoted: %E6%97%A5 has nine bytes, the letter three."""
     return "".join(c if c.isprintable() and not c.isascii() else quote(c, safe=" ") for c in column)
@@ -436,9 +449,16 @@ def _rate_of(record: dict[str, Any]) -> dict[str, str]:
     return {"rate": text(rate), "rate from": text(low), "rate to": text(high)}
 
 
-def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPlan:
-    """The plan that the files say, or the given one where they say none: what a record spent is what they say."""
-    given = made = None if plan is None else core.PrivacyPlan.from_toml(plan)
+def _read(
+    ldp_polars: Any, source: str, plan: Path | None, columns: Sequence[str], others: Sequence[str | None]
+) -> tuple[pl.LazyFrame, core.PrivacyPlan, bool]:
+    """The reports, and the plan that the files say, or the given one where they say none: what a record spent.
+
+    Of several plans in which these columns are alike the one whose records spend most; and whether there are several.
+    """
+    reports, several = files.scan(source), False
+    made: Any = None if plan is None else core.PrivacyPlan.from_toml(plan)
+    given = made
     for file in files.files_of(source):
         found = given
         try:
@@ -451,8 +471,13 @@ def _plan_of(ldp_polars: Any, source: str, plan: Path | None) -> core.PrivacyPla
         if given is not None and found != given:
             raise core.PlanError(f"{file!r} has a plan of its own, which is not {str(plan)!r}: leave out --plan")
         if found != (made := made or found):
-            raise core.PlanError(f"the files of {source!r} have different plans: estimate them one by one, or ldp pool")
-    return made  # type: ignore[return-value]
+            if not columns or found.seed != made.seed or not files.are_alike(made, found, columns):
+                raise core.PlanError(
+                    f"the files of {source!r} have different plans: estimate them one by one, or ldp pool; --column, "
+                    "without --output, --table and --by-private, takes those that are the same in all"
+                )
+            made, several = max(made, found, key=lambda one: one.epsilon), True
+    return files.together(source, [*columns, *others]) if several else reports, made, several
 
 
 def _wanted(plan: core.PrivacyPlan, column: list[str] | None, candidates: list[str] | None) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from functools import partial
 from glob import escape
 from itertools import product
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -29,6 +28,7 @@ from ldp_core.engine import (
     of_folders,
     open_parquet,
     refuse_reports,
+    replacing,
 )
 
 if TYPE_CHECKING:
@@ -97,23 +97,6 @@ def check_picture(path: Path | None, *, overwrite: bool) -> None:
 
 
 _PICTURES = ("html", "json", "svg", "png", "pdf")
-
-
-@contextmanager
-def replacing(target: Path) -> Iterator[Path]:
-    """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
-    target = target.resolve()
-    if any("\udc80" <= letter <= "\udcff" for letter in str(target)):  # (bytes, which Polars does not write)
-        raise InputError(f"cannot write {str(target)!r}: its name is not text in UTF-8")
-    if target.exists() and not target.is_file():  # a pipe, a terminal
-        yield target
-        return
-    try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
-        with TemporaryDirectory("", f".{target.name}.", target.parent, ignore_cleanup_errors=True) as folder:
-            yield (beside := Path(folder) / target.name)
-            beside.replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
 def save(chart: Any, path: Path) -> None:
@@ -225,6 +208,20 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
     with polars_work(path):
         _check(path, frame.collect_schema().names(), [name for name in names if name is not None], whose)
     return frame
+
+
+def are_alike(one: PrivacyPlan, other: PrivacyPlan, names: Iterable[str]) -> bool:
+    """Whether two plans perturb each of these columns alike, and by itself."""
+    pairs = [(one.columns.get(name), other.columns.get(name)) for name in names]
+    return all(a == b and a is not None and not isinstance(a, DrawnColumn) for a, b in pairs)
+
+
+def together(path: str, names: Iterable[str | None]) -> pl.LazyFrame:
+    """These columns of files that may have different others."""
+    polars: Any = import_extra("polars", "polars")
+    needed = [name for name in dict.fromkeys(names) if name is not None]
+    each = (having(scan(file), needed, file).select(map(in_periods, needed)) for file in files_of(path))
+    return polars.concat([*each])  # type: ignore[no-any-return]
 
 
 def as_reports(frame: pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:

@@ -15,7 +15,7 @@ from ldp_cli.options import Confidence, Overwrite, count
 from ldp_cli.printing import note, say
 from ldp_cli.values import integer, named
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
-from ldp_core.engine import check_integer, check_open, import_extra, seconds
+from ldp_core.engine import check_integer, check_open, import_extra, replacing, seconds
 from ldp_report import planner_page, read_results, report_page
 
 Show = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
@@ -168,7 +168,7 @@ def _check(output: Path, *, overwrite: bool) -> None:
 
 
 def _write(output: Path, page: str, show: bool) -> None:
-    with files.replacing(output) as beside:
+    with replacing(output) as beside:
         beside.write_text(page, encoding="utf-8")
     say(str(output))
     if show and not webbrowser.open(output.resolve().as_uri()):

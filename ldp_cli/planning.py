@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
-from ldp_core.engine import Inputs, plan_contents, seed_warning, truth_of
+from ldp_core.engine import Inputs, plan_contents, replacing, seed_warning, truth_of
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
@@ -83,7 +83,7 @@ def new(
         printing.say(made.to_toml())
         return
     files.refuse_existing(file, overwrite=overwrite)
-    with files.replacing(file) as beside:
+    with replacing(file) as beside:
         beside.write_text(made.to_toml(), encoding="utf-8")
     printing.show(
         _plan_cells(made), title=str(file), notes=[f"next: ldp plan explain {quote(str(file))} --people 10000"]

@@ -16,7 +16,7 @@ import typer
 import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import share
-from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, seed_warning, visible
+from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, replacing, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,7 +83,7 @@ def perturb(
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=partial(files.size_of, source))
-    with files.replacing(target) as beside, files.polars_work("perturb", scanned), working as done:
+    with replacing(target) as beside, files.polars_work("perturb", scanned), working as done:
         going = files.counted(scanned, read, done)
         if records is not None:
             each = [files.in_periods(name, length) for name, length in periods.items()]

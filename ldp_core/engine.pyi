@@ -31,7 +31,7 @@ from ldp_core.compute import kernels
 from ldp_core.errors import disk_error, warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
-from ldp_core.estimates.clusters import Persons, unsaid_repeats
+from ldp_core.estimates.clusters import OR_PERSON, Persons, unsaid_repeats
 from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_people
 from ldp_core.estimates.comparison_of_persons import ComparePersons, Pairs, quantiles_of_persons
 from ldp_core.estimates.consistency import Consistency
@@ -64,6 +64,7 @@ from ldp_core.limits import (
     open_parquet,
     over,
     read_json,
+    replacing,
 )
 from ldp_core.mechanism import not_a_mechanism
 from ldp_core.mechanisms.numbers.square_wave import Method as SquareWaveMethod
@@ -114,6 +115,7 @@ __all__ = [
     "LISTS",
     "METADATA_KEY",
     "NO_PERSONS",
+    "OR_PERSON",
     "PARQUET",
     "PLAN_WAYS",
     "PYTHON_TYPES",
@@ -233,6 +235,7 @@ __all__ = [
     "refuse_private",
     "refuse_reports",
     "refuse_reports_in",
+    "replacing",
     "run_audit",
     "seconds",
     "seed_warning",

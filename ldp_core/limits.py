@@ -12,8 +12,8 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from glob import glob, has_magic
 from itertools import chain
@@ -247,6 +247,27 @@ def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
         f". {there} are in the names of folders, of which Polars makes columns: write one file with them, as "
         "pl.scan_parquet(folder).sink_parquet(file); of reports .ldp.sink_parquet(file, ldp_polars.read_plan(folder))"
     )
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """Where to write what takes the target's place once it is complete: the target is whole, or as it was."""
+    from tempfile import TemporaryDirectory  # noqa: PLC0415 (as in `open_parquet`)
+
+    target = target.resolve()
+    if any("\udc80" <= letter <= "\udcff" for letter in str(target)):  # (bytes, which Polars does not write)
+        raise InputError(f"cannot write {str(target)!r}: its name is not text in UTF-8")
+    if target.exists() and not target.is_file():  # a pipe, a terminal
+        yield target
+        return
+    try:  # A folder of its own: a thread of Polars may make the file again after a failure, and in no folder it cannot.
+        with TemporaryDirectory("", f".{target.name[:40]}.", target.parent, ignore_cleanup_errors=True) as folder:
+            yield (beside := Path(folder) / target.name)
+            if target.exists():
+                beside.chmod(target.stat().st_mode)
+            beside.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror or type(error).__name__}") from None
 
 
 def open_parquet(source: Any) -> Any:

@@ -128,14 +128,15 @@ class Tally(Declared):
         Raises:
             ReportError: it is not a tally.
         """
-        if not isinstance(data, dict) or not isinstance(data.get("counters"), list):
-            raise ReportError("a tally is a table of n, a list counters, and fingerprint")
+        fields = {"n", "counters", "fingerprint"}
+        if not isinstance(data, dict) or data.keys() != fields or not isinstance(data["counters"], list):
+            raise ReportError("a tally is a table of n, a list counters, and fingerprint, and of nothing else")
         counters = None
         with suppress(ValueError):  # lists in the list
             counters = np.asarray(data["counters"] or np.zeros(0, np.int64))
         if counters is None:
             raise ReportError("a tally's counters must be a row of integers of 64 bits")
-        return cls(data.get("n"), counters, data.get("fingerprint"))  # type: ignore[arg-type]
+        return cls(data["n"], counters, data["fingerprint"])
 
     def to_bytes(self) -> bytes:
         """A compact, deterministic, versioned encoding: counts take 1, 2, 4 or 8 bytes, as the largest needs."""

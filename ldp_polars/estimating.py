@@ -104,6 +104,8 @@ def histogram(
 ) -> pl.Expr:
     """Aggregate reports to a debiased histogram, in ``select``, ``group_by``, windows, ``rolling`` or ``over``.
 
+    Of many groups ``frame.ldp.histograms(by=)`` takes a tenth of the time: here each is a call of Python.
+
     Args:
         expr, mechanism, confidence, person, assume_reports: see `estimate`.
         simultaneous: widen them so that all of a histogram's intervals hold together (Bonferroni).

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -481,6 +482,8 @@ def explain(
     numbers = each.to_numpy().astype(float)
     how["repeats"] = float(numbers @ numbers / numbers.sum())
     text = plan.explain(int(each.sum()), records=sorted({1, middle, most}), **how)
+    if len(each) == 1:
+        return f"1 person, {most:,} record{'s' * (most > 1)}\n\n{text}"
     some = f"half of them with at most {middle:,} of the records, nobody with more than {most:,}"
     return f"{len(each):,} people, {some if most > 1 else 'one record each'}\n\n{text}"
 
@@ -550,7 +553,7 @@ def sink_parquet(
 
     Args:
         reports: made by ``plan``; a lazy frame is streamed.
-        path: of the file.
+        path: of the file. One that is there is replaced once the new one is whole, but with ``lazy=True``.
         plan: the plan that made them.
         assume_reports: take plain columns for reports **on your word alone**, with an `LdpWarning`: for reports that
             were made elsewhere. If they are raw values, they travel as reports from here on.
@@ -579,12 +582,16 @@ def sink_parquet(
     plan.check_readable()
     if wide := [name for name, dtype in checked.collect_schema().items() if _is_wide(dtype)]:
         raise PlanError(f"columns {wide} are of 128 bits, which only Polars reads from files: cast them before")
+    there = isinstance(path, (str, Path)) and os.path.isfile(file := os.path.expanduser(path))  # (as of Polars)
+    there = there and os.access(file, os.W_OK)  # (a file that must not be written is not replaced)
+    there = there and not any(map(options.get, ("lazy", "sinked_paths_callback")))  # these are told the path
     try:
-        later: pl.LazyFrame | None = checked.sink_parquet(path, metadata=plan.metadata, **options)
+        with engine.replacing(Path(file)) if there else nullcontext(path) as where:
+            later: pl.LazyFrame | None = checked.sink_parquet(where, metadata=plan.metadata, **options)
     except pl.exceptions.ComputeError as error:
         if (full := engine.disk_error(error)) is None:
             raise
-        raise OSError(full.errno, f"{full.strerror}: what is there is no whole file", str(path)) from None
+        raise OSError(full.errno, f"{full.strerror}: no whole file was written", str(path)) from None
     return later
 
 

@@ -129,7 +129,7 @@ def keyed_noise(
         refuse_own_id(ids, _selected(values))
         return KeyedNoise(key, column, tag), ids
     if seed is not None:
-        if isinstance(seed, bool) or not isinstance(seed, int) or ids is not None:
+        if ids is not None:
             raise ParameterError("seeded noise takes seed=, an integer, and perhaps row_id=; and no id")
         secret = Secret.from_seed(seed)
         return KeyedNoise(secret, column, tag, by_position=row_id is None, nameless=name == ""), row_id

@@ -36,7 +36,8 @@ def check_fields(fields: Mapping[str, Any] | None, names: Iterable[str | None]) 
         return
     missing = [name for name in names if name is not None and name not in fields]
     if missing:
-        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)}")
+        kept = "a limit of persons passes its id on with drop_id=False"
+        raise PlanError(f"there are no columns {missing}; the rows have {sorted(fields)} ({kept})")
 
 
 class _NamedTuple:

@@ -10,6 +10,7 @@ from graphlib import TopologicalSorter
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
@@ -18,6 +19,7 @@ from typing_extensions import override
 
 from ldp_beam._compat import filters, keeps, maps
 from ldp_beam.elements.ids import NoiseKey
+from ldp_beam.elements.rows import check_fields, fields_of
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_own, refuse_reports_in
 
@@ -35,9 +37,15 @@ class EndsValues:
 
 
 class ReadsValues:
-    """A source of records, of which the columns ``raw`` hold values that nothing has perturbed."""
+    """A source of records, which says what comes.
+
+    Attributes:
+        raw: columns whose values nothing has perturbed.
+        schema: of all columns.
+    """
 
     raw: Collection[str]
+    schema: pa.Schema
 
 
 def check_plan(plan: Any) -> PrivacyPlan:
@@ -86,6 +94,19 @@ def _wholes(step: Any) -> Iterator[Any]:
     while step is not None:
         yield step
         step = step.parent
+
+
+def refuse_missing(pcoll: PCollection[Any], columns: Collection[str | None]) -> None:
+    """Raise `PlanError` if rows by their type, or records by their source, lack one of these columns."""
+    check_fields(fields_of(pcoll.element_type), columns)
+    for one in _as_they_are([pcoll], chosen=True):
+        for source in (whole.transform for whole in _wholes(one.producer)):
+            names = source.schema.names if isinstance(source, ReadsValues) else columns
+            if missing := [name for name in columns if name is not None and name not in names]:
+                raise PlanError(
+                    f"{type(source).__name__} does not read the columns {missing}, but {names}: name them in its "
+                    "also= or columns="
+                )
 
 
 def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechanism) -> None:
@@ -177,17 +198,17 @@ class DrawsNoise:
 
 
 class LetsThrough:
-    """A transform that lets some records through, and changes none but for a column that it drops."""
-
-
-class LimitsPersons(LetsThrough):
-    """A transform that lets through some records of each person.
+    """A transform that lets some records of each id through, and changes none but for a column that it drops.
 
     Attributes:
-        limited: the column of the ids of these persons.
+        limited: the column of the ids.
     """
 
     limited: str
+
+
+class LimitsPersons(LetsThrough):
+    """A transform that lets through some records of each person."""
 
 
 class BoundsPersons(LimitsPersons):
@@ -345,7 +366,7 @@ def _overlap(windows: WindowFn) -> bool:
 def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: bool, by: Iterable[str] = ()) -> None:
     """Raise if `beam.Flatten` joins records twice, or their columns; or, if noise is drawn here, branches of limits.
 
-    Also if a limit before takes one of these columns for the id of a person.
+    Also if a limit before takes one of these columns for the id of a person or record.
 
     Of the outputs of one step, as of `beam.Partition`, a record is in one. (Whether other steps repeat records, or
     branches share none, as those of two filters, the graph does not tell: only limits of privacy assume the worse. What
@@ -411,9 +432,9 @@ def _joins(step: Any) -> bool:
 
 
 def _refuse_own_limits(steps: list[Any], columns: Collection[str]) -> None:
-    """Raise if a limit takes one of these columns for the id of a person."""
-    for limit in (step.transform for step in steps if isinstance(step.transform, LimitsPersons)):
-        refuse_own(limit.limited, columns)
+    """Raise if a limit takes one of these columns for the id of a person or record."""
+    for limit in (step.transform for step in steps if isinstance(step.transform, LetsThrough)):
+        refuse_own(limit.limited, columns, "person" if isinstance(limit, LimitsPersons) else "record")
 
 
 def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:

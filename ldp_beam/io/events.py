@@ -34,7 +34,7 @@ from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, of_folders, refuse_reports, warn_user
+from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, is_text, of_folders, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -45,7 +45,8 @@ class ReadEvents(RecordsTransform, ReadsValues):
     r"""Event files (Parquet, CSV, NDJSON) -> ``pyarrow.RecordBatch`` with the columns that a plan needs.
 
     Columns that the plan perturbs have the types of its domains; those that it keeps, and further ones, are as they are
-    in Parquet, in NDJSON as in the first lines of the first file, and text in CSV. With `with_exception_handling`:
+    in Parquet (``large_string`` if files have text of several types), in NDJSON as in the first lines of the first
+    file, and text in CSV. With `with_exception_handling`:
     ``(batches, dead_letters)``; a `DeadLetter` names the column and the type that was expected.
 
     Args:
@@ -109,6 +110,11 @@ class ReadEvents(RecordsTransform, ReadsValues):
         events = EventSchema.of(plan, event_time, also, time_unit)
         events = with_json_types(replace(events, limits=limits, position=position), self.paths)
         heads = {path: check_file(path, events) or events.output for path in self.paths}
+        kinds = {name: {head.field(name).type for head in heads.values()} for name in events.names}
+        events = replace(
+            events, large=tuple(name for name, of in kinds.items() if len(of) > 1 and all(map(is_text, of)))
+        )
+        heads = {path: events.one_text(head) for path, head in heads.items()}
         first_path, first = next(iter(heads.items()))
         for path, head in heads.items():
             refuse_reports(head, plan.inputs)
@@ -143,6 +149,7 @@ class EventSchema:
     numbers: bool = False
     limits: Limits = DEFAULT
     position: str | None = None
+    large: tuple[str, ...] = ()  # of text, of which files have several types
 
     @classmethod
     def of(
@@ -164,6 +171,11 @@ class EventSchema:
     def output(self) -> pa.Schema:
         """Schema of the batches made of text formats."""
         return self._schema(TIME)
+
+    def one_text(self, schema: pa.Schema) -> pa.Schema:
+        """The schema with each column of text as one type in all files."""
+        large = pa.large_string()
+        return pa.schema([f.with_type(large) if f.name in self.large else f for f in schema], schema.metadata)
 
     def read_as(self, form: str | None) -> pa.Schema:
         """What the columns of a file are read as: times are text, or numbers."""
@@ -297,7 +309,10 @@ class EventsDoFn(ReadFileDoFn):
                 yield item._replace(reason=expected) if item.column_name == self._events.event_time else item
             else:
                 kept = [name for name in item.schema.names if name in names or name == self._position]
-                yield from self._with_times(item.select(kept))
+                some = item.select(kept)
+                yield from self._with_times(
+                    some.cast(self._events.one_text(some.schema)) if self._events.large else some
+                )
 
     def _with_times(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | DeadLetter]:
         """Times as timestamps; records without one are dead letters."""

@@ -114,7 +114,7 @@ class _ReadText(_ReadFiles, ReadsValues):
             raise ParameterError(f"required names columns {sorted(needed - set(columns))} that are not in columns")
         schema = schema_of_names((name, _TYPES[kind], name not in needed) for name, kind in columns.items())
         super().__init__(path, schema)
-        self.raw = schema.names
+        self.raw, self.schema = schema.names, schema
         odd = [one for one in columns if not one.isidentifier() or iskeyword(one) or one[0] == "_" or one == "self"]
         if odd and not batches:
             raise ParameterError(f"columns {odd}: a field of a Beam row has another name; batches=True takes any")

@@ -48,7 +48,7 @@ from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
 from ldp_beam.graph.late import with_late
-from ldp_beam.graph.upstream import LetsThrough, refuse_overlapping
+from ldp_beam.graph.upstream import LetsThrough, refuse_missing, refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
 from ldp_beam.time.windows import WindowLike, group, slots, window_fn
@@ -355,6 +355,7 @@ class LimitTransform(RecordsTransform, LetsThrough):
         rolling: int | None = None,
     ) -> None:
         super().__init__()
+        self.limited = id
         self._limit = Limit(
             IdHash(id, key.shared() if isinstance(key, Secret) else key),
             records,
@@ -372,6 +373,7 @@ class LimitTransform(RecordsTransform, LetsThrough):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         refuse_overlapping(pcoll)
         limit = self._limit
+        refuse_missing(pcoll, (self.limited, limit.event_time.column))
         if limit.windows is None and pcoll.windowing.windowfn.is_merging():
             raise ParameterError("the input is in merging windows, which cannot hold state: pass window=")
         drops = drops_late_state(pcoll)

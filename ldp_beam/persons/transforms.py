@@ -65,6 +65,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
     time), `DtypeError`, `PlanError` (no such column). They never tell an id.
 
     Raises:
+        PlanError: there is no such column, as the type of rows, or their source, says.
         ParameterError: bad arguments; the input is in sliding or, without ``window``, in session windows; or the
             pipeline has perturbed the records already.
 
@@ -88,7 +89,6 @@ class BoundContributions(LimitTransform, BoundsPersons):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
-        self.limited = id
 
     @property
     @override
@@ -257,7 +257,6 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
                 "one record"
             )
         self.keyed = keyed or (isinstance(plan_or_epsilon, PrivacyPlan) and plan_or_epsilon.memoized)
-        self.limited = id
         self.records: int | None = _most(charge, total)  # records of a person and period that pass; None: all of them
         self.spent = charge(self.records)
         """What they spend together: at most the budget. `Perturb` and its like may spend no more of them."""

@@ -70,9 +70,11 @@ def unsaid_repeats(column: str) -> ParameterError:
     return ParameterError(
         f"column {column!r}: the noise of these reports is keyed, so that several reports of one person share it, and "
         "intervals of independent reports are too narrow: say repeats=1 if each person is at most once in what is "
-        "estimated (a group, a window), repeats=k if k times (the question says it, if one is given), or of a "
-        "histogram or mean person=COLUMN where an id is there"
+        f"estimated (a group, a window), repeats=k if k times (the question says it, if one is given){OR_PERSON}"
     )
+
+
+OR_PERSON = ", or of a histogram or mean person=COLUMN where an id is there"
 
 
 def check_persons_population(population: Population) -> None:

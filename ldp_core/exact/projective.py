@@ -148,9 +148,9 @@ class ProjectiveSpace:
             out[:, first:] = less.supporters(pairs.sum(axis=2), d - first) + counts[:, :1]
         return out
 
-    def supports(self, reports: Codes, d: int) -> Bools:
-        """bool[d, m]: whether each of the first ``d`` values is supported by these reports, int64[m]."""
-        digits, power = self._values(np.arange(d))
+    def supports(self, reports: Codes, values: Codes) -> Bools:
+        """bool[values, m]: whether each of these values is supported by these reports, int64[m]."""
+        digits, power = self._values(values)
         products = self._digits(digits * np.uint32(self.field) + power) @ self._digits(self._points[reports]).T
         supported: Bools = products.astype(np.uint32) % np.uint32(self.field) == 0  # (a sum below t F^2)
         return supported

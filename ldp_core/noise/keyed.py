@@ -119,12 +119,12 @@ class Keyed(Randomness):
         return KeyedRows(Ciphers(noise, value), again, self._high, self._low, codes)
 
 
-def refuse_own(whose: object, perturbed: Container[str]) -> None:
-    """Raise `ParameterError` if a column that is perturbed says whose records these are."""
+def refuse_own(whose: object, perturbed: Container[str], one: str = "person") -> None:
+    """Raise `ParameterError` if a column that is perturbed says whose records these are, or which."""
     if isinstance(whose, str) and whose in perturbed:
         raise ParameterError(
-            f"id={whose!r} is a column that is perturbed: all who have a value would be one person, with one report "
-            "or limit of them all; give the column that tells the persons apart"
+            f"id={whose!r} is a column that is perturbed: all who have a value would be one {one}, with one report "
+            f"or limit of them all; give the column that tells the {one}s apart"
         )
 
 

@@ -12,6 +12,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ldp_core.errors import ParameterError
 
 _MIN_BYTES = 16
@@ -108,7 +110,7 @@ class Secret:
     @classmethod
     def from_seed(cls, seed: int) -> Secret:
         """The secret of a seeded run, which anybody can compute: **what it makes is not private**; it pickles."""
-        if isinstance(seed, bool) or not isinstance(seed, int):
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)):
             raise ParameterError(f"a seed is an integer, got {type(seed).__name__}")
         made = cls(hashlib.sha256(f"ldp-telemetry seed {seed}".encode()).digest()).shared()
         made._seeded = True

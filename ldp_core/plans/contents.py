@@ -9,6 +9,7 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from ldp_core.errors import ParameterError, PlanError
@@ -62,7 +63,7 @@ class PlanContents(Declared, Composing):
         both = sorted((columns.keys() | inputs) & set(keep))
         if both or len(set(keep)) < len(keep):
             raise PlanError(f"columns {both or list(keep)} are named twice; a column is either perturbed or kept")
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, (int, np.integer))):
             raise PlanError(f"seed must be an integer or None, got {type(seed).__name__}")
         drawn = tuple((name, m) for name, m in columns.items() if isinstance(m, DrawnColumn))
         try:
@@ -70,7 +71,12 @@ class PlanContents(Declared, Composing):
         except ParameterError as error:
             raise PlanError(str(error)) from None
         items = tuple(columns.items())
-        self._declare(columns=MappingProxyType(columns), inputs=MappingProxyType(inputs), keep=keep, seed=seed)
+        self._declare(
+            columns=MappingProxyType(columns),
+            inputs=MappingProxyType(inputs),
+            keep=keep,
+            seed=None if seed is None else int(seed),
+        )
         self._declare(drawn=all_drawn, _items=items)
 
     def __eq__(self, other: object) -> bool:

@@ -717,8 +717,9 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
         if name in _TREES:
             raise ParameterError(f'say what {name} is asked for: ask="median", or another question')
         if not isinstance(domain, Interval | Prefixes) or epsilon is None:
-            kind = "Prefixes" if name == HeavyHitters.name else "an Interval"
-            raise ParameterError(f"{name} needs domain, {kind}, and epsilon")
+            kind = "texts, Prefixes" if name == HeavyHitters.name else "numbers, as Interval(0, 60)"
+            given = f"domain of type {type(domain).__name__} and epsilon {epsilon}"
+            raise ParameterError(f"{name} is for {kind}, and needs epsilon: got {given}")
         return error_of(_NUMBERS[name](domain, epsilon=check_epsilon("epsilon", epsilon)))
     choice = choice_named(name)
     if domain is None or epsilon is None:

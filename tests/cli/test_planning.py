@@ -160,6 +160,10 @@ WRONG_LINES = [
     ("simulate plan.toml people.parquet --plot a.gif", "a picture is a file of"),
     ("size 16 --change 1% -e 1", "a change of a share is in (0, 1), and needs base"),
     ("size 0:60 -m 0.1 -e 1 --mechanism unary_encoding", "one of ['n_output'"),
+    (
+        "size 16 -m 1% -e 1 --mechanism hybrid",
+        "hybrid is for numbers, as 0:60, and needs epsilon: got domain of type int",
+    ),
     ("size 16 -m tiny -e 1", "as 0.01 or 1%, got 'tiny'"),
     ("size 0:60 -m 1% -e 1", "in the unit of the numbers"),
     ("size --plan plan.toml -m 1%", "in the unit of the numbers"),

@@ -74,6 +74,23 @@ def test_on_a_full_disk_a_file_is_whole_or_as_it_was(ldp, reports, monkeypatch):
     assert {path.suffix for path in Path().rglob("*") if path.is_file() and path not in there} == {".csv"}  # (complete)
 
 
+def test_a_column_whose_file_would_have_too_long_a_name_is_refused_before_all_is_written(ldp):
+    """The files of the columns before it were left; and of 238 to 247 bytes names are not too long."""
+    for name in ("n" * 247, "n" * 248, "日" * 83, "/" * 83):
+        asked = RandomizedResponse(epsilon=1.0)
+        plan = PrivacyPlan({"os": asked, name: asked})
+        pl.DataFrame({"os": [True, False], name: [True, False]}).ldp.perturb(plan).ldp.sink_parquet("r.parquet", plan)
+        if name == "n" * 247:
+            ldp("estimate r.parquet --output fits")
+            assert Path(f"fits/{name}.parquet").is_file()
+            continue
+        said = ldp("estimate r.parquet --output out", code=1).err
+        assert "names of files have at most 255 bytes" in said
+        assert not Path("out").exists()
+        ldp("estimate r.parquet --output out --column os")  # the remedy
+        shutil.rmtree("out")
+
+
 def test_a_full_disk_is_said_with_the_file(ldp, people, reports):
     """Polars' message was left out, and with it the reason; and nothing said which file it was."""
     there = Path("reports.parquet").read_bytes()
@@ -260,6 +277,12 @@ def test_keyed_noise_gives_the_same_reports_again(ldp, people):
     assert pl.read_parquet("a.parquet").equals(pl.read_parquet("b.parquet"))
     assert "user" not in pl.read_parquet("a.parquet").columns
     ldp("perturb people.parquet c.parquet --plan plan.toml --secret-file secret", code=2)
+    assert "of a histogram or mean --person COLUMN" in ldp("estimate a.parquet", code=2).err
+    people.head(99).write_parquet("few.parquet")
+    ldp("perturb few.parquet c.parquet --plan plan.toml --secret-file secret --id user")
+    said = ldp("pool a.parquet c.parquet", code=2).err
+    assert "say --repeats 1" in said
+    assert "person=" not in said  # (pool has no such option)
 
 
 @pytest.fixture
@@ -828,6 +851,28 @@ def test_a_file_with_brackets_in_its_name_is_itself(ldp):
         assert [(row["value"], round(row["count"]), row["n"]) for row in found] == [("a", 20, 20), ("b", 0, 20)]
     ldp("perturb v[1].csv other.parquet --plan plan.toml")
     assert ldp_polars.pool(["r[1].parquet", "other.parquet"])["n"].to_list() == [40, 40]
+
+
+def test_columns_that_are_the_same_in_several_plans_are_estimated_together(ldp, reports):
+    """All that the plans say had to be the same."""
+    plan, web, day = ldp_polars.read_plan("reports.parquet"), ["web"] * 40, [dt.date(2024, 1, 3)] * 40
+    up, os = RandomizedResponse(epsilon=3.0), plan["os"]
+    Path("mixed").mkdir()
+    shutil.copy("reports.parquet", "mixed")
+    more = PrivacyPlan({"up": up, "os": os, "won": os, "crashed": up}, keep=["day"])
+    people = pl.DataFrame({"up": [True] * 40, "os": web, "won": web, "crashed": [False] * 40, "day": day})
+    made = people.ldp.perturb(more, packed=True)
+    made.ldp.sink_parquet("mixed/more.parquet", more)
+    found = ldp("estimate mixed --column os --by day --json").data
+    both = pl.concat([frame.select("os", "day") for frame in (reports, made)])
+    expected = both.ldp.histograms(PrivacyPlan({"os": os}, keep=["day"]), by="day")
+    assert [row["count"] for row in found["columns"]["os"]["estimates"]] == expected["count"].to_list()
+    assert found["epsilon"] == more.epsilon > plan.epsilon
+    assert "at most epsilon 10 by the plans of all files" in " ".join(ldp("estimate mixed --column os").out.split())
+    for line in ("", "--column os --column up", "--column crashed", "--column os --output out", "--table os,crashed"):
+        assert "different plans" in ldp(f"estimate mixed {line}", code=1).err
+    made.ldp.sink_parquet("mixed/more.parquet", more.seeded(1), assume_reports=True)
+    assert "different plans" in ldp("estimate mixed --column os", code=1).err
 
 
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):

@@ -3,6 +3,7 @@
 import datetime as dt
 from contextlib import nullcontext
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -14,6 +15,7 @@ from polars import selectors as cs
 import ldp_polars
 from ldp_core import (
     Domain,
+    DomainError,
     DtypeError,
     HadamardCountMeanSketch,
     HeavyHitters,
@@ -281,13 +283,39 @@ def test_a_full_disk_is_called_so(tmp_path):
     """It was a ComputeError of Polars, of a file out of specification, and nothing said which."""
     plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)})
     reports = pl.DataFrame({"x": [True, False] * 40_000}).ldp.perturb(plan)
-    with full_disk(1 << 12), pytest.raises(OSError, match="File too large: what is there is no whole file") as caught:
+    with full_disk(1 << 12), pytest.raises(OSError, match="File too large: no whole file was written") as caught:
         reports.ldp.sink_parquet(tmp_path / "x.parquet", plan)
     assert caught.value.filename == str(tmp_path / "x.parquet")
     with pytest.raises(InputError, match=r"x\.parquet"):
         ldp_polars.read_plan(tmp_path)
     reports.ldp.sink_parquet(tmp_path / "x.parquet", plan)
     assert len(pl.read_parquet(tmp_path / "x.parquet")) == 80_000
+
+
+def test_a_file_that_is_there_is_whole_or_as_it_was(tmp_path):
+    """An error in a late row left half a file in its place, and a file was lost that was read from itself."""
+    path, late = tmp_path / "reports.parquet", pl.LazyFrame({"os": ["ios"] * 300_000 + ["beos"]})
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=1.0)})
+    late.head(9).ldp.perturb(plan).ldp.sink_parquet(path, plan)
+    (link := tmp_path / "link.parquet").symlink_to(path)
+    before = path.read_bytes()
+    for target in (path, str(path), link):
+        with case(target), pytest.raises(DomainError):
+            late.ldp.perturb(plan).ldp.sink_parquet(target, plan)
+        assert path.read_bytes() == before
+    with full_disk(100), pytest.raises(OSError, match="no whole file was written"):
+        late.head(9).ldp.perturb(plan).ldp.sink_parquet(path, plan)
+    assert path.read_bytes() == before
+    path.chmod(0o640)
+    pl.scan_parquet(path).head(5).ldp.sink_parquet(link, plan, mkdir=True)
+    assert pl.read_parquet(path).height == 5
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [link, path]
+    sunk = []
+    late.head(9).ldp.perturb(plan).ldp.sink_parquet(
+        path, plan, sinked_paths_callback=lambda args: sunk.extend(args.paths)
+    )
+    assert [Path(one.path) for one in sunk] == [path]
 
 
 def test_what_is_not_the_plans_reports_is_refused(tmp_path):
@@ -767,6 +795,8 @@ def test_explain_says_what_a_person_spends_on_these_data():
         assert "all reports of a person (epsilon 50): odds" in text
     bounded = PERSONS.ldp.bound(id="user", records=1).ldp.explain(plan, id="user")
     assert bounded.startswith("40 people, one record each\n")
+    for n, words in ((1, "1 person, 1 record\n"), (3, "1 person, 3 records\n")):  # (it was "1 people")
+        assert pl.DataFrame({"crashed": [True] * n, "user": [1] * n}).ldp.explain(FLAG, id="user").startswith(words)
     assert "all reports" not in bounded
     for nobody in (PERSONS, PERSONS.lazy()):
         with pytest.raises(InputError, match="1,000 of 1,000 ids are null"):

@@ -169,6 +169,12 @@ def test_row_positions_as_ids():
     later = df.lazy().with_columns(seeded).filter(some).select("x").collect()
     assert later.equals(df.with_columns(first["x"]).filter(some).select("x"))
     assert not df.select(pl.col("x").ldp.perturb(m, seed=4, typed=False)).equals(first)
+    assert df.select(pl.col("x").ldp.perturb(m, seed=np.int64(3), typed=False)).equals(first)
+    plan = PrivacyPlan({"x": m}).seeded(np.int64(3))
+    assert plan == PrivacyPlan({"x": m}).seeded(3)
+    assert df.ldp.perturb(plan)["x"].ext.storage().equals(first["x"])
+    assert PrivacyPlan.from_toml(plan.to_toml()).seed == 3
+    assert df.ldp.perturb(PrivacyPlan({"x": m}), seed=np.uint8(3))["x"].ext.storage().equals(first["x"])
     nameless = df.select(pl.col("x").alias(""))
     seeded = pl.col("").ldp.perturb(m, seed=3, tag="x", typed=False)
     assert nameless.select(seeded).equals(nameless.lazy().select(seeded).collect(engine="streaming"))

@@ -178,6 +178,11 @@ class DBitFlip(CountsOnes, Longitudinal, Uncorrelated):
         return super().debias(n, ones, confidence=confidence, simultaneous=simultaneous)
 
     @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        no, yes = ((reports == 2 * code + bit).any(axis=1) for bit in (0, 1))
+        return self.weights_by(yes + float(1 - fraction(self._keep)) * (float(self._rate) - (no | yes)), code)
+
+    @override
     def perturb_block(self, codes: Codes, noise: Noise) -> Native:
         out = self.reports.empty(len(codes))
         width = row_bytes(self.bits)

@@ -29,6 +29,7 @@ from ldp_core.estimates.consistency import Rates
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.oracles.cells import CountedCells
 from ldp_core.parameters import check_open
+from ldp_core.reports import Native
 
 
 class Block(NamedTuple):
@@ -75,6 +76,18 @@ class BlockReports(CountedCells):
     @abstractmethod
     def supported_of(self, values: int) -> tuple[int, int]:
         """The least and the greatest number of values that a report supports in a block with so many values."""
+
+    @abstractmethod
+    def supports(self, points: I64, code: int) -> Bools:
+        """bool[m]: whether these points of its block support a value."""
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        cells, of = np.unique(reports.view(np.int64), return_inverse=True)
+        block, points = np.divmod(cells, self.block.points)
+        low, high = self.parts
+        parts = np.where(self.supports(points, code), high, low)
+        return self.weights_by(np.where(block == self.block_of[code], parts, 0.0), code)[of]
 
     @cached_property
     def _by_block(self) -> tuple[I64, I64, I64, I64, I64]:

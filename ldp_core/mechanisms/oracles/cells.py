@@ -76,8 +76,13 @@ class SummedCells(CountedCells):
         """How many cells support a value: s."""
 
     @abstractmethod
-    def supports(self, cells: I64) -> F64:
-        """float64[codes, m]: 1 where a code is supported by these cells, int64[m], else 0."""
+    def supports(self, cells: I64, codes: I64 | None = None) -> F64:
+        """float64[codes, m]: 1 where a code (None: each) is supported by these cells, int64[m], else 0."""
+
+    @override
+    def weights_of(self, reports: Native, code: int) -> F64:
+        cells, of = np.unique(reports.view(np.int64), return_inverse=True)
+        return self.weights_by(self.supports(cells, np.array([code]))[0], code)[of]
 
     @override
     def sum_variance(self, weights: F64) -> F64:

@@ -39,7 +39,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction, keeping
 from ldp_core.exact.sampling import ONE
@@ -153,10 +153,11 @@ class HadamardResponse(SummedCells):
         return self.columns // 2
 
     @override
-    def supports(self, cells: I64) -> F64:
+    def supports(self, cells: I64, codes: I64 | None = None) -> F64:
         """Of a report that is a uniform column, half."""
-        odd = np.bitwise_count(np.arange(1, self.domain.size + 1)[:, None] & cells) & 1
-        return np.pad(1.0 - odd, ((0, not self.exhaustive), (0, 0)), constant_values=0.5)
+        rows = (np.arange(self.domain.size) if codes is None else codes) + 1
+        odd = np.bitwise_count(rows[:, None] & cells) & 1
+        return np.pad(1.0 - odd, ((0, codes is None and not self.exhaustive), (0, 0)), constant_values=0.5)
 
 
 _AGREE, _COLUMN = 0, 1  # lanes of noise
@@ -217,6 +218,11 @@ class BlockHadamardResponse(BlockReports):
     def supported_of(self, values: int) -> tuple[int, int]:
         """As in `HadamardResponse`."""
         return max(values - self.columns // 2, 0), values
+
+    @override
+    def supports(self, points: I64, code: int) -> Bools:
+        even: Bools = np.bitwise_count((code // self.blocks + 1) & points) & 1 == 0
+        return even
 
     @cached_property
     @override

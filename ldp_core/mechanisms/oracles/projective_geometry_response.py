@@ -32,7 +32,7 @@ from typing import ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, U64, Codes
+from ldp_core.arrays.types import F64, I64, U64, Bools, Codes
 from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace, primes_to
@@ -148,8 +148,8 @@ class ProjectiveGeometryResponse(SummedCells):
         return self.space.support
 
     @override
-    def supports(self, cells: I64) -> F64:
-        return self.space.supports(cells, n_codes(self.domain)).astype(float)
+    def supports(self, cells: I64, codes: I64 | None = None) -> F64:
+        return self.space.supports(cells, np.arange(n_codes(self.domain)) if codes is None else codes).astype(float)
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
@@ -282,6 +282,11 @@ class HybridProjectiveGeometryResponse(BlockReports):
     @override
     def supported_of(self, values: int) -> tuple[int, int]:
         return self.space.supported(values)
+
+    @override
+    def supports(self, points: I64, code: int) -> Bools:
+        supported: Bools = self.space.supports(points, np.array([code % self._in_block]))[0]
+        return supported
 
     @cached_property
     @override

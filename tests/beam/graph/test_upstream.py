@@ -109,7 +109,10 @@ def test_reports_are_not_perturbed_again(events):
 
 def test_limits_come_before_what_perturbs(events):
     keeping = PrivacyPlan(PLAN.columns, keep=["user"])
-    limits = (lambda: ldp_beam.BoundContributions("user", 1), lambda: ldp_beam.PrivacyLedger(PLAN, id="user", budget=9))
+    limits = (
+        lambda name="user": ldp_beam.BoundContributions(name, 1),
+        lambda name="user": ldp_beam.PrivacyLedger(PLAN, id=name, budget=9),
+    )
     for i, (limit, after) in enumerate(product(limits, (lambda pcoll: pcoll, passed_on))):
         reports = after(new([{**RECORD, "user": 1}]) | ldp_beam.Perturb(keeping))
         with pytest.raises(ParameterError, match=r"after Perturb protects nothing.*before what perturbs"):
@@ -117,7 +120,7 @@ def test_limits_come_before_what_perturbs(events):
         _ = reports | ldp_beam.Deduplicate("user", within="1h")
         _ = events | f"Values {i}" >> limit()
         rows = events | f"Rows {i}" >> ldp_beam.PrivateHistogram("os", THREE)
-        _ = rows | f"Of rows {i}" >> limit()
+        _ = rows | f"Of rows {i}" >> limit("value")
 
 
 def test_a_limit_takes_no_column_that_is_perturbed_for_the_id_of_a_person():
@@ -128,6 +131,10 @@ def test_a_limit_takes_no_column_that_is_perturbed_for_the_id_of_a_person():
             with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the persons apart"):
                 _ = limited | step
         _ = limited | ldp_beam.PrivateHistogram("crashed", COIN)
+    once = new([RECORD]) | ldp_beam.Deduplicate("os", within=60, drop_id=False)  # (nor of a record)
+    for step in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", THREE)):
+        with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the records apart"):
+            _ = once | step
 
 
 class TwoLengths(NonMergingWindowFn):

@@ -14,9 +14,9 @@ import pytest
 import zstandard
 from apache_beam.transforms.window import GlobalWindows
 
-from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivateHistogram
+from ldp_beam import BoundContributions, DeadLetter, Deduplicate, Histogram, Perturb, PrivacyLedger, PrivateHistogram
 from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
-from ldp_beam.io import ReadEvents, WatchFolder
+from ldp_beam.io import ReadEvents, WatchFolder, WriteReports
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
 from ldp_core import (
@@ -167,6 +167,27 @@ def test_positions_are_those_of_the_watched_folder(events):
     assert batch.schema == source.schema
 
 
+def test_files_whose_text_is_of_several_types_are_read_together(tmp_path):
+    """Polars and pandas write large_string, pyarrow string: files of both were refused, and such files beside CSV."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=50.0)}, keep=["app"])
+    columns = {"t": [datetime(2024, 1, 1, tzinfo=UTC)], "os": ["ios"], "app": ["mail"]}
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        arrays = [pa.array(columns["t"]), pa.array(columns["os"], pa.string()), pa.array(columns["app"], kind)]
+        pq.write_table(pa.table(arrays, names=[*columns]), tmp_path / f"{kind}.parquet")
+    (tmp_path / "a.csv").write_text("t,os,app\n2024-01-01,ios,mail\n")
+    read = ReadEvents(str(tmp_path / "*"), plan, event_time="t")
+    assert read.schema.field("app").type == pa.large_string()
+    assert read.schema.field("os").type == pa.string()
+    found = run(read)
+    assert all(batch.schema.remove_metadata().equals(read.schema) for batch in found)
+    assert sum(batch.num_rows for batch in found) == 4
+    prefix = str(tmp_path / "out" / "part")
+    with beam.Pipeline("FnApiRunner") as p:
+        _ = p | ReadEvents(read.paths, plan, event_time="t") | Perturb(plan) | WriteReports(prefix, plan, read.schema)
+    files = [pq.read_table(file) for file in (tmp_path / "out").iterdir()]
+    assert [word for table in files for word in table["app"].to_pylist()] == ["mail"] * 4
+
+
 def test_without_event_times_and_with_further_columns(events):
     for files, also in (([events], ["user"]), (Path(events), "user")):
         batch, _, _ = read(ReadEvents(files, PLAN, also=also))
@@ -193,6 +214,10 @@ def test_values_that_were_read_are_no_reports(tmp_path):
     for number, values in enumerate((some, (some, others) | beam.Flatten())):
         with pytest.raises(MechanismMismatchError, match="'x': ReadEvents reads values"):
             _ = values | f"Partition {number}" >> Histogram("x", plan["x"])
+    for limit in (BoundContributions("person", 1), PrivacyLedger(plan, id="person", budget=1)):  # a worker said it
+        with pytest.raises(PlanError, match=r"ReadEvents does not read the columns \['person'\].*also="):
+            _ = events | f"{limit}" >> beam.Filter(len) | limit
+    _ = events | "Of columns that are there" >> BoundContributions("user", 1, window="1d", event_time="x")
     _ = events | PrivateHistogram("x", plan["x"])
     _ = events | Perturb(plan) | Histogram("x", plan["x"])
     _ = events | beam.Map(plan.assume_reports) | "Elsewhere" >> Histogram("x", plan["x"])

@@ -355,6 +355,20 @@ def test_an_id_that_a_limit_has_dropped_says_how_to_keep_it():
             run(BoundContributions("user", 1) | keyed, elements)
 
 
+def test_a_column_that_the_rows_lack_is_missing_before_a_worker_looks():
+    events = beam.Pipeline("FnApiRunner") | beam.Create([beam.Row(user=1, os="a")])
+    limits = (
+        BoundContributions("person", 1),
+        BoundContributions("user", 1, window="1d", event_time="time"),
+        PrivacyLedger(COIN, id="person", budget=1),
+        Deduplicate("person", within="1d"),
+        BoundContributions("user", 1) | "Again" >> BoundContributions("user", 1),  # (the first has dropped it)
+    )
+    for n, limit in enumerate(limits):
+        with pytest.raises(PlanError, match=r"no columns \['(person|time|user)'\]; the rows have.*drop_id=False"):
+            _ = events | f"{n}" >> limit
+
+
 def test_a_plan_that_spends_more_than_its_ledger_charges_is_refused():
     dear = PrivacyPlan({"os": RandomizedResponse(["a", "b"], epsilon=10.0)})
     events = [{"user": 1, "os": "a"}]

@@ -8,11 +8,15 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
+    BlockHadamardResponse,
     CountMeanSketch,
     Dates,
+    DBitFlip,
     Domain,
     FrequencyOracle,
+    HadamardResponse,
     Hybrid,
+    HybridProjectiveGeometryResponse,
     InputError,
     Joint,
     NOutput,
@@ -21,6 +25,7 @@ from ldp_core import (
     Piecewise,
     PrivacyPlan,
     PrivSet,
+    ProjectiveGeometryResponse,
     RandomizedResponse,
     RangeEstimate,
     Rappor,
@@ -55,6 +60,26 @@ def test_weights_of_each_value_add_up_to_its_estimated_count():
             counts = m.estimate(m.tally(reports)).counts
             found = [m.weights(reports, value).sum() for value in values]
             np.testing.assert_allclose(found, counts, rtol=0, atol=1e-9 * N)
+
+
+def test_weights_of_many_values_count_no_report_by_itself(monkeypatch):
+    """Of 4,000 values one weight took 0.5 to 2 ms, as each report was a tally of all values."""
+    for kind, how in (
+        (HadamardResponse, {}),
+        (BlockHadamardResponse, {}),
+        (ProjectiveGeometryResponse, {}),
+        (HybridProjectiveGeometryResponse, {}),
+        (DBitFlip, {"bits": 4}),
+    ):
+        for size, unmatched in ((5, "error"), (7, "none"), (200, "other"), (200, "none")):
+            epsilon = {"epsilon_infinity" if kind is DBitFlip else "epsilon": 3.0}
+            m = kind(range(size), unmatched=unmatched, **epsilon, **how)
+            reports = m.perturb([i % size for i in range(8)], randomness=keyed(8))
+            each = [m.estimate(m.tally(reports[i : i + 1])).counts for i in range(8)]
+            with case(m), monkeypatch.context() as patch:
+                patch.setattr(kind, "count_reports", None)
+                for code, value in [*enumerate(m.domain.values)][:: size // 5]:
+                    np.testing.assert_allclose(m.weights(reports, value), np.array(each)[:, code], atol=1e-12)
 
 
 def test_values_whose_reports_are_text_are_asked_for_by_themselves():
