@@ -19,11 +19,12 @@ from ldp_polars.estimating import (
     quantiles,
     range,  # noqa: A004 (as a method it is .ldp.range)
 )
-from ldp_polars.frames import estimates, explain, histograms, perturb_frame, read_plan, simulate, sink_parquet
+from ldp_polars.frames import estimates, explain, histograms, perturb_frame, simulate
 from ldp_polars.namespace import ldp
 from ldp_polars.noise import NoiseOptions
 from ldp_polars.persons import bound
 from ldp_polars.perturbing import perturb, randomized_response, unary_encode
+from ldp_polars.planned import read_plan, sink_parquet
 from ldp_polars.pooling import pool
 from ldp_polars.tables import table
 from ldp_polars.tallying import merge, suspicious, tally

@@ -34,8 +34,9 @@ from ldp_polars.columns import (
     untyped,
 )
 from ldp_polars.copies import any_copies, are_copies, digest_of
-from ldp_polars.frames import Frame, Groups, check_same_keys, checked_plan, groups_of, named
+from ldp_polars.frames import Frame, Groups, check_same_keys, groups_of, named
 from ldp_polars.noise import ids_to_arrow
+from ldp_polars.planned import checked_plan
 from ldp_polars.tallying import counts_with_nulls, tally_for
 
 _WITH = "compared_with"

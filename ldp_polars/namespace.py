@@ -7,7 +7,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import polars as pl
 
-from ldp_polars import comparing, estimating, frames, persons, perturbing, tables, tallying, weighing
+from ldp_polars import comparing, estimating, frames, persons, perturbing, planned, tables, tallying, weighing
 from ldp_polars.columns import as_expr
 from ldp_polars.frames import Frame
 
@@ -96,7 +96,7 @@ class _LdpFrame(_Namespace[Frame]):
     table = _FrameMethod(tables.table)
     explain = _Method(frames.explain)
     simulate = _Method(frames.simulate)
-    sink_parquet = _Method(frames.sink_parquet)
+    sink_parquet = _Method(planned.sink_parquet)
 
 
 @pl.api.register_dataframe_namespace("ldp")

@@ -17,7 +17,8 @@ from ldp_core import FrequencyOracle, Numeric, ParameterError, PlanError, Privac
 from ldp_core.engine import check_open, common_values, files_of, pooled_rows, warn_user
 from ldp_polars.columns import check_repeats_said, is_seeded, of_one_seed
 from ldp_polars.copies import any_copies
-from ldp_polars.frames import check_same_keys, checked_plan, groups_of, named, read_plan, unused
+from ldp_polars.frames import check_same_keys, groups_of, named, unused
+from ldp_polars.planned import checked_plan, read_plan
 from ldp_polars.tallying import counts_with_nulls, tally_for
 
 _TWICE = "the same reports are there twice: people count once, so give each file or frame once"

@@ -12,7 +12,8 @@ import polars as pl
 from ldp_core import Joint, Mechanism, PlanError, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, joint_of
 from ldp_polars.columns import check_repeats_said
-from ldp_polars.frames import Frame, checked_plan, groups_of, makers_of
+from ldp_polars.frames import Frame, groups_of
+from ldp_polars.planned import checked_plan, makers_of
 
 
 def table(

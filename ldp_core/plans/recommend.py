@@ -1,14 +1,6 @@
 """Which mechanism, how many reports, what epsilon: planning before any data exist, from closed forms.
 
-Most of it follows from the two probabilities of a pure protocol (Wang, Blocki, Li, Jha, USENIX Security 2017): with
-n reports, a value of true frequency f is estimated with variance (ibid., Theorem 2)
-
-    variance = (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2)        + f (1 - f) / n
-
-the second term where f is the share of a population of which the n people are a random sample. The probability of a
-larger error than a margin is bounded as `ldp_core.estimates.tails` bounds it, which is nearly normal for many people.
-Of numbers the error is the mean's, in their own unit, see `Numeric.variance`; of heavy hitters it is
-`HeavyHitters.reports_to_find`. What can be recommended is a table, `ldp_core.mechanisms.catalog`.
+The errors are those of `known_error` in this room. What can be recommended is a table, `ldp_core.mechanisms.catalog`.
 
 Of a question (a range, a median, a curve) the error is what the question itself says of the tally that people who are
 spread evenly over the values have on average: `Question.expected_error`.
@@ -20,21 +12,16 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from statistics import NormalDist
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.accounting.binomials import normal_tail
-from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
-from ldp_core.estimates.mean import MeanEstimate, off_of
+from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.registry import Ask, question_of
-from ldp_core.estimates.tails import few_at, least_beyond, least_that, scores_of_few, two_point_score
-from ldp_core.exact.probability import check_resolved
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.dates import Dates
@@ -43,15 +30,13 @@ from ldp_core.inputs.interval import Interval, WholeNumbers
 from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES, Choice, choice_named
-from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters, chance_of_none
-from ldp_core.mechanisms.numbers.base import Numeric
+from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
-from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
-from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
+from ldp_core.plans.known_error import ANY, Error, check_frequency, error_of, refuse_frequency
 from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
 
@@ -227,7 +212,7 @@ def recommend(
         answers = answering(question, inputs, kinds, e, reports, frequency, repeats)
         made = [replace(_of_mechanism(key, m, domain, e, people, *error), ask=question) for key, m, error in answers]
     elif isinstance(domain, int | Domain):
-        f = _check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
+        f = check_frequency(frequency, domain if isinstance(domain, int) else domain.size)
 
         def errors(error: Error) -> tuple[float, float]:
             each = error.repeated(repeats)
@@ -236,7 +221,7 @@ def recommend(
 
         made = [_recommendation(choice, domain, e, people, f, errors) for choice in CHOICES.values()]
     else:
-        _refuse_frequency(frequency)
+        refuse_frequency(frequency)
         if isinstance(domain, Cells):
             raise ParameterError(_ASK_OF_CELLS)
         made = []
@@ -495,173 +480,6 @@ def expected_error(
     return math.sqrt(error.n_variance(error.share(frequency)) / (check_integer("n", n, 1) * check_group(group)))
 
 
-# ---- what is known of an error
-
-
-Shares: TypeAlias = tuple[float, float]
-"""The least and the greatest share that the value may have that is asked about."""
-ANY: Shares = (0.0, 1.0)
-
-
-class Error(NamedTuple):
-    """What is known of the error of an estimate."""
-
-    n_variance: Callable[[float], float]
-    """n times its variance, of noise alone, from the true frequency."""
-    together: int
-    """How many estimates there are: d."""
-    ends: tuple[float, float] | None = None
-    """The least and the greatest that a report adds to an estimated count; None: its error is taken for normal."""
-    finds: Callable[[float, float, float], bool] | None = None
-    """Of heavy hitters, whether so many reports find a value of such a share, but for beta."""
-    length: float = 0.0
-    """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
-    step: float = 0.0
-    """Half of what the values of two reports of numbers differ by at most: rare ones are so far off."""
-    common: float = 0.0
-    """The part of the noise that all reports of a person share."""
-    tails: Callable[[F64, Any], F64] | None = None
-    """Those of the noise, which are taken to be those of the error: `FrequencyOracle.tails`."""
-    off: float = 0.0
-    """By how much the expectation of a mean may be off, `off_of`."""
-    collided: tuple[F64, F64] | None = None
-    """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
-    apart: int = 1
-    """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
-
-    def repeated(self, reports: int) -> Error:
-        """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
-        if self.finds and reports > 1:
-            raise ParameterError("heavy hitters are found from one report of each person: leave out repeats")
-        part = (1 + (reports - 1) * self.common) / reports
-        apart = 1 if self.common else reports
-        return self._replace(n_variance=lambda f: part * self.n_variance(f), apart=apart)
-
-    @classmethod
-    def of(cls, p: float, q: float, d: int) -> Error:
-        """That of a pure protocol."""
-        check_resolved(0, lambda: (p, q), " * values")
-        ends = (-q / (p - q), (1 - q) / (p - q))
-        return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
-
-    def share(self, frequency: float | None) -> float:
-        """The frequency, checked; by default that of one value in d."""
-        if self.length:
-            _refuse_frequency(frequency)
-        return _check_frequency(frequency, self.together)
-
-    def variance(self, f: float, sampled: float, collided: float = 0.0) -> float:
-        """``n`` times the variance of what is asked about; ``sampled`` as `sampled_part` has it.
-
-        With the collisions among so many reports.
-        """
-        # Of numbers: at most, where half of the people are at each end, or of reports where half are.
-        made = self.n_variance(f) + sampled * (self.length**2 / 4 if self.length else f * (1 - f))
-        if self.collided is not None:
-            moves, chances = self.collided
-            made += collided * (1 - f) ** 2 * float(chances @ moves**2)
-        return min(made, self.step**2) if self.step else made
-
-    def worst(self, shares: Shares, sampled: float, n: float) -> float:
-        """The share of the greatest variance, a polynomial of degree 2, or the greatest of some for each value."""
-        at0, middle, at1 = (self.variance(f, sampled, n) for f in (0.0, 0.5, 1.0))
-        bend = 2 * (at0 + at1 - 2 * middle)
-        least, most = shares
-        top = min(max(-(at1 - at0 - bend) / (2 * bend), least), most) if bend < 0 else least
-        return max(least, most, top, key=lambda f: self.variance(f, sampled, n))
-
-    def _score(self, shares: Shares, n: float, population: Population) -> tuple[float, Callable[[Any], F64]]:
-        """The variance, and from margins, one number or float64[2], how improbable an error beyond is, on either side.
-
-        Of the share with the greatest variance.
-        """
-        sampled = part_of(population, n)
-        f = self.worst(shares, sampled, n)
-        variance = self.variance(f, sampled)
-        score = self._score_of_reports(f, n, variance, sampled)
-        if self.collided is None:
-            return variance, score
-        moves, chances = self.collided
-        moved = (1 - f) * moves[:, None] * [1, -1]
-
-        def of_all(margin: Any) -> F64:
-            left = margin - moved
-            tails = chances @ normal_tail(np.copysign(score(np.abs(left)), left))
-            return np.array([-NormalDist().inv_cdf(min(max(tail, 1e-300), 0.5)) for tail in tails])
-
-        return variance, of_all
-
-    def _score_of_reports(self, f: float, n: float, variance: float, sampled: float) -> Callable[[Any], F64]:
-        """That of all but collisions, from margins, float64[..., 2] or one number."""
-        errors, k = math.sqrt(n / max(variance, 1e-300)), self.apart
-        n, variance, drawn = n * k, variance * k, k * (sampled > 0)  # (who is in the sample is k reports alike)
-        if (tails := self.tails) is not None:
-            return lambda margin: tails(np.broadcast_to(margin, 2) * errors, n)
-        if self.ends is None:
-
-            def of_coins(margin: Any) -> F64:
-                z = margin * np.full(2, errors)
-                step = max(self.step, drawn * self.length / 2)
-                some = n * variance < self._few(z, variance / k) * step**2
-                return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
-
-            return of_coins
-        least, greatest = self.ends
-        # Of these people, those who have the value add 1 on average, and the others 0.
-        below, above = (f, f) if sampled == 1 and k == 1 else (0.0, 1.0)
-        reach, reports = np.maximum([greatest - below, above - least], drawn * (k > 1)), np.full(2, n)
-        return lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
-
-    def _few(self, z: Any, variance: float) -> Any:
-        """How many coins are few: of bits of which half are 1 more, as their sums are on a lattice."""
-        bits = variance > (1 - 1e-9) * self.step**2
-        return np.maximum(few_at(z), _FEW_BITS * bits)
-
-    def suffices(self, reports: float, margin: float, beta: float, shares: Shares, population: Population) -> bool:
-        """Whether so many reports keep the margin."""
-        if self.finds is not None:
-            return self.finds(reports, margin, beta)
-        score = self._score(shares, reports, population)[1]
-        return margin > self.off and bool(score(margin - self.off).min() >= _z(beta))
-
-    def reports(self, margin: float, beta: float, shares: Shares, population: Population) -> float:
-        """How many reports a margin takes: the least that `suffices`."""
-        if margin <= self.off:
-            return math.inf
-        variance = self._score(shares, 1.0, population)[0]
-        normal, known = (_z(beta) / (margin - self.off)) ** 2 * variance, self.finds or self.ends
-        many = normal > _UNTOLD if known else normal * variance >= self._few(_z(beta), variance) * self.step**2
-        if many and not self.finds and self.collided is None and not isinstance(population, int):
-            return normal
-        return least_that(lambda n: self.suffices(n, margin, beta, shares, population), max(normal, 1e-3))
-
-    def margin(self, reports: float, beta: float, shares: Shares, population: Population) -> float:
-        """The inverse of `reports`."""
-        if self.finds is not None:
-            low, high = 0.0, 1.0
-            for _ in range(60):
-                middle = (low + high) / 2
-                low, high = (low, middle) if self.finds(reports, middle, beta) else (middle, high)
-            return high
-        variance, score = self._score(shares, reports, population)
-        normal = _z(beta) * math.sqrt(variance / reports)
-        return self.off + float(least_beyond(_z(beta), score, np.full(2, max(normal, 1e-12))).max())
-
-
-_FEW_BITS = 36  # (of 43 and more a margin is missed in 6.6 % or less)
-_UNTOLD = 1e18  # people: a normal sum takes fewer by less than one in 10^8, and doubles do not tell larger tails
-
-
-def _z(beta: float) -> float:
-    """What a normal variable exceeds on either side with a probability of beta."""
-    return -NormalDist().inv_cdf(beta / 2)
-
-
-def part_of(population: Population, n: float) -> float:
-    """`sampled_part`; 0 if more are asked for than there are."""
-    return float(sampled_part(population, min(n, population) if isinstance(population, int) else n))
-
-
 def of_group(population: Population, group: float) -> Population:
     """That of a group, which is such a share of it."""
     return max(round(population * group), 1) if isinstance(population, int) else population
@@ -675,35 +493,7 @@ def whom_of(population: Population, people: str) -> str:
     return f"of a population{size} that {people} are a random sample of"
 
 
-def error_of(m: Mechanism) -> Error:
-    """The error of a mechanism, which knows it best."""
-    n = _MANY
-    if isinstance(m, FrequencyOracle):
-        moves = m.extremes() if math.isfinite(m.parts[1]) else []
-        ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
-        common = m.common_noise(keyed=m.memoized)
-        moved = m.collided() if m.collided else None
-        return Error(
-            lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved
-        )
-    if isinstance(m, Numeric):
-        length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
-        return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2, off=off_of(m))
-    if isinstance(m, HeavyHitters):
-        levels = len(m.levels)
-        one = Error.of(m.p, chance_of_none(m), 2)
-        return Error(
-            lambda f: levels * one.n_variance(f) + (levels - 1) * f * (1 - f), m.least_candidates, finds=m.finds
-        )
-    if isinstance(m, Sketch):
-        p, q = (float(x) for x in m.support_probabilities())
-        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided())
-    raise ParameterError(f"the error of {m.name} is not known before there are reports")
-
-
 _ASK_OF_CELLS = 'of cells say what is asked: ask="median", or another question'
-_FEW = 100  # candidates, for the frequency of a typical one: a sketch has no list
-_MANY = 10**9  # reports: where an error falls as 1 / sqrt(n) only in the limit (a sample of columns), it is the limit's
 
 
 def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Error:
@@ -738,15 +528,6 @@ def _values(values: Any) -> int | Domain | Interval | Cells | Prefixes:
     if isinstance(values, Domain) or (isinstance(values, Iterable) and not isinstance(values, str)):
         return Domain.of(values)
     return check_integer("values", values, 2, 2**31 - 1)
-
-
-def _check_frequency(f: float | None, d: int) -> float:
-    return 1 / d if f is None else float(check_probability("frequency", f))
-
-
-def _refuse_frequency(f: float | None) -> None:
-    if f is not None:
-        raise ParameterError("frequency is that of a declared value: leave it out")
 
 
 def check_group(group: float) -> float:

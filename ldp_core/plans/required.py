@@ -24,12 +24,11 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
+from ldp_core.plans.known_error import Error, Shares, part_of
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     EVERYBODY,
     KINDS,
-    Error,
-    Shares,
     Values,
     answering,
     asked_of,
@@ -38,7 +37,6 @@ from ldp_core.plans.recommend import (
     make,
     of_each,
     of_group,
-    part_of,
     resolve,
     spread,
     whom_of,
