@@ -1,5 +1,6 @@
 """Streams on Flink that are stopped and go on, and that write files while checkpoints are made."""
 
+import time
 from functools import partial
 
 import apache_beam as beam
@@ -7,14 +8,14 @@ import pyarrow as pa
 import pytest
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
 
-from ldp_beam import Perturb
+from ldp_beam import Histogram, Perturb
 from ldp_beam.io import WriteReports
 from ldp_core import PrivacyPlan, RandomizedResponse
 from tests.bed.flink import FlinkCluster
 
 from .conftest import need_flink
 from .flink_faults import PATIENCE, Job, until
-from .test_flink_watermark import Ticks
+from .test_flink_watermark import Ticks, TicksReader
 
 pytestmark = pytest.mark.flink
 
@@ -61,6 +62,33 @@ def test_reports_become_files_while_checkpoints_are_made(flink_cluster, tmp_path
         until(lambda: len([*tmp_path.glob("part*.parquet")]) >= 3, PATIENCE, "files")
         done = job.checkpoints()
         until(lambda: job.checkpoints() >= done + 2, PATIENCE, "checkpoints")
+
+
+class Slow(Ticks):
+    """The watermark is two seconds behind the elements."""
+
+    def create_reader(self, options, checkpoint_mark):
+        reader = TicksReader()
+        reader.get_watermark = lambda: reader.now - 2
+        return reader
+
+
+def test_what_waits_for_a_checkpoint_is_not_late(flink_cluster, tmp_path):
+    """Where a wait is longer than the watermark is behind, records that are older than their batch were."""
+    windows, late = tmp_path / "windows", tmp_path / "late"
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+
+    def build(p):
+        ticks = p | ReadFromUnboundedSource(Slow(), max_read_time_seconds=0.5)
+        events = ticks | beam.Map(lambda _: pa.record_batch({"crashed": [True], "t": [time.time() - 1]}))
+        count = Histogram("crashed", plan["crashed"], window=1, event_time="t").with_exception_handling()
+        rows, letters = events | Perturb(plan) | count
+        _ = rows | beam.Map(lambda row: row.window_start) | "Tell rows" >> beam.Map(_tell, windows)
+        _ = letters | beam.Map(lambda letter: letter.reason) | "Tell letters" >> beam.Map(_tell, late)
+
+    with Job(flink_cluster, build, flink_cluster.pipeline_flags(streaming=True, checkpoint_every=5.0)):
+        until(lambda: len(set(_told(windows))) >= 12, PATIENCE, "windows")
+    assert _told(late) == []
 
 
 def test_checkpoints_are_kept_when_a_cluster_is_stopped(tmp_path):
