@@ -13,7 +13,7 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.replay import ReplaySafe
 from ldp_beam.io._kafka_source import POLL_SECONDS, REQUEST_SECONDS, ReadPartition, Start, Topic, client
-from ldp_beam.io.messages import DecodeMessages, Format, message_of
+from ldp_beam.io.messages import DecodeMessages, Format, messages_of
 from ldp_core import LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import check_integer, import_extra, seconds
@@ -124,9 +124,9 @@ class ReadKafka(RecordsTransform):
 class WriteKafka(beam.PTransform[Any, Any]):
     """Messages into a topic: batches as `encode` has them, a `HistogramRow` as a line of JSON, bytes as they are.
 
-    What `encode` refuses is refused. Messages are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle
-    may send one again, but never another report of the same record. Each is acknowledged by all in-sync replicas
-    before its bundle ends.
+    What `encode` refuses is refused. A batch that is longer than the producer's ``message.max.bytes`` (10^6) becomes
+    several messages. They are fixed by a ``beam.Reshuffle`` before any is sent: a repeated bundle may send one again,
+    but never another report of the same record. Each is acknowledged by all in-sync replicas before its bundle ends.
 
     Args:
         bootstrap_servers: ``"host:port,..."``.
@@ -159,9 +159,10 @@ class WriteKafka(beam.PTransform[Any, Any]):
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        most = int(self._config.get("message.max.bytes", 1_000_000))  # (as the client has it)
         return (
             pcoll
-            | "To messages" >> beam.Map(message_of).with_output_types(bytes)
+            | "To messages" >> beam.FlatMap(messages_of, most).with_output_types(bytes)
             | "Stabilize" >> ReplaySafe()
             | "Produce" >> beam.ParDo(_Produce(self._config, self._topic))
         )

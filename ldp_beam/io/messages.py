@@ -81,6 +81,17 @@ def message_of(element: Any) -> bytes:
     return encode(element)
 
 
+def messages_of(element: Any, most: int) -> Iterator[bytes]:
+    """`message_of`; of a batch that takes more bytes than a message may have several, of its records in order."""
+    message = message_of(element)
+    half = element.num_rows // 2 if isinstance(element, pa.RecordBatch) else 0
+    if len(message) <= most or not half:  # (of one record too many bytes are the sink's error)
+        yield message
+        return
+    for part in (element.slice(0, half), element.slice(half)):
+        yield from messages_of(part, most)
+
+
 class Decoded(NamedTuple):
     """What several messages held."""
 

@@ -11,10 +11,12 @@ from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.graph.replay import ReplaySafe
-from ldp_beam.io.messages import DecodeMessages, Format, message_of
+from ldp_beam.io.messages import DecodeMessages, Format, messages_of
 from ldp_core import InputError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 from ldp_core.engine import import_extra
+
+_MESSAGE_BYTES = 9_000_000  # a request has 10^7 at most
 
 
 class ReadPubSub(RecordsTransform):
@@ -104,7 +106,7 @@ class WritePubSub(beam.PTransform[Any, Any]):
     def expand(self, pcoll: PCollection[Any]) -> Any:
         return (
             pcoll
-            | "To messages" >> beam.Map(message_of).with_output_types(bytes)
+            | "To messages" >> beam.FlatMap(messages_of, _MESSAGE_BYTES).with_output_types(bytes)
             | "Stabilize" >> ReplaySafe()
             | "Publish" >> self._write
         )

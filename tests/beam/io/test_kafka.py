@@ -451,10 +451,22 @@ def test_messages_that_do_not_arrive_fail_the_bundle():
         run(write, [encode(pa.record_batch({"v": [SECRET]})), pa.record_batch({"v": [SECRET]})])
 
 
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_batch_that_is_longer_than_a_message_becomes_several(broker, topic, packed):
+    """A poll of a backlog is one batch: a job that wrote its reports began again and again."""
+    events = pa.record_batch({"os": [f"os{i % 16}" for i in range(2_000)], "t": range(2_000)})
+    reports = PLAN.perturb(events, packed=packed)
+    few = {"message.max.bytes": 10_000}
+    run(WriteKafka(broker.servers, topic, producer_config=few), [reports])
+    result = run(ReadKafka(broker.servers, topic, stop_at="latest", max_batch=1))
+    assert len(result) > 2
+    assert pa.Table.from_batches(result).sort_by("t").combine_chunks().to_batches() == [reports]
+
+
 def test_a_message_that_is_too_large_fails_the_bundle_too(broker, topic):
     write = WriteKafka(broker.servers, topic, producer_config={"message.max.bytes": 1000})
     with pytest.raises(LdpError, match=f"1 messages did not reach topic '{topic}': .*too large"):
-        run(write, [numbers(0, 1000), numbers(0, 10)])
+        run(write, [numbers(0, 1000), numbers(0, 10)])  # (bytes, which are sent as they are)
 
 
 def test_no_broker_is_an_error(monkeypatch):

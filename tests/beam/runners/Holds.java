@@ -39,9 +39,16 @@ public class Holds {
     runner.checkpoint(2);
     runner.checkpointCompleted(2);
     tell("nothing waits", runner);
+    runner.setInputWatermark(() -> 2500);
     add(runner, "c", 3000);
+    tell("c waits, which came when the watermark was 2500", runner);
     runner.checkpoint(3);
-    tell("restored with c", runner(state));
+    BufferingDoFnRunner<String, String> restored = runner(state);
+    tell("restored with c", restored);
+    restored.checkpoint(4);
+    add(restored, "d", 4000);
+    restored.checkpointCompleted(4);
+    tell("d came during the checkpoint after it", restored);
   }
 
   private static void tell(String when, BufferingDoFnRunner<String, String> runner) {

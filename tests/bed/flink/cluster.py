@@ -66,6 +66,7 @@ state.backend.type: rocksdb
 state.backend.rocksdb.log.level: WARN_LEVEL
 state.checkpoints.dir: {checkpoints}
 state.savepoints.dir: {checkpoints}
+execution.checkpointing.externalized-checkpoint-retention: RETAIN_ON_CANCELLATION
 restart-strategy.type: fixed-delay
 restart-strategy.fixed-delay.attempts: 1000
 restart-strategy.fixed-delay.delay: 1 s
