@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import apache_beam as beam
-from apache_beam.coders import BooleanCoder
+from apache_beam.coders import FastPrimitivesCoder
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.timeutil import TimeDomain
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec, TimerSpec, on_timer
@@ -15,16 +16,19 @@ from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindow,
     GlobalWindows,
+    IntervalWindow,
     SlidingWindows,
-    TimestampedValue,
     WindowFn,
 )
-from apache_beam.utils.timestamp import Duration, Timestamp
+from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
+from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
-from ldp_beam.estimates._partials import Key, KeyedTally
+from ldp_beam._compat import knows_stable_input
+from ldp_beam.elements.records import InWindows
+from ldp_beam.estimates._partials import Key
 from ldp_beam.time.windows import MOST_WINDOWS, step_of
-from ldp_core import ParameterError, Tally
+from ldp_core import ParameterError
 
 Time: TypeAlias = datetime | float | str | Timestamp
 Fill: TypeAlias = tuple[Time, Time | None]
@@ -32,59 +36,46 @@ Fill: TypeAlias = tuple[Time, Time | None]
 
 
 class WithEmptyTallies(beam.PTransform[Any, Any]):
-    """Tallies, and an empty one more for each window in a stretch of time, and each key.
+    """Sums of windows, and an empty one for each window in a stretch of time that has none, and each key."""
 
-    Attributes:
-        start: when the first of the windows begins. In sliding windows what fills it is in earlier ones too.
-    """
-
-    def __init__(self, windows: WindowFn | None, fill: Fill, keys: tuple[Key, ...], empty: Tally) -> None:
+    def __init__(
+        self, windows: WindowFn | None, lateness: float, fill: Fill, keys: tuple[Key, ...], empty: tuple[Any, ...]
+    ) -> None:
         super().__init__()
         if not isinstance(windows, (FixedWindows, SlidingWindows)):
             raise ParameterError("fill= needs fixed or sliding windows, of which there is one after the other")
         if not isinstance(fill, (tuple, list)) or len(fill) != 2:
             raise ParameterError("fill= is a pair (start, end) of times; end None for as long as a stream goes on")
-        self._step = step_of(windows)
+        step = step_of(windows)
         first = _timestamp(fill[0])
         # The first instant, not before the start, at which a window begins.
-        behind = (first.micros - windows.offset.micros) % self._step.micros
-        self.start = first if not behind else first + Duration(micros=self._step.micros - behind)
-        self._end = None if fill[1] is None else _timestamp(fill[1])
-        if self._end is not None and self._end <= first:
+        start = first.micros + (windows.offset.micros - first.micros) % step.micros
+        end = None if fill[1] is None else _timestamp(fill[1])
+        if end is not None and end <= first:
             raise ParameterError("fill=(start, end) must end after it begins")
-        until = Timestamp.now() if self._end is None else self._end
-        count = -(-(until.micros - self.start.micros) // self._step.micros)
+        until = Timestamp.now() if end is None else end
+        count = -(-(until.micros - start) // step.micros)
         if count > MOST_WINDOWS:
             raise ParameterError(
-                f"fill= would be {count:,} windows{'' if self._end else ' until now'}, more than {MOST_WINDOWS:,}: "
+                f"fill= would be {count:,} windows{'' if end else ' until now'}, more than {MOST_WINDOWS:,}: "
                 "fill a shorter stretch, or longer windows"
             )
         self._keys = keys
-        self._empty = empty
+        sizes = step.micros, windows.size.micros, Duration.of(lateness).micros
+        self._fill = _Fill((start, None if end is None else end.micros), *sizes, keys, empty)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
-        once = pcoll.pipeline | "Once" >> beam.Create([_ONE], reshuffle=False).with_output_types(_One)
-        if self._end is not None:
-            begins = once | "Windows" >> beam.FlatMap(_begins, self.start, self._end, self._step)
-        elif pcoll.is_bounded:
+        if pcoll.is_bounded and self._fill.end is None:
             raise ParameterError(
                 "fill=(start, None) goes on as long as a stream does; for bounded input pass fill an end"
             )
-        else:
-            watermark = (
-                pcoll
-                | "Nothing" >> beam.FlatMap(_nothing).with_output_types(_One)
-                | "Watermark" >> beam.WindowInto(GlobalWindows())
-            )
-            ticks = _Ticks(self.start, self._step)
-            begins = (once, watermark) | "Clock" >> beam.Flatten() | "Ticks" >> beam.ParDo(ticks)
-        tallies = [(key, self._empty) for key in self._keys]
-        empty = begins | "Keys" >> beam.FlatMap(lambda _: tallies).with_output_types(KeyedTally)
-        filled = (pcoll, empty) | "Filled" >> beam.Flatten()
-        # In one stream: else what is late and what is summed see two watermarks on Flink, and what is read is not
-        # counted + late while a job starts. (Endless filling lacks windows there now and then, not less so with it.)
-        return filled if self._end is None else filled | "In one stream" >> beam.Reshuffle()
+        keys = beam.Create([(json.dumps(key), None) for key in self._keys], reshuffle=False).with_output_types(_Keyed)
+        told = pcoll | "Told" >> beam.Map(_told).with_output_types(_Keyed) | beam.WindowInto(GlobalWindows())
+        both = (pcoll.pipeline | "Keys" >> keys, told) | beam.Flatten()
+        filled: PCollection[Any] = both | "Fill" >> InWindows(self._fill, pcoll.windowing)
+        # (A step behind that waits for checkpoints would make the whole stage wait, if it were in this one.)
+        return filled | beam.Reshuffle() if knows_stable_input(pcoll) else filled
 
 
 def _timestamp(time: Time) -> Timestamp:
@@ -100,58 +91,109 @@ def _timestamp(time: Time) -> Timestamp:
     raise ParameterError("the times of fill= need a time zone: datetime(2026, 1, 1, tzinfo=UTC), or a text with Z")
 
 
-_One: TypeAlias = tuple[int, None]
-_ONE: _One = (0, None)
+_Keyed: TypeAlias = tuple[str, Any]  # the key as JSON, for which Beam has a coder that it knows to be deterministic
 
 
-def _nothing(element: Any) -> tuple[_One, ...]:
-    return ()
+def _told(
+    element: Any,
+    at: Any = beam.DoFn.TimestampParam,
+    window: Any = beam.DoFn.WindowParam,
+    pane: Any = beam.DoFn.PaneInfoParam,
+) -> _Keyed:
+    return json.dumps(element[0]), WindowedValue(element, at, (window,), pane)
 
 
-class _Ticks(beam.DoFn):
-    """The beginnings of windows, each when the watermark comes to it, until the stream ends.
+class _Fill(beam.DoFn):
+    """Hand on what is told of windows, and tell of those with nothing when the watermark passes their end.
 
-    (Beam's ``PeriodicImpulse`` goes with the clock, and leaves state behind with every tick on Flink.)
+    It stands behind the sum: there no runner drops what it takes for late, however far the watermark jumps.
     """
 
     _TICK = TimerSpec("tick", TimeDomain.WATERMARK)
-    _END = TimerSpec("end", TimeDomain.WATERMARK)
+    _OVER = TimerSpec("over", TimeDomain.WATERMARK)
     _TICK_PARAM = beam.DoFn.TimerParam(_TICK)
-    _END_PARAM = beam.DoFn.TimerParam(_END)
-    _ENDED_PARAM = beam.DoFn.StateParam(ReadModifyWriteStateSpec("ended", BooleanCoder()))
+    _OVER_PARAM = beam.DoFn.TimerParam(_OVER)
+    # The first window that has not ended. And windows: of those before it, which were filled and may be told of late;
+    # of the others, which were told of.
+    _STATE_PARAM = beam.DoFn.StateParam(ReadModifyWriteStateSpec("windows", FastPrimitivesCoder()))
 
-    def __init__(self, start: Timestamp, step: Duration) -> None:
-        self._start, self._step = start, step
+    def __init__(
+        self,
+        fill: tuple[int, int | None],
+        step: int,
+        size: int,
+        lateness: int,
+        keys: tuple[Key, ...],
+        empty: tuple[Any, ...],
+    ) -> None:
+        self._start, self.end = fill
+        self._step, self._size, self._lateness = step, size, lateness
+        self._keys, self._empty = frozenset(keys), empty
 
     @override
-    def process(self, element: _One, tick: Any = _TICK_PARAM, end: Any = _END_PARAM) -> None:
-        tick.set(self._start)
-        end.set(GlobalWindow().max_timestamp())
+    def process(
+        self, element: _Keyed, tick: Any = _TICK_PARAM, over: Any = _OVER_PARAM, state: Any = _STATE_PARAM
+    ) -> Iterable[WindowedValue]:
+        told = element[1]
+        if told is None:
+            over.set(GlobalWindow().max_timestamp())
+            self._wind(self._start, tick)
+            return ()
+        pane, start = told.pane_info, told.windows[0].start.micros
+        if not (told.value[1].n or pane.index):
+            return ()  # (see `RowsOf`)
+        if told.value[0] in self._keys and start >= self._start:
+            first, known = state.read() or (self._start, ())
+            if start < first and start in known:
+                pane = PaneInfo(False, pane.is_last, PaneInfoTiming.LATE, pane.index + 1, pane.nonspeculative_index + 1)
+            elif start >= first and start not in known:
+                state.write((first, (*known, start)))
+        return (WindowedValue(told.value, told.timestamp, told.windows, pane),)
 
     @on_timer(_TICK)
     def ticked(
-        self, at: Any = beam.DoFn.TimestampParam, tick: Any = _TICK_PARAM, ended: Any = _ENDED_PARAM
-    ) -> Iterator[TimestampedValue[Any]]:
-        """Emit it, and all that the clock has passed: a runner may take a second for each time that this is called."""
-        if ended.read():
-            return
-        step = self._step.micros
-        micros = at.micros
-        until = min(max(micros, Timestamp.now().micros), micros + (_AT_ONCE - 1) * step)
-        while micros <= until:
-            yield TimestampedValue(None, Timestamp(micros=micros))
-            micros += step
-        tick.set(Timestamp(micros=micros))
+        self,
+        key: Any = beam.DoFn.KeyParam,
+        at: Any = beam.DoFn.TimestampParam,
+        tick: Any = _TICK_PARAM,
+        state: Any = _STATE_PARAM,
+    ) -> Iterator[WindowedValue]:
+        """Fill the windows that have ended since the last time."""
+        first, known = state.read() or (self._start, ())
+        until = at.micros + 1000 - self._size  # (a runner may cut off what is below a millisecond)
+        passed = range(first, until if self.end is None else min(until, self.end), self._step)
+        if passed:
+            filled = sorted({*passed} - {*known})
+            yield from self._empties(key, filled)
+            first = passed[-1] + self._step
+            over = at.micros - self._lateness - self._size
+            state.write((first, (*(s for s in known if s >= first or over <= s < passed[0]), *filled)))
+            self._wind(first, tick)
 
-    @on_timer(_END)
-    def stop(self, ended: Any = _ENDED_PARAM) -> None:
+    @on_timer(_OVER)
+    def stop(self, key: Any = beam.DoFn.KeyParam, state: Any = _STATE_PARAM) -> Iterator[WindowedValue]:
         """All watermarks have passed: without this there would be ticks until the end of time."""
-        ended.write(True)
+        first, known = state.read() or (self._start, ())
+        yield from self._empties(key, sorted({*range(first, self._due, self._step)} - {*known}))
+        state.write((MAX_TIMESTAMP.micros, ()))
 
+    @property
+    def _due(self) -> int:
+        """Windows that begin before are filled if the stream ends now."""
+        return Timestamp.now().micros - self._size if self.end is None else self.end
 
-_AT_ONCE = 1000  # windows that begin in one call
+    def _wind(self, first: int, tick: Any) -> None:
+        """Set a timer for the end of the first window, and for those that are due and 1, 3, 7 and so on after it.
 
+        (A runner may take a second from a timer to the one that it sets, and many windows may have ended.)
+        """
+        for number in range(MOST_WINDOWS.bit_length()):
+            start = first + (2**number - 1) * self._step
+            if start < self._due or (not number and self.end is None):
+                tick.set(Timestamp(micros=start + self._size), dynamic_timer_tag=str(number))
 
-def _begins(_: _One, start: Timestamp, end: Timestamp, step: Duration) -> Iterator[TimestampedValue[Any]]:
-    for micros in range(start.micros, end.micros, step.micros):
-        yield TimestampedValue(None, Timestamp(micros=micros))
+    def _empties(self, key: str, starts: Iterable[int]) -> Iterator[WindowedValue]:
+        pane = PaneInfo(True, not self._lateness, PaneInfoTiming.ON_TIME, 0, 0)
+        for start in starts:
+            window = IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + self._size))
+            yield WindowedValue((tuple(json.loads(key)), *self._empty), window.max_timestamp(), (window,), pane)

@@ -22,7 +22,6 @@ from ldp_beam.estimates.combine import TalliesCombineFn, TallyCombineFn
 from ldp_core import Mechanism, ParameterError, Tally
 from ldp_core.engine import Pairs, Persons
 
-NOBODY = ""  # in place of a person: of empty tallies
 _Sums: TypeAlias = tuple[Any, Any, list[Any]]
 _AT_ONCE = 1024  # persons whose sums are made in one call
 

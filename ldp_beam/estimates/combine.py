@@ -150,24 +150,6 @@ class TallyCombineFn(beam.CombineFn):
         return core.Tally
 
 
-class OpenedCombineFn(TallyCombineFn):
-    """Tallies to their sum: of none it has no counters, so that it is not taken for a sum of empty tallies."""
-
-    @override
-    def create_accumulator(self) -> Accumulator:
-        return Accumulator(0, np.zeros(0, np.int64), self._tallier.fingerprint)
-
-    @override
-    def merge_accumulators(self, accumulators: Iterable[Accumulator]) -> Accumulator:
-        return super().merge_accumulators(one for one in accumulators if one.counters.size)
-
-    @override
-    def _add(self, accumulator: Accumulator, other: core.Tally | Accumulator) -> None:
-        if not accumulator.counters.size:
-            accumulator.counters = super().create_accumulator().counters
-        super()._add(accumulator, other)
-
-
 class TalliesCombineFn(TupleCombineFn):
     """Tuples of tallies, one of each mechanism, to their sums."""
 

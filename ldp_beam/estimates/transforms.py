@@ -28,8 +28,8 @@ from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import UNKNOWN, check_fields, fields_of, row_type
 from ldp_beam.estimates._empty import Fill, WithEmptyTallies
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
-from ldp_beam.estimates._persons import NOBODY, SumPersons, person_of, refuse_panes
-from ldp_beam.estimates.combine import Doubts, OpenedCombineFn, TallyCombineFn
+from ldp_beam.estimates._persons import PersonsCombineFn, SumPersons, person_of, refuse_panes
+from ldp_beam.estimates.combine import Doubts, TallyCombineFn
 from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import (
     DrawsNoise,
@@ -212,11 +212,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             raise core.ParameterError(f"accumulation_mode must be one of {list(modes)}, got {accumulation_mode!r}")
         self._fill = None
         if fill is not None:
-            filled = tuple((*key, *([] if person is None else [NOBODY])) for key in _keys(fill_keys, by))
             empty = self._tallier.empty_tally()
             answer = asked.rows(mechanism, np.zeros(1, np.int64), empty.counters[np.newaxis])[0]
             _refuse_nulls(asked, answer, " where there is no record: leave out fill=")
-            self._fill = WithEmptyTallies(windows, fill, filled, empty)
+            nothing: Any = (empty,) if person is None else PersonsCombineFn(mechanism, asked).apply([])  # type: ignore[no-untyped-call]
+            self._fill = WithEmptyTallies(windows, lateness, fill, _keys(fill_keys, by), nothing)
         elif fill_keys is not None:
             raise core.ParameterError("fill_keys= says which keys fill= fills: pass both")
         if not private and (key is not None or id is not None or record is not None):
@@ -245,10 +245,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     def _summed(self, partials: PCollection[Any]) -> PCollection[Any]:
         """What the question is asked of, by key: tallies."""
-        combine = OpenedCombineFn if self._fill is not None and self._lateness else TallyCombineFn  # (see `RowsOf`)
-        total = combine(self._mechanism, self._question)
+        total = TallyCombineFn(self._mechanism, self._question)
         summed: PCollection[Any] = partials | "Sum" >> beam.CombinePerKey(total).with_output_types(KeyedTally)
-        return summed if self._person is None else summed | "Persons" >> SumPersons(self._mechanism, self._question)
+        if self._person is not None:
+            summed |= "Persons" >> SumPersons(self._mechanism, self._question)
+        # (What fills windows belongs to one pipeline.)
+        return summed if self._fill is None else summed | "Empty windows" >> copy.copy(self._fill)
 
     def _rows_of(self, **how: Any) -> RowsOf:
         return RowsOf(self._column, self._by, self._mechanism, self._question, **how)
@@ -319,8 +321,6 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             windowing = Windowing(pcoll.windowing.windowfn)  # with one pane: all is there before a second is over
         tallied = self._partial_tallies()
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", tallied, KeyedTally, windowing=windowing)
-        if self._fill is not None:
-            partials |= "Empty windows" >> copy.copy(self._fill)  # (it belongs to one pipeline then)
         column = self._names[0] if self._windows is None else self._time.column or self._names[0]
         dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
         if self._windows is not None:
@@ -331,7 +331,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 allowed_lateness=self._lateness,
             )
         tallies = self._summed(partials)
-        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill and self._fill.start)
+        rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo
         row = row_type(self._question.schema(self._mechanism))
         rows = tallies | "Estimate" >> pardo(rows_of).with_output_types(row) | "Flushed" >> FlushedAtOnce()
@@ -385,7 +385,7 @@ class RowsOf(beam.DoFn):
         question: core.Question[Any],
         *,
         bounded: bool,
-        filled: Timestamp | None,
+        filled: bool,
     ) -> None:
         self._bounded = bounded
         self._filled = filled
@@ -445,10 +445,9 @@ class RowsOf(beam.DoFn):
 
         None if it has no rows.
         """
-        opened = pane.index if self._filled is None else window.start >= self._filled and tally.counters.size
-        if not (tally.n or opened):
-            # Nobody opened this window: what fills a sliding window is in earlier ones too. And Flink says so of one
-            # whose end and allowed lateness the watermark passes at once: it forgets it, and closes it again.
+        if not (tally.n or pane.index or self._filled):
+            # Nobody opened this window. Flink says so of one whose end and allowed lateness the watermark passes at
+            # once: it forgets it, and closes it again.
             return None
         self._tallier.check_tally(tally)
         whole = isinstance(window, GlobalWindow)

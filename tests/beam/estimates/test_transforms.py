@@ -191,7 +191,7 @@ def test_late_records_of_windows_of_the_input_are_counted():
             assert (max(row.n for row in rows) + n, late_of(letters)) == (5, n)
 
 
-def rows_of(tally, *, bounded, timing, filled=None):
+def rows_of(tally, *, bounded, timing, filled=False):
     """Of the only pane of a window."""
     fn = RowsOf("v", (), SURE_BOOL, HistogramEstimate(), bounded=bounded, filled=filled)
     fn.setup()
@@ -223,7 +223,7 @@ def test_the_only_pane_of_bounded_input_is_on_time_where_the_runner_does_not_tel
 
 
 def test_a_window_that_nobody_opened_has_rows_only_where_it_is_filled():
-    for filled, rows in ((None, 0), (Timestamp(10), 2), (Timestamp(11), 0)):
+    for filled, rows in ((False, 0), (True, 2)):
         empty = SURE_BOOL.empty_tally()
         assert len(rows_of(empty, bounded=False, filled=filled, timing=PaneInfoTiming.ON_TIME)) == rows
 

@@ -212,6 +212,12 @@ def first_panes(rows):
     return [(row.window_start.micros // 10**6, row.n) for row in true_panes(rows) if not row.pane_index]
 
 
+def second_window(rows):
+    """(index, timing, n) of the first two panes of the window of 10 to 20."""
+    panes = [row for row in true_panes(rows) if row.window_start == 10]
+    return [(row.pane_index, row.pane_timing, row.n) for row in panes[:2]]
+
+
 def fill_cases():
     for kind in (ldp_beam.Histogram, ldp_beam.PrivateHistogram):
         yield Case(
@@ -233,6 +239,21 @@ def fill_cases():
             first_panes,
             [(0, 1), (10, 0), (20, 0), (30, 1), (40, 1), (50, 0)],  # was twice on Flink, the second time with n = 0
         )
+    late_after = ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 40), allowed_lateness=25)
+    yield Case(
+        "fill-and-then-late",
+        [0, [1], 25, [13], 42],
+        on_my_word(late_after),
+        second_window,
+        [(0, "ON_TIME", 0), (1, "LATE", 1)],
+    )
+    yield Case(
+        "endless-fill-jumped-over",
+        [NOW - 63, [NOW - 55], NOW - 2],
+        on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(NOW - 100, None))),
+        until_now,
+        {start: int(start == -60) for start in range(-100, 0, 10)},  # the first were missing
+    )
     for window, size in ((10, 10), (SlidingWindows(20, 10), 20)):
         times = [NOW - 95, NOW - 42]
         yield Case(
