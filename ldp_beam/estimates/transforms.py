@@ -30,7 +30,7 @@ from ldp_beam.estimates._empty import Fill, WithEmptyTallies
 from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
 from ldp_beam.estimates._persons import PersonsCombineFn, SumPersons, person_of, refuse_panes
 from ldp_beam.estimates.combine import Doubts, TallyCombineFn
-from ldp_beam.graph.late import with_late
+from ldp_beam.graph.late import in_time
 from ldp_beam.graph.upstream import (
     DrawsNoise,
     EndsValues,
@@ -322,14 +322,15 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         tallied = self._partial_tallies()
         partials, dead_letters = self._outputs(pcoll, "PartialTallies", tallied, KeyedTally, windowing=windowing)
         column = self._names[0] if self._windows is None else self._time.column or self._names[0]
-        dead_letters = with_late(partials, self._windows, self._lateness, column, pcoll, dead_letters)
+        into = None
         if self._windows is not None:
-            partials |= "Window" >> beam.WindowInto(
+            into = beam.WindowInto(
                 self._windows,
                 trigger=self._trigger if windowing is None else None,
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
+        partials, dead_letters = in_time(partials, into, column, pcoll, dead_letters)
         tallies = self._summed(partials)
         rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo

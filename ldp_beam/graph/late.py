@@ -1,27 +1,29 @@
 """Records that come too late: Beam drops them in silence, and here they are counted, and reported as dead letters.
 
 A window takes no more records once the watermark has passed the window's end by the allowed lateness L. The same
-records, moved L into the future and put into windows moved by L, are *on time* there until that very moment, and *late*
-from then on: their late panes are what the window dropped. No state, no timer, and standard windows only, so that every
-runner that knows triggers can do it.
+records, moved L into the future and put into windows moved by L, are *early* there until that very moment, and *late*
+from then on. Only what is not late goes on, moved back: it comes to the steps behind before the watermark does, so that
+these take it, whatever worker they are on. (If it were counted beside them, two workers could see two watermarks.) No
+state, no timer, and standard windows only, so that every runner that knows triggers can do it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
-from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue, WindowFn
+from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows, TimestampedValue
+from apache_beam.typehints import Tuple
 from apache_beam.utils.timestamp import Duration, Timestamp
-from apache_beam.utils.windowed_value import PaneInfoTiming
+from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
 from ldp_beam.elements.faults import LATE
-from ldp_beam.elements.records import NAMESPACE
+from ldp_beam.elements.records import NAMESPACE, InWindows
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.time.windows import step_of
 
@@ -34,58 +36,66 @@ def horizon(windows: FixedWindows | SlidingWindows) -> float:
     return min(7 * 86400.0, max(3600.0, 10_000 * step_of(windows).micros / 1e6))
 
 
+_SHARDS = 16  # (with 300 bytes of each window, too)
+
 _HALF = Duration(micros=500)
 """Half of the watermark's step of a millisecond: at the very last one the local Python runner still takes a record, and
 Java's, in whose timestamps the half is cut off, do not any more."""
 
 
-def with_late(
+def in_time(
     parts: PCollection[Any],
-    windows: WindowFn | None,
-    lateness: float,
+    into: beam.WindowInto | None,
     column: str,
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
-) -> PCollection[Any] | None:
-    """Count the parts' records that come too late, in a stream of fixed or sliding windows; or of the input's fixed."""
-    if windows is None and type(like.windowing.windowfn) is FixedWindows:
-        windows, lateness = like.windowing.windowfn, like.windowing.allowed_lateness.micros / 1e6
-    if like.is_bounded or not isinstance(windows, (FixedWindows, SlidingWindows)):
-        return dead_letters
-    late = parts | "Late" >> LateRecords(windows, lateness, column)
+) -> tuple[PCollection[Any], PCollection[Any] | None]:
+    """Parts in their windows, in a stream without those that come too late for them, which are counted.
+
+    Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
+    """
+    windowing = parts.windowing if into is None else into.windowing
+    windows: Any = windowing.windowfn
+    known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
+    if like.is_bounded or not known:
+        return parts if into is None else parts | "Window" >> into, dead_letters
+    judge = Judged(windows, windowing.allowed_lateness)
+    judged = parts | "Judge" >> judge
+    back: Any = InWindows(_Back(windows, judge.by), windowing)
+    parts = judged | "In time" >> back.with_output_types(parts.element_type)
+    late = judged | "Late" >> beam.ParDo(Letters(column)).with_output_types(DeadLetter)
     if dead_letters is None:
-        return None
+        return parts, None
     late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
     both: PCollection[Any] = (dead_letters, late) | "Dead letters" >> beam.Flatten()
-    return both
+    return parts, both
 
 
-class LateRecords(beam.PTransform[Any, Any]):
-    """Parts to dead letters that count the records which their windows no longer take.
+class Judged(beam.PTransform[Any, Any]):
+    """Parts to pairs of numbers and parts with their times, in panes which are LATE if the windows no longer take them.
 
     Elements are (key, part) at a time in the windows of the part's records, of which ``part.n`` is the number.
     """
 
-    def __init__(self, windows: FixedWindows | SlidingWindows, lateness: float, column: str) -> None:
+    def __init__(self, windows: FixedWindows | SlidingWindows, lateness: Duration) -> None:
         super().__init__()
-        self._by = Duration(micros=round(lateness * 1e6)) + _HALF
-        self._windows = _moved(windows, self._by)
-        self._column = column
+        self.by = lateness + _HALF
+        self._windows = _moved(windows, self.by)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
+        moved = Tuple[int, Tuple[pcoll.element_type or Any, int]]
         return (
             pcoll
-            | "Move" >> beam.FlatMap(_moved_counts, self._by).with_output_types(tuple[int, int])
+            | "Move" >> beam.Map(_moved_part, self.by).with_output_types(moved)
             | "Window"
             >> beam.WindowInto(
                 self._windows,
-                trigger=AfterWatermark(late=AfterCount(1)),
+                trigger=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
                 accumulation_mode=AccumulationMode.DISCARDING,
                 allowed_lateness=horizon(self._windows),
             )
-            | "Sum" >> beam.CombinePerKey(sum)
-            | "Late" >> beam.ParDo(_Letters(self._column)).with_output_types(DeadLetter)
+            | beam.GroupByKey()
         )
 
 
@@ -96,20 +106,43 @@ def _moved(windows: FixedWindows | SlidingWindows, by: Duration) -> FixedWindows
     return SlidingWindows(windows.size, windows.period, offset)
 
 
-def _moved_counts(
-    element: tuple[Any, Any], by: Duration, timestamp: Any = beam.DoFn.TimestampParam
-) -> Iterator[TimestampedValue[Any]]:
-    if element[1].n:
-        yield TimestampedValue((0, element[1].n), timestamp + by)
+def _moved_part(element: tuple[Any, Any], by: Duration, timestamp: Any = beam.DoFn.TimestampParam) -> Any:
+    return TimestampedValue((hash(element[0]) % _SHARDS, (element, timestamp.micros)), timestamp + by)
 
 
-class _Letters(beam.DoFn):
+class _Back(beam.DoFn):
+    """What is not late, in the window of its own from which it was moved."""
+
+    def __init__(self, windows: FixedWindows | SlidingWindows, by: Duration) -> None:
+        self._by, self._size, self._step = by.micros, windows.size.micros, step_of(windows).micros
+        self._offset = windows.offset.micros
+
+    @override
+    def process(
+        self,
+        element: tuple[int, Iterable[tuple[Any, int]]],
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
+    ) -> Iterator[WindowedValue]:
+        if pane.timing != PaneInfoTiming.LATE:
+            start = window.start.micros - self._by
+            start += (self._offset - start) % self._step  # (from which a runner may have cut off what is below 1 ms)
+            own = IntervalWindow(Timestamp(micros=start), Timestamp(micros=start + self._size))
+            for part, micros in element[1]:
+                yield WindowedValue(part, Timestamp(micros=micros), (own,))
+
+
+class Letters(beam.DoFn):
+    """Dead letters of what is late, as `Judged` has it."""
+
     def __init__(self, column: str) -> None:
         self._column = column
         self._late = Metrics.counter(NAMESPACE, "late")
 
     @override
-    def process(self, element: tuple[int, int], pane: Any = beam.DoFn.PaneInfoParam) -> Iterator[DeadLetter]:
-        if pane.timing == PaneInfoTiming.LATE:
-            self._late.inc(element[1])
-            yield DeadLetter(self._column, LATE, element[1])
+    def process(
+        self, element: tuple[int, Iterable[tuple[Any, int]]], pane: Any = beam.DoFn.PaneInfoParam
+    ) -> Iterator[DeadLetter]:
+        if pane.timing == PaneInfoTiming.LATE and (n := sum(part[1].n for part, _ in element[1])):
+            self._late.inc(n)
+            yield DeadLetter(self._column, LATE, n)

@@ -12,11 +12,12 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.window import FixedWindows
+from apache_beam.utils.timestamp import Duration
 from typing_extensions import override
 
 from ldp_beam._compat import write_parquet
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.late import LateRecords
+from ldp_beam.graph.late import Judged, Letters
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -99,7 +100,8 @@ class WriteReports(beam.PTransform[Any, Any]):
         tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema, keyed).with_output_types(pa.Table)
         if not pcoll.is_bounded:
             windows = FixedWindows(self._options["triggering_frequency"])  # (as Beam writes)
-            _ = tables | "Rows" >> beam.Map(_rows) | "Count the late" >> LateRecords(windows, 0, "")
+            judged = tables | "Rows" >> beam.Map(_rows) | "Judge" >> Judged(windows, Duration(0))
+            _ = judged | "Count the late" >> beam.ParDo(Letters(""))
         return tables | "Write" >> write_parquet(schema, self._options)
 
 

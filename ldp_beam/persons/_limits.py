@@ -8,7 +8,7 @@
 Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
 values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
 cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too,
-which are counted beside it (`with_late`).
+which are counted before it (`in_time`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import pyarrow as pa
 from apache_beam.coders.typecoders import registry
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, WindowFn
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -47,7 +46,7 @@ from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
-from ldp_beam.graph.late import with_late
+from ldp_beam.graph.late import in_time
 from ldp_beam.graph.upstream import LetsThrough, refuse_missing, refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
@@ -385,13 +384,14 @@ class LimitTransform(RecordsTransform, LetsThrough):
                 "Prism forgets a limit when its window ends, so that late records of a person pass again: take another "
                 "runner, or of PrivacyLedger rolling=True"
             )
+        into = None if limit.windows is None else beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         if drops and not forgets:
             column = limit.event_time.column or limit.hashing.column
-            unusable = with_late(pieces, limit.windows, limit.lateness, column, pcoll, unusable)
-        if limit.windows is not None and drops:
-            pieces |= "Window" >> beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
-        elif limit.windows is not None:
-            place: Any = InWindows(PutInWindow(limit), Windowing(limit.windows, allowed_lateness=limit.lateness))
+            pieces, unusable = in_time(pieces, into, column, pcoll, unusable)
+        elif into is not None and drops:
+            pieces |= "Window" >> into
+        elif into is not None:
+            place: Any = InWindows(PutInWindow(limit), into.windowing)
             pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
         good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)

@@ -12,9 +12,9 @@ import pytest
 import ldp_beam
 
 from ..helpers import SURE_BOOL, on_my_word, run
-from ..streams import batch, true_panes
-from .engines import ENGINES, NO_PRISM, PRISM, PRISM_BINARY
-from .stream_cases import CASES
+from ..streams import batch, late_of, true_panes
+from .engines import ENGINES, FLINK_STREAM, NO_PRISM, PRISM, PRISM_BINARY, Engine
+from .stream_cases import CASES, Case
 
 MARKS = {
     "local": [],
@@ -61,3 +61,26 @@ def test_the_only_pane_of_bounded_input_is_on_time(engine, request):
     histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 30)))
     rows = true_panes(run(histogram, [batch([1, 11, 12])], **options[engine]))
     assert [(row.n, row.pane_timing, row.pane_index) for row in rows] == [(n, "ON_TIME", 0) for n in (1, 2, 0)]
+
+
+@pytest.mark.flink
+def test_every_record_is_counted_or_late_where_workers_see_several_watermarks(request):
+    """A worker may take a record when the watermark that makes it late for another one is under way."""
+    cluster = request.getfixturevalue("flink_cluster")
+    flags = [*cluster.pipeline_flags("LOOPBACK", streaming=True, checkpoint_every=3600.0, parallelism=2), *FLINK_STREAM]
+    transforms = [
+        on_my_word(ldp_beam.Histogram("v", SURE_BOOL, by=by, window=window, event_time="t").with_exception_handling())
+        for window in (3, 5, 10, 20)
+        for by in ("c", ())
+    ]
+    limit = ldp_beam.BoundContributions("c", 10**6, window=5, event_time="t", drop_id=False)
+    cases = []
+    for number, transform in enumerate([*transforms, limit.with_exception_handling()]):
+        steps = []
+        for now in range(10, 60, 2):
+            steps += [tuple(batch([now, now - 3, now - 7 - number], country) for country in ("fr", "it", "de")), now]
+        cases.append(Case(f"{number}", steps, transform, None, None))
+    runs = Engine(None, flags, len(cases), patience=180.0)
+    *histograms, (passed, late) = (runs.outputs(case, cases) for case in cases)
+    read = [sum(row.n for row in true_panes(rows)) + late_of(letters) for rows, letters in histograms]
+    assert [*read, sum(part.num_rows for part in passed) + late_of(late)] == [225] * len(cases)
