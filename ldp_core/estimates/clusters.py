@@ -12,9 +12,10 @@ the known variance of one,
 and both sides are equal where all reports of a person are. So the variance is R M s(f) / n, where M = sum_g m_g^2 / n
 is the most that the design effect can be (L. Kish, "Survey Sampling", 1965), and R, the left side's part of the right
 one, is what reports tell: a ratio estimator, which is 1 for certain if noise is keyed and values stay. If persons of
-many reports have other values, the right side is more than M n s(f): then M is the right side over n s(f). The right
-side needs no single reports: of a weight that has two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f).
-With E = n^2 / sum_g m_g^2, the effective number of persons (Kish), the design effect is
+many reports have other values, the right side is more than M n s(f): then M is the right side over n s(f). (If it is
+less, errors are too large: there the safe side is kept.) The right side needs no single reports: of a weight that has
+two values s(f) is a quadratic, and (X - f)^2 = s(f) + s'(f) (X - f). With E = n^2 / sum_g m_g^2, the effective number
+of persons (Kish), the design effect is
 
     T = min(M, max(1, R M E / (E - 1)))
 
@@ -23,10 +24,11 @@ than `LEAST_EFFECTIVE` the variance is not known: it is infinite. And of a value
 few, they do not tell how much alike a person's values are. So the part f (1 - f) of s(f), that of the values, has the
 factor
 
-    T + (M - T) 2 / (2 + E f (1 - f))
+    T + (M - T) 2 / (2 + f (1 - f) n / M)
 
 which is M, as if values stayed for certain, where f is 0 or 1, and T where many persons have the value. (The weight 2
 is ours: with 4 and 8 intervals held up to two points more often in simulations of the cases of `benchmarks.people`.)
+Of means, numbers far away (`mean.far_numbers`) have the factor M, and n / M persons tell how many of them there are.
 Intervals are score intervals of these variances (E. L. Korn, B. I. Graubard, "Confidence Intervals for Proportions with
 Small Expected Number of Positive Counts Estimated from Survey Data", Survey Methodology 24(2), 1998), with the quantile
 of Student's distribution with E - 1 degrees of freedom.
@@ -159,22 +161,22 @@ class Persons(NamedTuple):
         """The sum of r_g^2."""
         return np.maximum(self.ww - 2 * f * self.wm + f**2 * self.mm, 0)
 
-    def effect(self, f: F64, bound: F64, variance: F64) -> F64:
-        """T of shares or means f, given a ``bound`` of `squares` (Cauchy and Schwarz); infinite of too few persons.
+    def effect(self, f: F64, bound: F64, variance: F64) -> tuple[F64, F64]:
+        """T and M of shares or means f, given a ``bound`` of `squares`; T is infinite of too few persons.
 
         Args:
             f, bound: see above.
             variance: that f would have of as many independent reports.
         """
-        if self.effective < LEAST_EFFECTIVE:
-            return np.full(f.shape, np.inf)
         part = np.divide(self.squares(f), bound, out=np.ones_like(f), where=bound > 0)
         alone = variance * self.m**2
         most = np.maximum(np.divide(bound, alone, out=np.ones_like(f), where=alone > 0), max(self.most, 1.0))
-        return np.clip(part * most * self.effective / (self.effective - 1), 1, most)
+        if self.effective < LEAST_EFFECTIVE:
+            return np.full(f.shape, np.inf), most
+        return np.clip(part * most * self.effective / (self.effective - 1), 1, most), most
 
-    def effect_of_mean(self, f: F64, variance: F64) -> F64:
-        """T of means f, bounded by the squares of the reports."""
+    def effect_of_mean(self, f: F64, variance: F64) -> tuple[F64, F64]:
+        """T and M of means f, bounded by the squares of the reports."""
         return self.effect(f, self.ms - 2 * f * self.wm + f**2 * self.mm, variance)
 
 

@@ -60,7 +60,7 @@ from ldp_core.estimates.comparison import (
     side_of,
 )
 from ldp_core.estimates.histogram import HistogramEstimate, Side
-from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.mean import MeanEstimate, of_clusters
 from ldp_core.mechanism import Mechanism
 from ldp_core.tally import Tally
 
@@ -178,8 +178,10 @@ class ComparePersons(Compare):
             step, times = oracle.step**2 or step, [side.effects(of) for side, of in zip(sides, who, strict=True)]
             test = _of_all(oracle.exhaustive, one, two, sums, step)
         else:
-            each = zip((f1, f2), who, sides, strict=True)
-            times = [(of.effect_of_mean(f, side.variance(side.estimates)[0]),) * 2 for f, of, side in each]
+            each = zip(who, (f1, f2), (np.sqrt(side.variance(side.estimates)[0]) for side in sides), strict=True)
+            known = [of_clusters(mechanism, *numbers) for numbers in each]
+            times, far = ([numbers[i] for numbers in known] for i in (0, 1))
+            one, two = sides = [side._replace(far=x) for side, x in zip(sides, far, strict=True)]
         unknown = bool(np.isinf(times).any())  # (of too few persons)
         one, two = sides = [side.of_clusters(*np.where(unknown, 1, of)) for side, of in zip(sides, times, strict=True)]
         rho = sums.correlation(f1, f2)

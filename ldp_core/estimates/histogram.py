@@ -377,9 +377,9 @@ class Side(NamedTuple):
     def effects(self, sums: Persons) -> tuple[F64, F64]:
         """The design effects of noise and of the sample, of shares among many people; see `clusters` in this room."""
         f, variance, slope = self.inside, self.variance(self.inside), self.b + 1 - 2 * self.inside
-        effect = sums.effect(f, sums.mm * variance * self.n + slope * (sums.wm - f * sums.mm), variance)
-        alike = 2 / (2 + sums.effective * f * (1 - f))
-        return effect, effect + np.where(np.isinf(effect), 0, alike * np.maximum(sums.most - effect, 0))
+        effect, most = sums.effect(f, sums.mm * variance * self.n + slope * (sums.wm - f * sums.mm), variance)
+        alike = 2 / (2 + self.n / most * f * (1 - f))
+        return effect, effect + alike * np.maximum(most - effect, 0)
 
     @property
     def inside(self) -> F64:

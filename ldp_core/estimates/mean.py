@@ -22,6 +22,7 @@ from ldp_core.estimates.base import (
     z_score,
 )
 from ldp_core.estimates.clusters import Persons, check_persons_population, codes_of, student
+from ldp_core.estimates.histogram import Side
 from ldp_core.estimates.plausibility import watch
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
@@ -129,9 +130,13 @@ class MeanEstimate(Question[Mean]):
             return mean, error, low, high
         times = self.times * finite_times(mechanism, self.population, n, mean, error, self.repeats)
         off, coin = off_of(mechanism), coin_of(mechanism, self.population, n, self.repeats) / np.maximum(n, 1)
-        below, above = mean - low - off, high - mean - off
+        below, above, z = mean - low - off, high - mean - off, z_score(self.confidence)
+        if self.times > 1:  # (fewer persons tell far numbers, which one may have in all reports)
+            few, one = np.maximum(n, 1) / self.times**2, error * self.times
+            far = [score_reach(z, one, distance / few) / self.times for distance in mechanism.far(few, mean, one)]
+            below, above = np.maximum((below, above), far)
         ends, known = (mean - below * times, mean + above * times), ((error * times) ** 2, 0.0, 0.0)
-        low, high = reach_of_few(ends, mean, n, z_score(self.confidence), self.times**2 * coin, known, 1, NEAR)
+        low, high = reach_of_few(ends, mean, n, z, self.times**2 * coin, known, 1, NEAR)
         below, above = np.minimum(mean - low, below * self.times), np.minimum(high - mean, above * self.times)
         return mean, error * times, mean - below - off, mean + above + off
 
@@ -163,12 +168,23 @@ class MeanEstimate(Question[Mean]):
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
         alone = replace(self, population=None, repeats=None).result(mechanism, tally)
         mean, error = np.array([[alone.mean], [alone.standard_error]])
-        error = float(error[0] * np.sqrt(sums.effect_of_mean(mean, error**2)[0]))
-        z = z_score(self.confidence)
-        reach = student(z, sums.degrees)
-        more = reach * error - z * alone.standard_error  # (what else there is in the interval stays)
-        low, high = alone.low - more, alone.high + more
-        return Mean(alone.mean, error, low, high, tally.n, self.confidence, mechanism, "many")
+        n, z, (times, far) = sums.m, z_score(self.confidence), of_clusters(mechanism, sums, mean, error)
+        reach, off = student(z, sums.degrees), off_of(mechanism)
+        side = Side(n, mean, error**2 * n, step=coin_of(mechanism, "many", np.array(tally.n)), far=far, safer=NEAR)
+        ends = side.of_clusters(*times).ends(reach)
+        made = float(error[0] * np.sqrt(times[0][0]))
+        more = reach * made - z * alone.standard_error  # (what else there is in the interval stays)
+        low, high = min(alone.low - more, float(ends[0][0]) - off), max(alone.high + more, float(ends[1][0]) + off)
+        return Mean(alone.mean, made, low, high, tally.n, self.confidence, mechanism, "many")
+
+
+def of_clusters(mechanism: Any, sums: Persons, mean: F64, error: F64) -> tuple[tuple[F64, F64], tuple[F64, F64]]:
+    """The design effects T and M of a mean, and `far_numbers` as persons tell them: one may have a number every time.
+
+    ``error``: that of independent reports.
+    """
+    times, most = sums.effect_of_mean(mean, error**2)
+    return (times, most), mechanism.far(sums.m / most, mean, error * np.sqrt(most))
 
 
 def far_numbers(n: Any, mean: F64, error: F64, low: Any = 0.0, high: Any = 1.0) -> tuple[F64, F64]:
