@@ -10,7 +10,7 @@ state, no timer, and standard windows only, so that every runner that knows trig
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
@@ -55,20 +55,59 @@ def in_time(
     Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
     """
     windowing = parts.windowing if into is None else into.windowing
-    windows: Any = windowing.windowfn
-    known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
-    if like.is_bounded or not known:
+    if (windows := _judged_windows(windowing, into, like)) is None:
         return parts if into is None else parts | "Window" >> into, dead_letters
     judge = Judged(windows, windowing.allowed_lateness)
     judged = parts | "Judge" >> judge
     back: Any = InWindows(_Back(windows, judge.by), windowing)
     parts = judged | "In time" >> back.with_output_types(parts.element_type)
+    return parts, _with_late(judged, column, like, dead_letters)
+
+
+def with_late(
+    parts: PCollection[Any],
+    into: beam.WindowInto | None,
+    column: str,
+    like: PCollection[Any],
+    dead_letters: PCollection[Any] | None,
+) -> PCollection[Any] | None:
+    """Count what comes too late beside it: of parts with whole batches, for which one more shuffle is too much.
+
+    Where workers see several watermarks, some that come as a window closes are in neither count, or in both.
+    """
+    windowing = parts.windowing if into is None else into.windowing
+    if (windows := _judged_windows(windowing, into, like)) is None:
+        return dead_letters
+    counts = parts | "Counts" >> beam.Map(_count_of)
+    return _with_late(counts | "Judge" >> Judged(windows, windowing.allowed_lateness), column, like, dead_letters)
+
+
+def _judged_windows(windowing: Any, into: beam.WindowInto | None, like: PCollection[Any]) -> Any:
+    windows = windowing.windowfn
+    known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
+    return windows if known and not like.is_bounded else None
+
+
+def _with_late(
+    judged: PCollection[Any], column: str, like: PCollection[Any], dead_letters: PCollection[Any] | None
+) -> PCollection[Any] | None:
     late = judged | "Late" >> beam.ParDo(Letters(column)).with_output_types(DeadLetter)
     if dead_letters is None:
-        return parts, None
+        return None
     late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
     both: PCollection[Any] = (dead_letters, late) | "Dead letters" >> beam.Flatten()
-    return parts, both
+    return both
+
+
+class Count(NamedTuple):
+    """Nothing of a part but its number of records."""
+
+    n: int
+
+
+def _count_of(element: tuple[Any, Any]) -> tuple[None, Count]:
+    """A part with a key to its number of records."""
+    return None, Count(element[1].n)
 
 
 class Judged(beam.PTransform[Any, Any]):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from contextlib import suppress
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from ldp_beam._compat import write_parquet
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.late import Judged, Letters
+from ldp_beam.graph.late import Count, Judged, Letters
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -105,12 +105,8 @@ class WriteReports(beam.PTransform[Any, Any]):
         return tables | "Write" >> write_parquet(schema, self._options)
 
 
-class _Rows(NamedTuple):
-    n: int
-
-
-def _rows(table: pa.Table) -> tuple[None, _Rows]:
-    return None, _Rows(table.num_rows)
+def _rows(table: pa.Table) -> tuple[None, Count]:
+    return None, Count(table.num_rows)
 
 
 def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema, keyed: pa.Schema) -> pa.Table:

@@ -8,7 +8,7 @@
 Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
 values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
 cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too,
-which are counted before it (`in_time`).
+which are counted beside it (`with_late`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
-from ldp_beam.graph.late import in_time
+from ldp_beam.graph.late import with_late
 from ldp_beam.graph.upstream import LetsThrough, refuse_missing, refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
@@ -387,8 +387,8 @@ class LimitTransform(RecordsTransform, LetsThrough):
         into = None if limit.windows is None else beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
         if drops and not forgets:
             column = limit.event_time.column or limit.hashing.column
-            pieces, unusable = in_time(pieces, into, column, pcoll, unusable)
-        elif into is not None and drops:
+            unusable = with_late(pieces, into, column, pcoll, unusable)
+        if into is not None and drops:
             pieces |= "Window" >> into
         elif into is not None:
             place: Any = InWindows(PutInWindow(limit), into.windowing)
