@@ -220,8 +220,14 @@ def together(path: str, names: Iterable[str | None]) -> pl.LazyFrame:
     """These columns of files that may have different others."""
     polars: Any = import_extra("polars", "polars")
     needed = [name for name in dict.fromkeys(names) if name is not None]
-    each = (having(scan(file), needed, file).select(map(in_periods, needed)) for file in files_of(path))
-    return polars.concat([*each])  # type: ignore[no-any-return]
+    each = [having(scan(file), needed, file).select(map(in_periods, needed)) for file in files_of(path)]
+    first, *more = [frame.collect_schema() for frame in each]
+    if wrong := [name for name in needed if any(there[name] != first[name] for there in more)]:
+        raise InputError(f"{path!r}: columns {wrong} are not of one type in all files{_UNLIKE}")
+    return polars.concat(each)  # type: ignore[no-any-return]
+
+
+_UNLIKE = " (bits may be packed, or noise keyed, in some): take them one by one, or reports together by ldp pool"
 
 
 def as_reports(frame: pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:
@@ -339,10 +345,7 @@ def polars_work(what: str, data: pl.LazyFrame | None = None) -> Iterator[None]:
             ) from None
         remedy = ""
         if isinstance(error, polars.exceptions.SchemaError):
-            remedy = (
-                "; of several files not all have the same columns and types (bits may be packed, or noise keyed, in "
-                "some): take them one by one, or reports together by ldp pool"
-            )
+            remedy = f"; of several files not all have the same columns and types{_UNLIKE}"
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             f"may quote them{remedy}"

@@ -871,6 +871,12 @@ def test_columns_that_are_the_same_in_several_plans_are_estimated_together(ldp, 
     assert "at most epsilon 10 by the plans of all files" in " ".join(ldp("estimate mixed --column os").out.split())
     for line in ("", "--column os --column up", "--column crashed", "--column os --output out", "--table os,crashed"):
         assert "different plans" in ldp(f"estimate mixed {line}", code=1).err
+    keyed = people.with_columns(user=pl.int_range(pl.len())).ldp.perturb(
+        more, packed=True, key=Secret.generate(), id="user"
+    )
+    keyed.ldp.sink_parquet("mixed/more.parquet", more)  # (the error did not say what to do)
+    assert "['os'] are not of one type in all files" in (said := ldp("estimate mixed --column os", code=1).err)
+    assert "by ldp pool" in said
     made.ldp.sink_parquet("mixed/more.parquet", more.seeded(1), assume_reports=True)
     assert "different plans" in ldp("estimate mixed --column os", code=1).err
 

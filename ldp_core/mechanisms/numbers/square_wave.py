@@ -68,6 +68,10 @@ class SquareWave(Window):
     def __init__(self, domain: Interval | tuple[float, float], *, epsilon: float, buckets: int | None = None) -> None:
         self._declare(domain=domain, epsilon=epsilon)
         values = int(self.domain.high - self.domain.low) if isinstance(self.domain, WholeNumbers) else None
+        if buckets is None and values is not None and values > 2048:
+            raise ParameterError(
+                f"{values} whole numbers: give buckets=, to 2048, that divide {values}; or an Interval"
+            )
         self._declare(buckets=buckets if buckets is not None else values or 1024)
         if values is not None and values % self.buckets:
             raise ParameterError(f"buckets must divide {values}, the number of whole numbers, got {self.buckets}")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ldp_core import ParameterError, SquareWave
+from ldp_core import ParameterError, SquareWave, WholeNumbers
 
 from ....cases import each
 from .helpers import SIDE
@@ -34,6 +34,14 @@ def test_bad_distributions():
     for options in ({"method": "mle"}, {"buckets": 11}, {"buckets": 0}, {"confidence": 1}):
         with pytest.raises(ParameterError):
             m.distribution(m.empty_tally(), **options)
+
+
+def test_more_whole_numbers_than_buckets():
+    """The error was of buckets, which nobody had given, and said nothing to do."""
+    with pytest.raises(ParameterError, match=r"5001 whole numbers: give buckets=.*or an Interval"):
+        SquareWave(WholeNumbers(0, 5000), epsilon=1.0)
+    assert SquareWave(WholeNumbers(0, 5000), epsilon=1.0, buckets=1667).buckets == 1667
+    assert SquareWave(WholeNumbers(1, 2048), epsilon=1.0).buckets == 2048
 
 
 def test_a_number_on_an_edge_is_in_the_bucket_that_begins_there():
