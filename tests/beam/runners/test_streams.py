@@ -69,11 +69,11 @@ def test_rows_of_empty_windows_are_in_time_for_steps_behind(request):
     """Also where the watermark stops at the end of a window: a GroupByKey behind dropped the row of that window."""
     cluster = request.getfixturevalue("flink_cluster")
     flags = [*cluster.pipeline_flags("LOOPBACK", streaming=True, checkpoint_every=3600.0, parallelism=2), *FLINK_STREAM]
-    histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 90)))
+    histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(50, 200)))
     starts = beam.Map(lambda row: (row.window_start.micros // 10**6, row.value))
-    case = Case("behind", [40, [41], 70], histogram | starts | beam.GroupByKey(), None, None)
+    case = Case("behind", [100, [101], 200], histogram | starts | beam.GroupByKey(), None, None)
     [groups] = Engine(None, flags, 1, patience=180.0).outputs(case, [case])
-    assert sorted(start for start, _ in groups) == [*range(0, 90, 10)]
+    assert sorted(start for start, _ in groups) == [*range(50, 200, 10)]
 
 
 @pytest.mark.flink
