@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -24,11 +25,12 @@ from apache_beam.utils.timestamp import MAX_TIMESTAMP, Duration, Timestamp
 from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
-from ldp_beam._compat import knows_stable_input
+from ldp_beam._compat import drops_late_state, knows_stable_input
 from ldp_beam.elements.records import InWindows
 from ldp_beam.estimates._partials import Key
 from ldp_beam.time.windows import MOST_WINDOWS, step_of
 from ldp_core import ParameterError
+from ldp_core.engine import warn_user
 
 Time: TypeAlias = datetime | float | str | Timestamp
 Fill: TypeAlias = tuple[Time, Time | None]
@@ -70,10 +72,18 @@ class WithEmptyTallies(beam.PTransform[Any, Any]):
             raise ParameterError(
                 "fill=(start, None) goes on as long as a stream does; for bounded input pass fill an end"
             )
+        if not pcoll.is_bounded and not drops_late_state(pcoll):  # (it does not hold watermarks for timers)
+            warn_user(
+                "Beam's local streaming runner hands on rows of empty windows late: a GroupByKey behind drops them, or "
+                "the job stops. Write the rows one by one, or take another runner"
+            )
         keys = beam.Create([(json.dumps(key), None) for key in self._keys], reshuffle=False).with_output_types(_Keyed)
         told = pcoll | "Told" >> beam.Map(_told).with_output_types(_Keyed) | beam.WindowInto(GlobalWindows())
         both = (pcoll.pipeline | "Keys" >> keys, told) | beam.Flatten()
-        filled: PCollection[Any] = both | "Fill" >> InWindows(self._fill, pcoll.windowing)
+        fill = copy.copy(self._fill)
+        # Flink fires a timer only behind its time: of one at the end the rows would be late for steps behind.
+        fill.before = int(knows_stable_input(pcoll))
+        filled: PCollection[Any] = both | "Fill" >> InWindows(fill, pcoll.windowing)
         # (A step behind that waits for checkpoints would make the whole stage wait, if it were in this one.)
         return filled | beam.Reshuffle() if knows_stable_input(pcoll) else filled
 
@@ -127,6 +137,7 @@ class _Fill(beam.DoFn):
         empty: tuple[Any, ...],
     ) -> None:
         self._start, self.end = fill
+        self.before = 0  # microseconds from a timer to the end of its window
         self._step, self._size, self._lateness = step, size, lateness
         self._keys, self._empty = frozenset(keys), empty
 
@@ -160,7 +171,7 @@ class _Fill(beam.DoFn):
     ) -> Iterator[WindowedValue]:
         """Fill the windows that have ended since the last time."""
         first, known = state.read() or (self._start, ())
-        until = at.micros + 1000 - self._size  # (a runner may cut off what is below a millisecond)
+        until = at.micros + self.before + 1000 - self._size  # (a runner may cut off what is below a millisecond)
         passed = range(first, until if self.end is None else min(until, self.end), self._step)
         if passed:
             filled = sorted({*passed} - {*known})
@@ -190,7 +201,7 @@ class _Fill(beam.DoFn):
         for number in range(MOST_WINDOWS.bit_length()):
             start = first + (2**number - 1) * self._step
             if start < self._due or (not number and self.end is None):
-                tick.set(Timestamp(micros=start + self._size), dynamic_timer_tag=str(number))
+                tick.set(Timestamp(micros=start + self._size - self.before), dynamic_timer_tag=str(number))
 
     def _empties(self, key: str, starts: Iterable[int]) -> Iterator[WindowedValue]:
         pane = PaneInfo(True, not self._lateness, PaneInfoTiming.ON_TIME, 0, 0)

@@ -38,9 +38,9 @@ def horizon(windows: FixedWindows | SlidingWindows) -> float:
 
 _SHARDS = 16  # (with 300 bytes of each window, too)
 
-_HALF = Duration(micros=500)
-"""Half of the watermark's step of a millisecond: at the very last one the local Python runner still takes a record, and
-Java's, in whose timestamps the half is cut off, do not any more."""
+_LEAST = Duration(micros=1)
+"""At the very end, and lateness, the local Python runner still takes a record. Java's, which cut off what is below a
+millisecond, do not any more."""
 
 
 def in_time(
@@ -118,7 +118,7 @@ class Judged(beam.PTransform[Any, Any]):
 
     def __init__(self, windows: FixedWindows | SlidingWindows, lateness: Duration) -> None:
         super().__init__()
-        self.by = lateness + _HALF
+        self.by = lateness + _LEAST
         self._windows = _moved(windows, self.by)
 
     @override

@@ -21,6 +21,7 @@ from ldp_core import (
     Domain,
     HierarchicalHistogram,
     Hybrid,
+    LdpWarning,
     MedianEstimate,
     ParameterError,
     QuantilesEstimate,
@@ -32,7 +33,7 @@ from ldp_core import (
 from ...cases import each
 from ..helpers import SURE_BOOL, on_my_word, run
 from ..runners.stream_cases import histogram
-from ..streams import All, batch, counted, ns
+from ..streams import LOCAL, All, Stream, batch, counted, late_of, ns, stream
 
 # ---- empty windows
 
@@ -154,6 +155,22 @@ def test_times_that_the_reports_do_not_tell(tmp_path, question):
     assert {row["n"]: row[name] for path in tables for row in pq.read_table(path).to_pylist()} == {0: None, 1: noon}
     written = [json.loads(line) for path in lines for line in Path(path).read_text().splitlines()]
     assert {row["n"]: row[name] for row in written} == {0: None, 1: "2026-01-01T09:00:00Z"}
+
+
+def test_a_runner_whose_empty_windows_come_late_is_said():
+    # seen: of 15 windows a GroupByKey behind had 4
+    source = beam.Pipeline("BundleBasedDirectRunner") | Stream()
+    with pytest.warns(LdpWarning, match="rows of empty windows late: a GroupByKey behind drops them"):
+        _ = source | filled(fill=(0, 60))
+
+
+@each("lateness", [0, 0.0007])
+def test_records_of_the_last_part_of_a_millisecond_are_counted_as_late(lateness):
+    windows = FixedWindows(10, offset=Timestamp(micros=1))
+    steps = stream([0, [1, 2], 10.001, [3]])
+    transform = ldp_beam.PrivateHistogram("v", SURE_BOOL, window=windows, event_time="t", allowed_lateness=lateness)
+    rows, late = run(transform.with_exception_handling(), steps, **LOCAL)
+    assert (list(counted(rows).values()), late_of(late)) == ([2], 1)
 
 
 def test_an_endless_fill_is_for_streams():

@@ -7,6 +7,7 @@ Prism comes as a Go binary: ``go install github.com/apache/beam/sdks/v2/go/cmd/p
 ``LDP_PRISM``, then where Go installs, then on the PATH.
 """
 
+import apache_beam as beam
 import pytest
 
 import ldp_beam
@@ -61,6 +62,18 @@ def test_the_only_pane_of_bounded_input_is_on_time(engine, request):
     histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(0, 30)))
     rows = true_panes(run(histogram, [batch([1, 11, 12])], **options[engine]))
     assert [(row.n, row.pane_timing, row.pane_index) for row in rows] == [(n, "ON_TIME", 0) for n in (1, 2, 0)]
+
+
+@pytest.mark.flink
+def test_rows_of_empty_windows_are_in_time_for_steps_behind(request):
+    """Also where the watermark stops at the end of a window: a GroupByKey behind dropped the row of that window."""
+    cluster = request.getfixturevalue("flink_cluster")
+    flags = [*cluster.pipeline_flags("LOOPBACK", streaming=True, checkpoint_every=3600.0, parallelism=2), *FLINK_STREAM]
+    histogram = on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=10, event_time="t", fill=(50, 200)))
+    starts = beam.Map(lambda row: (row.window_start.micros // 10**6, row.value))
+    case = Case("behind", [100, [101], 200], histogram | starts | beam.GroupByKey(), None, None)
+    [groups] = Engine(None, flags, 1, patience=180.0).outputs(case, [case])
+    assert sorted(start for start, _ in groups) == [*range(50, 200, 10)]
 
 
 @pytest.mark.flink
