@@ -84,6 +84,14 @@ def forgets_at_the_end(pcoll: PCollection[Any]) -> bool:
     return isinstance(pcoll.pipeline.runner, PrismRunner) and not pcoll.is_bounded
 
 
+def sees_one_watermark(pcoll: PCollection[Any]) -> bool:
+    """Whether steps side by side always take the same record for late: the runner is one process.
+
+    (Prism fires three times for a late record where a trigger counts elements.)
+    """
+    return isinstance(pcoll.pipeline.runner, (BundleBasedDirectRunner, SwitchingDirectRunner, PrismRunner))
+
+
 def maps(step: Any) -> bool:
     """Whether an applied transform is ``beam.Map`` or ``MapTuple``, of one output: one element of each."""
     one, whole = step.transform, step.parent and step.parent.transform

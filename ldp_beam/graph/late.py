@@ -3,8 +3,8 @@
 A window takes no more records once the watermark has passed the window's end by the allowed lateness L. The same
 records, moved L into the future and put into windows moved by L, are *early* there until that very moment, and *late*
 from then on. Only what is not late goes on, moved back: it comes to the steps behind before the watermark does, so that
-these take it, whatever worker they are on. (If it were counted beside them, two workers could see two watermarks.) No
-state, no timer, and standard windows only, so that every runner that knows triggers can do it.
+these take it, whatever worker they are on. (If it were counted beside them, two workers could see two watermarks. It is
+where a runner is one process.) No state, no timer, and standard windows only, for every runner that knows triggers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
+from ldp_beam._compat import sees_one_watermark
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.records import NAMESPACE, InWindows
 from ldp_beam.elements.rows import DeadLetter
@@ -55,9 +56,12 @@ def in_time(
     Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
     """
     windowing = parts.windowing if into is None else into.windowing
+    if sees_one_watermark(like):
+        late = with_late(parts, into, column, like, dead_letters)
+        return parts if into is None else parts | "Window" >> into, late
     if (windows := _judged_windows(windowing, into, like)) is None:
         return parts if into is None else parts | "Window" >> into, dead_letters
-    judge = Judged(windows, windowing.allowed_lateness)
+    judge = Judged(windows, windowing.allowed_lateness, early=True)
     judged = parts | "Judge" >> judge
     back: Any = InWindows(_Back(windows, judge.by), windowing)
     parts = judged | "In time" >> back.with_output_types(parts.element_type)
@@ -113,11 +117,14 @@ def _count_of(element: tuple[Any, Any]) -> tuple[None, Count]:
 class Judged(beam.PTransform[Any, Any]):
     """Parts to pairs of numbers and parts with their times, in panes which are LATE if the windows no longer take them.
 
+    Those that are not come at once if ``early``.
+
     Elements are (key, part) at a time in the windows of the part's records, of which ``part.n`` is the number.
     """
 
-    def __init__(self, windows: FixedWindows | SlidingWindows, lateness: Duration) -> None:
+    def __init__(self, windows: FixedWindows | SlidingWindows, lateness: Duration, *, early: bool = False) -> None:
         super().__init__()
+        self._trigger = AfterWatermark(early=AfterCount(1) if early else None, late=AfterCount(1))
         self.by = lateness + _LEAST
         self._windows = _moved(windows, self.by)
 
@@ -130,7 +137,7 @@ class Judged(beam.PTransform[Any, Any]):
             | "Window"
             >> beam.WindowInto(
                 self._windows,
-                trigger=AfterWatermark(early=AfterCount(1), late=AfterCount(1)),
+                trigger=self._trigger,
                 accumulation_mode=AccumulationMode.DISCARDING,
                 allowed_lateness=horizon(self._windows),
             )

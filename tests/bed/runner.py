@@ -25,7 +25,7 @@ from apache_beam.transforms.window import NonMergingWindowFn
 from typing_extensions import override
 
 _ELEMENTS, _HOLD = "elements", "watermark"  # as Beam's trigger driver names what it keeps for a window
-_EACH_ALONE = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+_EACH_LATE_ONE_ALONE = AfterWatermark(late=AfterCount(1))
 
 
 class LocalRunner(BundleBasedDirectRunner):
@@ -35,9 +35,9 @@ class LocalRunner(BundleBasedDirectRunner):
 
     * the watermark has passed its end by more than the allowed lateness, so that its records are dropped from then on;
       or
-    * the watermark has passed its end, and records go out one by one (``AfterWatermark(early=AfterCount(1),
-      late=AfterCount(1))``, DISCARDING), of which only late ones can still come: what takes out and counts these. They
-      go out in the same way from a window that is not known, but their panes have the index 0 instead of the next.
+    * the watermark has passed its end, and only late records can still come, which go out one by one
+      (``AfterWatermark(late=AfterCount(1))``, DISCARDING): the count of late records. They go out in the same way
+      from a window that is not known, but their panes have the index 0 instead of the next number.
 
     Windows are forgotten when their key is seen the next time. Windows that merge (sessions) are left to Beam.
     """
@@ -85,7 +85,9 @@ class _GroupAlsoByWindow(_StreamingGroupAlsoByWindowEvaluator):
     def _forget(self, state: Any, windowing: Any) -> None:
         """Drop a key's windows that are over."""
         watermark = self._execution_context.watermarks.input_watermark
-        one_by_one = windowing.accumulation_mode == AccumulationMode.DISCARDING and windowing.triggerfn == _EACH_ALONE
+        one_by_one = (
+            windowing.accumulation_mode == AccumulationMode.DISCARDING and windowing.triggerfn == _EACH_LATE_ONE_ALONE
+        )
         windows = state.get_global_state(MergeableStateAdapter.WINDOW_IDS, {})
         for window, numbers in list(windows.items()):
             kept = [state.state[number] for number in numbers if number in state.state]
