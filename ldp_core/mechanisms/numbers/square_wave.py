@@ -70,7 +70,8 @@ class SquareWave(Window):
         values = int(self.domain.high - self.domain.low) if isinstance(self.domain, WholeNumbers) else None
         if buckets is None and values is not None and values > 2048:
             raise ParameterError(
-                f"{values} whole numbers: give buckets=, to 2048, that divide {values}; or an Interval"
+                f"{values} whole numbers are too many buckets: give buckets=, a divisor of {values} of at most 2048, "
+                "or an Interval"
             )
         self._declare(buckets=buckets if buckets is not None else values or 1024)
         if values is not None and values % self.buckets:

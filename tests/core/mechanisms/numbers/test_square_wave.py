@@ -38,7 +38,9 @@ def test_bad_distributions():
 
 def test_more_whole_numbers_than_buckets():
     """The error was of buckets, which nobody had given, and said nothing to do."""
-    with pytest.raises(ParameterError, match=r"5001 whole numbers: give buckets=.*or an Interval"):
+    with pytest.raises(
+        ParameterError, match=r"5001 whole numbers .*: give buckets=, a divisor of 5001 .*, or an Interval"
+    ):
         SquareWave(WholeNumbers(0, 5000), epsilon=1.0)
     assert SquareWave(WholeNumbers(0, 5000), epsilon=1.0, buckets=1667).buckets == 1667
     assert SquareWave(WholeNumbers(1, 2048), epsilon=1.0).buckets == 2048
