@@ -377,7 +377,8 @@ class Side(NamedTuple):
     def effects(self, sums: Persons) -> tuple[F64, F64]:
         """The design effects of noise and of the sample, of shares among many people; see `clusters` in this room."""
         f, variance, slope = self.inside, self.variance(self.inside), self.b + 1 - 2 * self.inside
-        effect, most = sums.effect(f, sums.mm * variance * self.n + slope * (sums.wm - f * sums.mm), variance)
+        of_reports = variance + slope * (self.estimates - f) / np.maximum(self.n, 1)  # (f is moved)
+        effect, most = sums.effect(f, sums.mm * variance * self.n + slope * (sums.wm - f * sums.mm), of_reports)
         alike = 2 / (2 + self.n / most * f * (1 - f))
         return effect, effect + alike * np.maximum(most - effect, 0)
 

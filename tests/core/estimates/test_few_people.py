@@ -34,7 +34,7 @@ from ldp_core.estimates import histogram, ordered, ratios, tails, weights
 from ldp_core.estimates.comparison import Compare
 from ldp_core.estimates.joint import TableEstimate
 from ldp_core.estimates.ratios import ratio, ratio_of, ratio_sums
-from ldp_core.mechanisms.oracles import base
+from ldp_core.mechanisms.oracles import base, cells
 from ldp_core.plans import answered, sampled
 
 from ...cases import case
@@ -490,8 +490,8 @@ def test_points_of_curves_hold_where_a_report_supports_half_of_a_range(monkeypat
     """Hardly anybody reports the columns of which most of the noise comes: they held in 77 %."""
     if planted:
         score_intervals_alone(monkeypatch)
-        monkeypatch.setattr(base, "_means", lambda _, total, *__: (np.zeros(len(total)),) * 2)
-        monkeypatch.setattr(base, "_EACH", 0)  # (so that no least noise is known)
+        monkeypatch.setattr(cells, "means_inside", lambda _, total, *__: (np.zeros(len(total)),) * 2)
+        monkeypatch.setattr(cells, "_EACH", 0)  # (so that no least noise is known)
     worst, runs = [], 250
     for n, d, epsilon, points in ((25, 300, 6.0, [2, 127, 254]), (200, 300, 4.0, [2, 127, 254])):
         m = HadamardResponse(range(d), epsilon=epsilon, unmatched="other")
