@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import tracemalloc
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
@@ -173,19 +174,20 @@ def test_files_whose_text_is_of_several_types_are_read_together(tmp_path):
     columns = {"t": [datetime(2024, 1, 1, tzinfo=UTC)], "os": ["ios"], "app": ["mail"]}
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         arrays = [pa.array(columns["t"]), pa.array(columns["os"], pa.string()), pa.array(columns["app"], kind)]
-        pq.write_table(pa.table(arrays, names=[*columns]), tmp_path / f"{kind}.parquet")
+        with suppress(pa.ArrowNotImplementedError):  # (older ones write no string_view)
+            pq.write_table(pa.table(arrays, names=[*columns]), tmp_path / f"{kind}.parquet")
     (tmp_path / "a.csv").write_text("t,os,app\n2024-01-01,ios,mail\n")
     read = ReadEvents(str(tmp_path / "*"), plan, event_time="t")
     assert read.schema.field("app").type == pa.large_string()
     assert read.schema.field("os").type == pa.string()
     found = run(read)
     assert all(batch.schema.remove_metadata().equals(read.schema) for batch in found)
-    assert sum(batch.num_rows for batch in found) == 4
+    assert sum(batch.num_rows for batch in found) == len(read.paths) >= 3
     prefix = str(tmp_path / "out" / "part")
     with beam.Pipeline("FnApiRunner") as p:
         _ = p | ReadEvents(read.paths, plan, event_time="t") | Perturb(plan) | WriteReports(prefix, plan, read.schema)
     files = [pq.read_table(file) for file in (tmp_path / "out").iterdir()]
-    assert [word for table in files for word in table["app"].to_pylist()] == ["mail"] * 4
+    assert [word for table in files for word in table["app"].to_pylist()] == ["mail"] * len(read.paths)
 
 
 def test_without_event_times_and_with_further_columns(events):
