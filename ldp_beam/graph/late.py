@@ -55,12 +55,10 @@ def in_time(
 
     Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
     """
-    windowing = parts.windowing if into is None else into.windowing
-    if sees_one_watermark(like):
+    windowing, windows = _judged_windows(parts, into, like)
+    if windows is None or sees_one_watermark(like):
         late = with_late(parts, into, column, like, dead_letters)
         return parts if into is None else parts | "Window" >> into, late
-    if (windows := _judged_windows(windowing, into, like)) is None:
-        return parts if into is None else parts | "Window" >> into, dead_letters
     judge = Judged(windows, windowing.allowed_lateness, early=True)
     judged = parts | "Judge" >> judge
     back: Any = InWindows(_Back(windows, judge.by), windowing)
@@ -79,17 +77,19 @@ def with_late(
 
     Where workers see several watermarks, some that come as a window closes are in neither count, or in both.
     """
-    windowing = parts.windowing if into is None else into.windowing
-    if (windows := _judged_windows(windowing, into, like)) is None:
+    windowing, windows = _judged_windows(parts, into, like)
+    if windows is None:
         return dead_letters
     counts = parts | "Counts" >> beam.Map(_count_of)
     return _with_late(counts | "Judge" >> Judged(windows, windowing.allowed_lateness), column, like, dead_letters)
 
 
-def _judged_windows(windowing: Any, into: beam.WindowInto | None, like: PCollection[Any]) -> Any:
+def _judged_windows(parts: PCollection[Any], into: beam.WindowInto | None, like: PCollection[Any]) -> tuple[Any, Any]:
+    """The windowing that parts come into, and its windows; None in their place if nothing is taken for late."""
+    windowing = parts.windowing if into is None else into.windowing
     windows = windowing.windowfn
     known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
-    return windows if known and not like.is_bounded else None
+    return windowing, windows if known and not like.is_bounded else None
 
 
 def _with_late(
