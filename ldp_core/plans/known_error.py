@@ -33,6 +33,7 @@ from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_probability
+from ldp_core.plans.answered import Margin
 
 Shares: TypeAlias = tuple[float, float]
 """The least and the greatest share that the value may have that is asked about."""
@@ -200,9 +201,11 @@ def part_of(population: Population, n: float) -> float:
     return float(sampled_part(population, min(n, population) if isinstance(population, int) else n))
 
 
-def error_of(m: Mechanism) -> Error:
-    """The error of a mechanism, which knows it best."""
+def error_of(m: Mechanism | Margin) -> Error:
+    """The error of a mechanism, which knows it best; or of one column of pairs."""
     n = _MANY
+    if isinstance(m, Margin):
+        return Error(m.variance, m.domain.size, m.ends())
     if isinstance(m, FrequencyOracle):
         moves = m.extremes() if math.isfinite(m.parts[1]) else []
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
