@@ -42,7 +42,8 @@ class ReadKafka(RecordsTransform):
         partitions: which; None: all that there are when the pipeline first starts. One that is added later is an error
             of a stream, within a minute: go on from the checkpoint with ``partitions=``, and read it in its own job.
         start: without a checkpoint begin at the ``"earliest"`` message, at the ``"latest"`` (only what comes after),
-            or where the group ``"committed"`` (without a commit: the earliest).
+            or where the group ``"committed"`` (without a commit: the earliest). A job that failed has committed what it
+            read, also where nothing of it was written: go on from its checkpoint, or set the group's offsets back.
         stop_at: ``"latest"``: end where each partition ended when its reading began; or the offset to stop before,
             by partition; None: never end.
         max_batch: messages in one poll, at most.

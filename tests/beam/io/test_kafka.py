@@ -316,6 +316,24 @@ def test_offsets_are_committed_when_the_work_is_durable(broker, topic):
     assert run(ReadKafka(broker.servers, topic, **options)) == []
 
 
+def _breaks(_):
+    raise OSError("the disk is full")
+
+
+def test_what_a_failed_job_had_read_comes_again_if_the_offsets_are_set_back(broker, topic):
+    """A local runner keeps no checkpoint: behind a shuffle the messages are lost, and they count as committed."""
+    send(broker, topic, [(numbers(0, 10), 0, 0)])
+    group, places = "broken", [TopicPartition(topic, 0, 0)]
+    options: dict[str, Any] = {"group": group, "start": "committed", "stop_at": "latest", "partitions": [0]}
+    with pytest.raises((OSError, RuntimeError), match="disk is full"), beam.Pipeline("FnApiRunner") as p:
+        _ = p | ReadKafka(broker.servers, topic, **options) | beam.Reshuffle() | beam.Map(_breaks)
+    assert run(ReadKafka(broker.servers, topic, **options)) == []
+    consumer = Consumer({"bootstrap.servers": broker.servers, "group.id": group})
+    consumer.commit(offsets=places, asynchronous=False)
+    consumer.close()
+    assert ids_of(run(ReadKafka(broker.servers, topic, **options))) == list(range(10))
+
+
 def test_a_topic_that_is_shorter_than_what_is_committed_is_an_error(broker, topic):
     """As one that was made anew: nothing of it was read, without a word."""
     send(broker, topic, [(numbers(0, 10), 0, 0)])
