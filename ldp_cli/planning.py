@@ -230,7 +230,7 @@ def explain(
         return
     columns = {}
     for name, m in made.columns.items():
-        outlook = m.explain(math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed))))
+        outlook = m.explain(math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed or made.memoized))))
         columns[name] = {
             "mechanism": m.title,
             "epsilon": m.epsilon,

@@ -61,6 +61,7 @@ def explanation(
     check_integer("n", n, low=0)
     if (repeats := check_epsilon("repeats", repeats)) < 1:
         raise ParameterError(f"repeats must be at least 1, got {repeats!r}")
+    keyed = keyed or plan.memoized  # (the noise of all columns)
     rows = [("column", "mechanism", "epsilon", "margin, 95 %")]
     warnings = []
     for name, m in plan.columns.items():
@@ -76,10 +77,9 @@ def explanation(
             )
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", epsilon_above(plan.epsilon), ""))
-    shared = repeats > 1 and (keyed or plan.memoized)
     learnt: list[str] = []
     if plan.seed is None:
-        learnt = _promises(plan, n, total=total, delta=delta, shared=shared)
+        learnt = _promises(plan, n, total=total, delta=delta, shared=keyed and repeats > 1)
     parts = [aligned(rows) + folded(warnings), _of_a_person(plan, records, keyed), folded(learnt) + seed_warning(plan)]
     return "\n\n".join("\n".join(part) for part in parts if part)
 
@@ -94,7 +94,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
         ("epsilon, if values never change", 0, "secret"),
         ("epsilon, if they change in secret", None, "secret"),
     ]
-    if keyed or plan.memoized:
+    if keyed:
         cases.append(("epsilon, if they change in public", None, "public"))
     rows = []
     for name, changes, times in cases:
@@ -105,7 +105,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
     seen = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
     table = aligned([head, *rows], numbers=range(1, len(head)))
-    return table + (folded([seen]) if fakes and (keyed or plan.memoized) else [])
+    return table + (folded([seen]) if fakes and keyed else [])
 
 
 def _spends(mechanism: Mechanism) -> str:
