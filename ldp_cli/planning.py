@@ -15,7 +15,7 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
-from ldp_core.engine import Inputs, plan_contents, replacing, seed_warning, truth_of
+from ldp_core.engine import Inputs, outlook_of, plan_contents, replacing, seed_warning, truth_of
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[
@@ -230,7 +230,7 @@ def explain(
         return
     columns = {}
     for name, m in made.columns.items():
-        outlook = m.explain(math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed))))
+        outlook, _ = outlook_of(m, n, repeats, keyed=keyed or made.memoized)
         columns[name] = {
             "mechanism": m.title,
             "epsilon": m.epsilon,

@@ -75,7 +75,7 @@ from ldp_core.plans.answered import NO_PERSONS, Margin, MarginEstimate, joint_of
 from ldp_core.plans.contents import enough_to_differ, refuse_private
 from ldp_core.plans.drawn import DrawnColumn, DrawnColumns
 from ldp_core.plans.explanation import contents as plan_contents
-from ldp_core.plans.explanation import epsilon_above, promise, seed_warning, warn_of_seed
+from ldp_core.plans.explanation import epsilon_above, outlook_of, promise, seed_warning, warn_of_seed
 from ldp_core.plans.forms import DEAD_LETTERS, RESULTS, PlanTold, about
 from ldp_core.plans.plan import METADATA_KEY, PLAN_WAYS, plan_of, refuse_keys, refuse_reports
 from ldp_core.plans.provenance import NAME as REPORT_TYPE
@@ -213,6 +213,7 @@ __all__ = [
     "of_floats",
     "of_folders",
     "open_parquet",
+    "outlook_of",
     "over",
     "p_values_of",
     "plain",

@@ -15,7 +15,7 @@ from ldp_core.errors import ParameterError, warn_user
 from ldp_core.exact.composition import ChangeTimes
 from ldp_core.exact.probability import exp_above, float_above
 from ldp_core.inputs.domain import Domain
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import ExpectedError, Mechanism
 from ldp_core.parameters import check_epsilon, check_integer, check_open, shown
 from ldp_core.plans.contents import PlanContents
 from ldp_core.plans.drawn import DrawnColumn
@@ -61,27 +61,39 @@ def explanation(
     check_integer("n", n, low=0)
     if (repeats := check_epsilon("repeats", repeats)) < 1:
         raise ParameterError(f"repeats must be at least 1, got {repeats!r}")
+    keyed = keyed or plan.memoized  # (the noise of all columns)
     rows = [("column", "mechanism", "epsilon", "margin, 95 %")]
     warnings = []
     for name, m in plan.columns.items():
-        alike = 1 + (repeats - 1) * m.common_noise(keyed=keyed)
-        outlook = m.explain(math.ceil(n / alike))
+        outlook, worth = outlook_of(m, n, repeats, keyed=keyed)
         rows.append((name, m.title, _spends(m), outlook.margin))
         if outlook.advice is not None:
             warnings.append(f"{name}: {outlook.advice}")
-        if alike > 1:
+        if worth < n:
             warnings.append(
                 f"{name}: a person's reports have noise in common: if values stay, {n:,} reports are worth "
-                f"{math.ceil(n / alike):,} of as many people"
+                f"{worth:,} of as many people"
             )
     rows += [(name, "kept as it is", "unprotected", "") for name in plan.keep]
     rows.append(("total a record", "", epsilon_above(plan.epsilon), ""))
-    shared = repeats > 1 and (keyed or plan.memoized)
     learnt: list[str] = []
     if plan.seed is None:
-        learnt = _promises(plan, n, total=total, delta=delta, shared=shared)
+        learnt = _promises(plan, n, total=total, delta=delta, shared=keyed and repeats > 1)
     parts = [aligned(rows) + folded(warnings), _of_a_person(plan, records, keyed), folded(learnt) + seed_warning(plan)]
     return "\n\n".join("\n".join(part) for part in parts if part)
+
+
+def outlook_of(m: Mechanism, n: int, repeats: float, *, keyed: bool) -> tuple[ExpectedError, int]:
+    """`Mechanism.explain` of n records, of which each person has so many; and how many of other people they are worth.
+
+    A count is one of all records, and what the advice takes more of are reports of as many people.
+    """
+    worth = math.ceil(n / (1 + (repeats - 1) * m.common_noise(keyed=keyed)))
+    found = m.explain(worth)
+    if worth < n:
+        error = found.share * n if found.unit == "records" else found.error
+        found = found._replace(error=error, advice=found.advice and f"{found.advice} (reports of as many people)")
+    return found, worth
 
 
 def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> list[str]:
@@ -94,7 +106,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
         ("epsilon, if values never change", 0, "secret"),
         ("epsilon, if they change in secret", None, "secret"),
     ]
-    if keyed or plan.memoized:
+    if keyed:
         cases.append(("epsilon, if they change in public", None, "public"))
     rows = []
     for name, changes, times in cases:
@@ -105,7 +117,7 @@ def _of_a_person(plan: PlanContents, records: Iterable[int], keyed: bool) -> lis
     fakes = [name for name, m in plan.columns.items() if isinstance(m, FakeDataColumn)]
     seen = f"keyed noise: which of the columns {fakes} a person answers is seen once values change"
     table = aligned([head, *rows], numbers=range(1, len(head)))
-    return table + (folded([seen]) if fakes and (keyed or plan.memoized) else [])
+    return table + (folded([seen]) if fakes and keyed else [])
 
 
 def _spends(mechanism: Mechanism) -> str:

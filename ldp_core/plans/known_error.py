@@ -66,14 +66,17 @@ class Error(NamedTuple):
     apart: int = 1
     """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
 
-    def repeated(self, reports: int) -> Error:
-        """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
+    def repeated(self, reports: int, *, keyed: bool = False) -> Error:
+        """That of people who send so many reports each: the mean of a person's reports, of a value that stays.
+
+        Under ``keyed`` noise of one round these are one report.
+        """
         if self.finds and reports > 1:
             raise ParameterError("heavy hitters are found from one report of each person: leave out repeats")
-        common = self.common or (lambda _: 0.0)
+        common = self.common or ((lambda _: 1.0) if keyed else None)
         return self._replace(
-            n_variance=lambda f: (1 + (reports - 1) * common(f)) / reports * self.n_variance(f),
-            apart=1 if self.common else reports,
+            n_variance=lambda f: (1 + (reports - 1) * (common(f) if common else 0)) / reports * self.n_variance(f),
+            apart=1 if common else reports,
         )
 
     @classmethod
@@ -206,10 +209,10 @@ def error_of(m: Mechanism | Margin) -> Error:
     n = _MANY
     if isinstance(m, Margin):
         return Error(m.variance, m.domain.size, m.ends())
+    common = (lambda f: m.common_noise(keyed=True, share=f)) if m.memoized else None
     if isinstance(m, FrequencyOracle):
         moves = m.extremes() if math.isfinite(m.parts[1]) else []
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
-        common = (lambda f: m.common_noise(keyed=True, share=f)) if m.memoized else None
         moved = m.collided() if m.collided else None
         return Error(
             lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved
@@ -225,7 +228,7 @@ def error_of(m: Mechanism | Margin) -> Error:
         )
     if isinstance(m, Sketch):
         p, q = (float(x) for x in m.support_probabilities())
-        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided())
+        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided(), common=common)
     raise ParameterError(f"the error of {m.name} is not known before there are reports")
 
 

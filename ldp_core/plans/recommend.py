@@ -317,9 +317,10 @@ def error_of_answer(
     if repeats > 1:
         asked: Any = question  # (that has a population)
         ways = replace(asked, population=None), asked
-        alone, both = (np.square(error_of_answer(one, m, n, frequency)) for one in ways)
         kept = (1 + (repeats - 1) * m.common_noise(keyed=False)) / repeats
-        error, half = np.sqrt(kept * alone + np.maximum(both - alone, 0)).tolist()
+        # As of so many people as reports are worth: of fewer an interval of a quantile may have all values.
+        alone, both = (np.square(error_of_answer(one, m, n / kept, frequency)) for one in ways)
+        error, half = np.sqrt(alone + np.maximum(both - alone, 0) / kept).tolist()
         return error, half
     codes, reports = m.inputs.even, max(round(n), 1)
     people = np.full(len(codes), EVERYBODY // len(codes))

@@ -310,9 +310,11 @@ class _Asked(NamedTuple):
     change: _Change | None = None
     repeats: int = 1
 
-    def error(self, key: Any, domain: Values | None = None, epsilon: float | None = None) -> Error:
+    def error(
+        self, key: Any, domain: Values | None = None, epsilon: float | None = None, *, keyed: bool = False
+    ) -> Error:
         """The error of a mechanism, or of a choice."""
-        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1))
+        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
 
     @property
     def wanted(self) -> str:
@@ -525,7 +527,7 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
         called, own = (m.title, m.pairs[0][1]) if isinstance(m, Margin) else (m.name, m)
-        rows.append(Need(name, called, wanted, own.epsilon, asked.people(asked.error(m), wanted)))
+        rows.append(Need(name, called, wanted, own.epsilon, asked.people(asked.error(m, keyed=plan.memoized), wanted)))
     asked.check(most := max(row.n for row in rows))
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "

@@ -137,6 +137,15 @@ class SampledColumn(Sampled, FrequencyOracle):
         people = count * (1 - count / max(n, 1)) * _unsampled(n, n / self.columns)
         return self.columns * (self.inner.variance(n, count) + people)
 
+    @override
+    def common_noise(self, *, keyed: bool, share: float | None = None) -> float:
+        """Under keyed noise also who answers is a person's own: only what answers do not have in common is apart."""
+        if not (keyed or self.memoized):
+            return 0.0
+        n, f = 1e9, 1 / self.domain.size if share is None else share
+        apart = 1 - self.inner.common_noise(keyed=keyed, share=share)
+        return 1 - apart * float(self.columns * self.inner.variance(n, n * f) / self.variance(n, n * f))
+
     @cached_property
     @override
     def rates(self) -> Rates:

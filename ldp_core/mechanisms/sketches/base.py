@@ -123,6 +123,7 @@ class Candidates(Wrapping, FrequencyOracle):
     unlikely = of_inner("unlikely")
     unlikely_together = of_inner("unlikely_together")
     block_size = of_inner("block_size")
+    common_noise = of_inner("common_noise")
     perturb_block = of_inner("perturb_block")
     draw = of_inner("draw")
     simulate_values = of_inner("simulate_values")

@@ -220,6 +220,17 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         )
 
     @override
+    def common_noise(self, *, keyed: bool, share: float | None = None) -> float:
+        """The permanent response's: of a bit that is 1 with probability x, (x - p) (q - x) of x (1 - x) (`TwoRounds`).
+
+        The bit is the value's own, or one that another value may have.
+        """
+        _, p, q = (float(fraction(t)) for t in self._thresholds)
+        own, other = map(float, self.support_probabilities())
+        parts = ((own, share or 0.0), (other, 1 - (share or 0.0)))
+        return sum(part * (x - p) * (q - x) for x, part in parts) / sum(part * x * (1 - x) for x, part in parts)
+
+    @override
     def support_probabilities(self) -> tuple[Fraction, Fraction]:
         """A report supports a value if it has the bit of the value's first hash function.
 

@@ -15,6 +15,7 @@ from ldp_core import (
     Domain,
     HadamardCountMeanSketch,
     HadamardResponse,
+    HierarchicalHistogram,
     Hybrid,
     Interval,
     Keyed,
@@ -22,12 +23,14 @@ from ldp_core import (
     Loloha,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
+    MedianEstimate,
     NOutput,
     OneBitMean,
     ParameterError,
     PrivacyPlan,
     RandomizedResponse,
     Rappor,
+    SampledColumn,
     Secret,
     SquareWave,
     SubsetSelection,
@@ -492,3 +495,66 @@ def test_one_column_of_pairs_is_within_the_margin(columns, epsilon, margin):
         shares = reports.ldp.histograms(plan, population="many").filter(column_name=name, value="0")
         half = (shares["frequency_high"] - shares["frequency_low"]).item() / 2
         assert 0.8 * margin < half < 1.02 * margin  # (of another share it may be wider)
+
+
+def test_of_a_plan_that_remembers_the_noise_of_all_columns_is_planned_as_keyed():
+    """So that also of columns of one round a person's reports are worth one."""
+    once = RandomizedResponse(["a", "b", "c"], epsilon=1.0)
+    lasting = LongitudinalUnaryEncoding(["a", "b"], epsilon_infinity=2.0, epsilon_1=1.0)
+    plan = PrivacyPlan({"os": once, "page": lasting, "age": NOutput((0, 1), epsilon=1.0)})
+    needs = {row.name: row.n for row in required_n(plan, 0.01, repeats=30)}
+    assert needs["os"] == required_n(once, 0.01).n
+    assert needs["age"] == required_n(plan["age"], 0.01).n
+    assert needs["page"] == required_n(lasting, 0.01, repeats=30).n < required_n(lasting, 0.01).n / 2
+    assert plan.explain(30_000, repeats=30) == plan.explain(30_000, repeats=30, keyed=True)
+    wide = PrivacyPlan({"n": RandomizedResponse(range(100), epsilon=1.0)})  # (which says what it takes more of)
+    assert "fewer values (reports of as many people)" in wide.explain(30_000, repeats=30, keyed=True).replace(
+        "\n  ", " "
+    )
+    assert "of as many people" not in wide.explain(30_000, repeats=30)
+
+
+@each("rates", [(0.5, 0.75), (0.25, 0.75), (0.1, 1.0)])
+def test_what_permanent_bits_of_rappor_have_in_common(rates):
+    """By the variances of one bit of nobody's, and of the mean of ten of them."""
+    p, q = rates
+    m, k, people = Rappor("str", bits=128, hashes=2, cohorts=64, f=0.5, p=p, q=q), 10, 4000
+    noise = Keyed(Secret.from_hex("7" * 32), np.repeat(np.arange(people), k), column="c")
+    words = m.perturb(["x"] * (k * people), randomness=noise)[:, 1:]
+    bits = np.unpackbits(words.view(np.uint8), axis=1).reshape(people, k, 128)
+    kept = bits.mean(axis=1).var() / bits.var()
+    for asked in (m, m.over(["x", "y"])):
+        one, ten = (required_n(asked, 0.05, frequency=0.0, population=None, repeats=r).n for r in (1, k))
+        assert ten / one == pytest.approx(kept, rel=0.15)
+
+
+@each("key", ["hierarchical_histogram:prefixes", "randomized_response"])
+def test_medians_of_people_who_send_several_reports_each(key):
+    """Intervals of few reports have all values, so that the noise of more of them is no part of theirs."""
+    values, rng, k = range(18, 91), np.random.default_rng(2), 30
+    n = required_n(key, 10.0, ask="median", domain=values, epsilon=1.0, repeats=k).n
+    assert n > required_n(key, 10.0, ask="median", domain=values, epsilon=1.0).n / k
+    m = HierarchicalHistogram(values, epsilon=1.0, workload="prefixes")
+    m = m if key.startswith(m.name) else RandomizedResponse(values, epsilon=1.0)
+    found = [
+        MedianEstimate().result(m, m.simulate(k * rng.multinomial(n, np.full(73, 1 / 73)), seed=run)).median
+        for run in range(200)
+    ]
+    assert np.mean(np.abs(np.array(found) - 54) > 10) < 0.08
+
+
+@pytest.mark.slow
+def test_what_reports_of_a_sampled_column_have_in_common():
+    """The permanent answers, and who answers: by the variance of the mean of ten reports."""
+    values, k, people = ["a", "b", "c"], 10, 100_000
+    lasting = LongitudinalUnaryEncoding(values, epsilon_infinity=2.0, epsilon_1=1.0)
+    plan = PrivacyPlan({name: SampledColumn(lasting, columns=2) for name in ("one", "other")})
+    has, ids = np.arange(people) % 5 < 2, np.repeat(np.arange(people), k)
+    column = np.where(np.repeat(has, k), "a", "b")
+    frame = pl.DataFrame({"one": column, "other": column, "user": ids})
+    reports = frame.ldp.perturb(plan, key=Secret.from_hex("7" * 32), id="user")["one"].ext.storage()
+    answered, said = reports.arr.first().is_not_null().to_numpy(), np.full(people * k, 0.4)
+    said[answered] += 2 * (lasting.weights(reports.filter(answered), "a") - 0.4)
+    means = said.reshape(people, k).mean(axis=1)
+    n = required_n(plan["one"], 0.02, frequency=0.4, population=None, repeats=k).n
+    assert n == pytest.approx((stats.norm.isf(0.025) / 0.02) ** 2 * np.var(means - has), rel=0.05)
