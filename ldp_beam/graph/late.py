@@ -64,7 +64,7 @@ def in_time(
     judge = Judged(windows, windowing.allowed_lateness, early=not one) if known and not like.is_bounded else None
     if judge is not None:
         judged = (parts | "Counts" >> beam.Map(_count_of) if one else parts) | "Judge" >> judge
-        dead_letters = _with_late(judged | "Late" >> beam.ParDo(Letters(column)), like, dead_letters)
+        dead_letters = _with_late(judged, Letters(column), like, dead_letters)
         if not one:
             back: Any = InWindows(_Back(windows, judge.by), windowing)
             return judged | "In time" >> back.with_output_types(parts.element_type), dead_letters
@@ -88,12 +88,13 @@ def with_dropped(
         | "Taken" >> beam.Map(lambda n: (0, -n)).with_output_types(tuple[int, int]),
     )
     judged = counts | beam.Flatten() | "Judge" >> Judged(windows, lateness)
-    return _with_late(judged | "Late" >> beam.ParDo(_Dropped(column)), like, dead)
+    return _with_late(judged, _Dropped(column), like, dead)
 
 
 def _with_late(
-    late: PCollection[Any], like: PCollection[Any], dead_letters: PCollection[Any] | None
+    judged: PCollection[Any], fn: beam.DoFn, like: PCollection[Any], dead_letters: PCollection[Any] | None
 ) -> PCollection[Any] | None:
+    late = judged | "Late" >> beam.ParDo(fn).with_output_types(DeadLetter)
     if dead_letters is None:
         return None
     late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
