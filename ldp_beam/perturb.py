@@ -27,6 +27,7 @@ from ldp_beam.graph.upstream import (
     check_column,
     check_plan,
     refuse_copies,
+    refuse_missing,
     refuse_overlapping,
     refuse_perturbed,
     refuse_unbudgeted,
@@ -118,6 +119,8 @@ class Perturb(RecordsTransform, EndsValues, DrawsNoise):
         refuse_overlapping(pcoll)
         refuse_copies(pcoll, self._plan.inputs, spends=self.spends is not None)
         refuse_perturbed(pcoll, self._plan.inputs)
+        if self._key is not None:
+            refuse_missing(pcoll, (self._key.id, self._key.record))
         if self.spends is not None:
             refuse_unbudgeted(pcoll, key=self._key, spends=self.spends)
         fn = _PerturbDoFn(self._plan, self._packed, self._key, self._dead_letter_tag)

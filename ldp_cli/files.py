@@ -136,13 +136,18 @@ def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[
                     yield pa.record_batch(columns, names=names)
 
 
-def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> pl.LazyFrame:  # noqa: A002
+def scan(
+    path: str,
+    plan: PrivacyPlan | None = None,
+    id: str | None = None,  # noqa: A002
+    per: Iterable[str] = (),
+) -> pl.LazyFrame:
     """A lazy frame of a file, a folder of Parquet files, or a pattern.
 
     In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
     type in all files, as keyed noise needs. Numbers and Booleans are of the type of the plan, also after many empty
-    fields, or whole numbers; Booleans may be 0 and 1, which the first 100 records then say. (Of Polars an empty line is
-    a record of nulls.)
+    fields, or whole numbers; Booleans may be 0 and 1, which the first 100 records then say. Of kept columns and
+    those of ``per`` see `_other_than_written`. (Of Polars an empty line is a record of nulls.)
     """
     polars: Any = import_extra("polars", "polars")
     found = files_of(path)
@@ -180,9 +185,36 @@ def scan(path: str, plan: PrivacyPlan | None = None, id: str | None = None) -> p
             head = polars.scan_csv(found[0], glob=False).collect_schema()
         bits = [name for name, kind in kinds.items() if kind == "bool" and name in head and head[name].is_integer()]
     dtypes |= dict.fromkeys(bits, polars.Int64)
+    with polars_work(path):
+        dtypes |= _other_than_written(found, dtypes, None if plan is None else [*plan.keep, *per])
     frame = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False)
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
     return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
+
+
+def _other_than_written(found: list[str], dtypes: Mapping[str, Any], names: Iterable[str] | None) -> dict[str, Any]:
+    """Of these columns of CSV, or all, texts that Polars takes for numbers or times: groups would be mixed up.
+
+    They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9; or dates that do not begin with the
+    year, as 02/01/2024, which may be of January or of February.
+    """
+    polars: Any = import_extra("polars", "polars")
+    there = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False).collect_schema()
+    kinds = {name: there[name] for name in (there if names is None else names) if name in there and name not in dtypes}
+    asked = []
+    for name, kind in kinds.items():
+        text = in_periods(name)
+        if kind.is_numeric():
+            decimals = text.str.extract(r"^[^.eE]*\.?(\d*)$").str.len_chars()  # (null of 1e-5)
+            versions = text.str.contains(r"\.\d+0$").any() & (decimals.min() != decimals.max())
+            asked.append(text.str.contains(r"^[+-]?0\d").any() | versions)
+        elif kind in (polars.Date, polars.Datetime):
+            asked.append((~text.str.contains(r"^\d{4}")).any().alias(name))
+    if not asked:
+        return {}
+    texts = polars.scan_csv(found, schema_overrides=dict.fromkeys(there, polars.String), glob=False)
+    [row] = texts.select(asked).collect(engine="streaming").to_dicts()
+    return {name: polars.String for name, wrong in row.items() if wrong}
 
 
 def _refuse_numbers(file: str, source: Any, id: str) -> None:  # noqa: A002 (as in `scan`)

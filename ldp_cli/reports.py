@@ -61,7 +61,8 @@ def perturb(
 ) -> None:
     """Perturb records: one private report each, as a plan says.
 
-    Kept times of NDJSON stay text, of which there are no windows: Parquet has times, and those of CSV are read as such.
+    Kept times of NDJSON stay text, of which there are no windows: Parquet has times, and those of CSV are read as such
+    where the year comes first. Kept 007 and versions as 1.9 and 1.10 stay text.
     """
     ldp_polars = files.our_polars()
     periods = _periods(per or [])
@@ -79,7 +80,7 @@ def perturb(
     made.check_noise(keyed=bool(noise))
     refuse_own(id, made.inputs)
     whose = [*([id] if id is not None else []), *periods]
-    scanned = files.having(files.scan(source, made, id), [*made.inputs, *made.keep, *whose], source)
+    scanned = files.having(files.scan(source, made, id, periods), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
     read = [0]
     working = printing.working("perturbing", total=partial(files.size_of, source))

@@ -102,9 +102,10 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
             "encoding, subset selection, local hashing, Hadamard response, PrivSet, a tree; NOutput for a mean"
         )
 
-    def common_noise(self, *, keyed: bool) -> float:
-        """At most what part of the variance of its noise all reports of a person about one value have in common.
+    def common_noise(self, *, keyed: bool, share: float | None = None) -> float:
+        """What part of the variance of its noise all reports of a person about one value have in common.
 
+        That depends on the share of people who have the value that is asked about (None: one in d).
         Of fresh noise nothing, of keyed noise all of it: the reports are then equal.
         """
         return float(keyed or self.memoized)

@@ -80,7 +80,7 @@ class Batch:
         """A column's values as numbers 0 to k - 1, int64[n], and the k texts that they stand for."""
         column = self.required(name)
         labels: list[str | None] | None = None
-        with suppress(pa.ArrowException):  # it may quote the value
+        with suppress(pa.ArrowException, ArithmeticError):  # it may quote the value; of decimals of odd scales
             if not pa.types.is_dictionary(column.type):
                 column = column.cast(_wider(column.type))  # (Arrow lacks it for the narrow ones)
                 column = column.dictionary_encode(null_encoding="encode")

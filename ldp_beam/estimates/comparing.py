@@ -23,7 +23,8 @@ from typing_extensions import override
 from ldp_beam.estimates._partials import Key, KeyedTally
 from ldp_beam.estimates._persons import SumPersons
 from ldp_beam.estimates.combine import TalliesCombineFn
-from ldp_beam.estimates.transforms import Estimate, RowsOf, StreamOptions
+from ldp_beam.estimates.rows import RowsOf
+from ldp_beam.estimates.transforms import Estimate, StreamOptions
 from ldp_beam.graph.upstream import persons_before
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import FrequencyOracle, Mechanism, ParameterError, Tally

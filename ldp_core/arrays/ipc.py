@@ -112,10 +112,22 @@ def _inside(kind: pa.DataType) -> list[tuple[str, pa.DataType]]:
 
 
 def bytes_of(data: Any) -> int:
-    """``nbytes`` of a batch or an array; pyarrow 20 has none of views, of which whole buffers count."""
-    with suppress(pa.ArrowTypeError):
-        return int(data.nbytes)
-    return int(data.get_total_buffer_size())
+    """``nbytes`` of a batch or an array; of types at which Arrow (25.0) has none, or may crash, whole buffers count."""
+    whole = isinstance(data, pa.RecordBatch)
+    if len(data) and all(map(_is_measured, data.schema.types if whole else [data.type])):
+        with suppress(pa.ArrowTypeError):  # (pyarrow 20, of views)
+            return int(data.nbytes)
+    arrays = data.columns if whole else [data]
+    sizes = [int(buffer.size) for array in arrays for buffer in array.buffers() if buffer is not None]
+    return sum(sizes) + sum(map(_of_dictionaries, arrays))
+
+
+def _is_measured(kind: pa.DataType) -> bool:
+    """Whether ``nbytes`` reads no offset, and no code of a union, of what has no elements: a message may have none."""
+    inside, types = _inside(kind), pa.types
+    if inside and not (types.is_struct(kind) or types.is_fixed_size_list(kind) or types.is_dictionary(kind)):
+        return isinstance(kind, pa.BaseExtensionType) and _is_measured(kind.storage_type)
+    return all(_is_measured(inner) for _, inner in inside)
 
 
 def _of_dictionaries(array: pa.Array) -> int:

@@ -246,6 +246,17 @@ class Margin(_OfPairs):
         of_pair, _, b, sampled = self._weighted(1.0, [np.array(1 / m.columns) for _, m in self.pairs])
         return float(of_pair + b * f + (sampled - 1) * f * (1 - f))
 
+    def ends(self) -> tuple[float, float]:
+        """The least and the greatest that a report adds to an estimated count, where the pairs have equal shares."""
+        h = self._weighted(1.0, [np.array(1 / m.columns) for _, m in self.pairs])[1]
+        each = []
+        for (_, m), w in zip(self.pairs, h, strict=True):
+            cells, supported = m.shape[1 - self._axis(m)], m.inner.supported[0]
+            p, q = (float(side[0]) for side in m.inner.support_probabilities())
+            of_row = np.array([max(supported + cells - m.inner.domain.size, 0), min(supported, cells)])
+            each.append(m.columns * w * (of_row - cells * q) / (p - q))
+        return float(np.min(each)), float(np.max(each))
+
     def side(self, n: Any, counters: I64) -> Side:
         """The shares, float64[..., d], as people a sample of which many."""
         found, answers = [], []

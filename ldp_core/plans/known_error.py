@@ -33,6 +33,7 @@ from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_probability
+from ldp_core.plans.answered import Margin
 
 Shares: TypeAlias = tuple[float, float]
 """The least and the greatest share that the value may have that is asked about."""
@@ -54,8 +55,8 @@ class Error(NamedTuple):
     """Of the interval of numbers, of whose mean it is the error; 0 of a frequency."""
     step: float = 0.0
     """Half of what the values of two reports of numbers differ by at most: rare ones are so far off."""
-    common: float = 0.0
-    """The part of the noise that all reports of a person share."""
+    common: Callable[[float], float] | None = None
+    """The part of the noise that all reports of a person share, from the true frequency; None: there is none."""
     tails: Callable[[F64, Any], F64] | None = None
     """Those of the noise, which are taken to be those of the error: `FrequencyOracle.tails`."""
     off: float = 0.0
@@ -69,9 +70,11 @@ class Error(NamedTuple):
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays."""
         if self.finds and reports > 1:
             raise ParameterError("heavy hitters are found from one report of each person: leave out repeats")
-        part = (1 + (reports - 1) * self.common) / reports
-        apart = 1 if self.common else reports
-        return self._replace(n_variance=lambda f: part * self.n_variance(f), apart=apart)
+        common = self.common or (lambda _: 0.0)
+        return self._replace(
+            n_variance=lambda f: (1 + (reports - 1) * common(f)) / reports * self.n_variance(f),
+            apart=1 if self.common else reports,
+        )
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -198,13 +201,15 @@ def part_of(population: Population, n: float) -> float:
     return float(sampled_part(population, min(n, population) if isinstance(population, int) else n))
 
 
-def error_of(m: Mechanism) -> Error:
-    """The error of a mechanism, which knows it best."""
+def error_of(m: Mechanism | Margin) -> Error:
+    """The error of a mechanism, which knows it best; or of one column of pairs."""
     n = _MANY
+    if isinstance(m, Margin):
+        return Error(m.variance, m.domain.size, m.ends())
     if isinstance(m, FrequencyOracle):
         moves = m.extremes() if math.isfinite(m.parts[1]) else []
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
-        common = m.common_noise(keyed=m.memoized)
+        common = (lambda f: m.common_noise(keyed=True, share=f)) if m.memoized else None
         moved = m.collided() if m.collided else None
         return Error(
             lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved

@@ -36,6 +36,7 @@ from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
+from ldp_core.plans.answered import Margin
 from ldp_core.plans.known_error import ANY, Error, check_frequency, error_of, refuse_frequency
 from ldp_core.poisoning import Influence
 from ldp_core.tables import Row, Table
@@ -498,7 +499,7 @@ _ASK_OF_CELLS = 'of cells say what is asked: ask="median", or another question'
 
 def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Error:
     """The error of a mechanism, or of a choice."""
-    if isinstance(mechanism, Mechanism):
+    if isinstance(mechanism, Mechanism | Margin):
         if domain is not None or epsilon is not None:
             raise ParameterError("a mechanism has its domain and epsilon: give them with a name or a class only")
         return error_of(mechanism)

@@ -24,7 +24,9 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
+from ldp_core.plans.answered import Margin, margins
 from ldp_core.plans.known_error import Error, Shares, part_of
+from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     EVERYBODY,
@@ -131,7 +133,8 @@ def required_n(
     Args:
         mechanism: a mechanism; a plan, of which each column is asked; a name in `CHOICES`, or a class, with ``domain``
             and ``epsilon``; None: of all that are for such values, the one that needs the fewest first.
-        margin: of a frequency, in (0, 1), or of a mean; of a plan also by column. Default: 0.01.
+        margin: of a frequency, in (0, 1), or of a mean; of a plan also by column, of pairs by pair or column. Default:
+            0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
         ask: the question, as ``"median"``; see `recommend`. The margin is half of its widest interval where people are
             spread evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
@@ -510,13 +513,19 @@ def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
     rows = []
-    if isinstance(margin, Mapping) and (more := margin.keys() - plan.columns.keys()):
+    alike = {name for name, m in plan.columns.items() if isinstance(m, SampledPair) and len({*m.inner.supported}) == 1}
+    of_pairs = {name: m for name, m in margins(plan.columns).items() if alike >= m.makers.keys()}
+    columns: dict[str, Any] = {**plan.columns, **of_pairs}
+    if isinstance(margin, Mapping) and (more := margin.keys() - columns.keys()):
         raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb")
-    for name, m in plan.columns.items():
+    for name, m in columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
+        if wanted is None and margin and isinstance(m, SampledPair | Margin):
+            continue  # (of pairs one asks for tables, for columns, or for both)
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
-        rows.append(Need(name, m.name, wanted, m.epsilon, asked.people(asked.error(m), wanted)))
+        called, own = (m.title, m.pairs[0][1]) if isinstance(m, Margin) else (m.name, m)
+        rows.append(Need(name, called, wanted, own.epsilon, asked.people(asked.error(m), wanted)))
     asked.check(most := max(row.n for row in rows))
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "

@@ -21,8 +21,9 @@ const LDP = (() => {
 
   const MISSING = "–";
   const isNumber = (x) => typeof x === "number" && Number.isFinite(x);
-  const fixed = (x, digits) =>
-    isNumber(x) ? x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−") : MISSING;
+  const FORMATS = []; // by digits: a new one for each number takes longer than all else on a page
+  const format = (digits) => (FORMATS[digits] ??= new Intl.NumberFormat("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+  const fixed = (x, digits) => (isNumber(x) ? format(digits).format(x).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−") : MISSING);
   const whole = (x) => fixed(x, 0);
   const percent = (x) => (isNumber(x) ? `${fixed(100 * x, 2)} %` : MISSING);
   const digits = (x, most) => (isNumber(x) ? Number(x.toPrecision(most || 4)).toLocaleString("en-US", { maximumFractionDigits: 12 }).replace("-", "−") : MISSING);

@@ -243,7 +243,10 @@
       place.classList.toggle("elsewhere", !fits); // on paper there is this window, of all columns and groups
       if (fits && !trend && (of !== column || on)) there.add(of);
       if (on) { place.fill(); if (!trend) shown = group; }
-      if (on && !group && !trend) place.querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("chosen", column.groups.filter((g) => g.key === key)[k]?.window === window && data.windows.length > 1));
+      if (on && !group && !trend) {
+        const groups = column.groups.filter((g) => g.key === key);
+        place.querySelectorAll("tbody tr").forEach((row, k) => row.classList.toggle("chosen", groups[k]?.window === window && data.windows.length > 1));
+      }
     }
     for (const section of at("columns").children) section.querySelector(".nothing")?.classList.toggle("elsewhere", there.has(section.about));
     if (column) at("said").textContent = [column.name, window === null ? "" : windowText(window), shown ? `${whole(shown.n)} reports` : ""].filter(Boolean).join(", ");

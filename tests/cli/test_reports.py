@@ -548,6 +548,38 @@ def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
     assert ldp("plan check plan.toml people.ndjson --json").data["columns"]["age"]["not declared"] == 1
 
 
+def test_kept_texts_of_csv_are_no_numbers_and_no_dates_of_another_country(ldp):
+    """Versions 1.1 and 1.10 were one group, 007 was 7, and 02/01/2024 of February was the second of January."""
+    days = ["01/01/2024", "02/01/2024", "03/01/2024"]
+    frame = pl.DataFrame(
+        {
+            "os": ["ios", "web", "ios"] * 50,
+            "version": ["1.1", "1.10", "2.0"] * 50,
+            "zip": ["01067", "1067", "80331"] * 50,
+            "day": days * 50,
+            "price": ["1.50", "12.00", "0.75"] * 50,
+            "share": ["0.5", "1.0", "1e-05"] * 50,
+            "began": ["2024-01-02", "2024-01-03", "2024-01-09"] * 50,
+        }
+    )
+    frame.write_csv("people.csv")
+    kept = " ".join(f"--keep {name}" for name in frame.columns[1:])
+    ldp(f"plan new plan.toml -c os=ios,web -e 60 {kept}")
+    ldp("perturb people.csv reports.parquet --plan plan.toml")
+    made = pl.read_parquet("reports.parquet")
+    assert made.select("version", "zip", "day").equals(frame.select("version", "zip", "day"))
+    assert made.select("price", "share", "began").dtypes == [pl.Float64, pl.Float64, pl.Date]
+    rows = ldp("estimate reports.parquet --by version --json").data["columns"]["os"]["estimates"]
+    assert {(row["version"], row["n"], row["value"] == "ios") for row in rows if row["count"] > 25} == {
+        ("1.1", 50, True),
+        ("1.10", 50, False),
+        ("2.0", 50, True),
+    }
+    assert "is String" in ldp("estimate reports.parquet --window 1mo --event-time day", code=2).err
+    line = "perturb people.csv weekly.parquet --plan plan.toml --id zip --records 1 --per day=7d"
+    assert "is String" in ldp(line, code=2).err  # (weeks of other dates would let more records through)
+
+
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
 def test_columns_of_ndjson_may_come_late(ldp, mark):
     """Polars looks for columns in the first 100 rows, and reads no mark of UTF-8; two ids are not made one."""

@@ -43,6 +43,7 @@ from ldp_core.mechanisms.oracles.local_hashing import (
     HashFamily,
     LinearFamily,
 )
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import parameter, shown
 
@@ -109,6 +110,12 @@ class Loloha(HashedReports, TwoRounds):
         return LongitudinalRandomizedResponse(
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )
+
+    @property
+    @override
+    def instantaneous(self) -> RandomizedResponse:
+        """The second round, over the buckets."""
+        return self._rounds.instantaneous
 
     @property
     @override

@@ -88,6 +88,23 @@ class TwoRounds(Longitudinal):
     def shared(self) -> SharedAnswer:
         """The two rounds, for `spent_by`."""
 
+    @property
+    @abstractmethod
+    def instantaneous(self) -> FrequencyOracle:
+        """The second round."""
+
+    @override
+    def common_noise(self, *, keyed: bool, share: float | None = None) -> float:
+        """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
+
+        So the mean of k reports has the variance V1 + (V - V1) / k, V1 being the first round's alone: of those who have
+        the value (p2 - q2)^2 p1 (1 - p1) = (p - q2) (p2 - p), of others the same with q, both over (p - q)^2.
+        """
+        f, second = 1 / self.domain.size if share is None else share, self.instantaneous
+        of_both = ((x - second.q) * (second.p - x) / self.rates.difference**2 for x in (self.p, self.q))
+        first = sum(part * v for part, v in zip((f, 1 - f), of_both, strict=True))
+        return min(float(first / self.variance(1, f)), 1.0)
+
     @override
     def spent_by(self, history: History) -> Spent:
         return memoized(
@@ -108,26 +125,12 @@ class Chain(TwoRounds):
     def permanent(self) -> FrequencyOracle:
         """The first round."""
 
-    @property
-    @abstractmethod
-    def instantaneous(self) -> FrequencyOracle:
-        """The second round."""
-
     @override
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
         """In both rounds those of all values are the same."""
         p1, q1 = (rates[0] for rates in self.permanent.support_probabilities())
         p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
         return [chained(p1, p2, q2)] * self.domain.size, [chained(q1, p2, q2)] * self.domain.size
-
-    @override
-    def common_noise(self, *, keyed: bool) -> float:
-        """The first round's: given a permanent answer S1, a report supports a value with q2 + (p2 - q2) S1 on average.
-
-        So the mean of k reports has the variance V1 + (V - V1) / k, V1 being the first round's alone.
-        """
-        count = 1 / self.domain.size
-        return min(float(self.permanent.variance(1, count) / self.variance(1, count)), 1.0)
 
     @property
     @override

@@ -451,6 +451,8 @@ def test_a_float_is_no_report_that_is_an_integer():
 
 @each("kind", KINDS)
 def test_wholly_unusable_batches(kind):
+    # of which Python has no decimal: its error ended the job
+    odd_scale = pa.Array.from_buffers(pa.decimal128(10, -50), 1, [None, pa.py_buffer(b"\1" + bytes(15))])
     batches = [
         pa.table({"v": [1, 2], "t": [1, 1], "k": ["x", "x"]}),
         pa.table({"v": ["a"], "t": ["x"], "k": ["x"]}),
@@ -458,6 +460,7 @@ def test_wholly_unusable_batches(kind):
         pa.table({"v": ["a"], "k": ["x"]}),
         pa.table({"v": ["a"], "t": [1]}),
         pa.table({"v": ["a"], "t": [1], "k": [[1]]}),
+        pa.table({"v": ["a"], "t": [1], "k": odd_scale}),
         pa.table({"v": pa.array([], pa.string()), "t": pa.array([], pa.int64()), "k": pa.array([], pa.string())}),
     ]
     transform = kind("v", SURE, window=10, event_time="t", by=["k"]).with_exception_handling()
@@ -465,7 +468,7 @@ def test_wholly_unusable_batches(kind):
     assert found == {}
     assert sorted(letters) == [
         ("k", "no such column", 1),
-        ("k", "not of type text, number, Boolean or time", 1),
+        *[("k", "not of type text, number, Boolean or time", 1)] * 2,
         ("t", "no such column", 1),
         ("t", "not of type timestamp, date or number", 1),
         ("v", "no such column", 1),

@@ -20,9 +20,9 @@ from apache_beam.utils.windowed_value import PaneInfo, PaneInfoTiming
 import ldp_beam
 import ldp_polars
 from ldp_beam.elements.faults import NOT_PROVED, OTHER_PLAN
-from ldp_beam.estimates import transforms
+from ldp_beam.estimates import rows as rows_module
 from ldp_beam.estimates.combine import _LOG
-from ldp_beam.estimates.transforms import RowsOf
+from ldp_beam.estimates.rows import RowsOf
 from ldp_beam.io import ReadReports, WriteReports
 from ldp_core import (
     DistributionEstimate,
@@ -205,7 +205,7 @@ def test_the_panes_of_a_bundle_are_answered_together(monkeypatch):
     asked = []
     rows = HistogramEstimate.rows
     monkeypatch.setattr(HistogramEstimate, "rows", lambda self, m, n, c: asked.append(len(n)) or rows(self, m, n, c))
-    monkeypatch.setattr(transforms, "_CELLS", 200)
+    monkeypatch.setattr(rows_module, "_CELLS", 200)
     batch = pa.record_batch({"v": [True, False] * 150, "t": np.arange(300.0)})
     found = run(on_my_word(ldp_beam.Histogram("v", SURE_BOOL, window=1, event_time="t")), [batch])
     assert sum(asked) == 300

@@ -363,6 +363,7 @@ def test_a_column_that_the_rows_lack_is_missing_before_a_worker_looks():
         PrivacyLedger(COIN, id="person", budget=1),
         Deduplicate("person", within="1d"),
         BoundContributions("user", 1) | "Again" >> BoundContributions("user", 1),  # (the first has dropped it)
+        ldp_beam.Perturb(COIN, key=Secret.from_seed(1), id="person"),
     )
     for n, limit in enumerate(limits):
         with pytest.raises(PlanError, match=r"no columns \['(person|time|user)'\]; the rows have.*drop_id=False"):

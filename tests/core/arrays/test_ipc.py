@@ -11,7 +11,7 @@ import pytest
 
 from ldp_beam.elements.coders import AnyReportsCoder, RecordBatchCoder
 from ldp_core import InputError, LimitError, Limits
-from ldp_core.arrays.ipc import read_batch, write_batch
+from ldp_core.arrays.ipc import bytes_of, read_batch, write_batch
 from ldp_core.limits import DEPTH
 
 from ...beam.raw_values import SECRET, assert_clean, everything_about
@@ -70,6 +70,21 @@ def test_views_that_share_a_text():
     with pytest.raises(LimitError):
         read_batch(write_batch(one(many)), SMALL)
     assert read_batch(write_batch(one(array)), SMALL).num_rows == 1
+
+
+def test_what_has_no_elements_has_a_size():
+    """At ``nbytes`` of Arrow 25 the process ended: a message of 560 bytes ended a server of reports."""
+    sparse = pa.UnionArray.from_sparse(pa.array([], pa.int8()), [pa.array([], pa.int64())])
+    dense = pa.UnionArray.from_dense(pa.array([], pa.int8()), pa.array([], pa.int32()), [pa.array([], pa.string())])
+    no_offsets = pa.Array.from_buffers(pa.list_(pa.string()), 0, [None, pa.py_buffer(b"")], children=[pa.array(["a"])])
+    for empty in (sparse, dense, no_offsets):
+        lists = pa.ListArray.from_arrays(pa.array([0, 0], pa.int32()), empty)
+        dictionaries = [pa.DictionaryArray.from_arrays(pa.array([None], pa.int8()), of) for of in (empty, lists)]
+        runs = pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), lists)
+        structs = pa.StructArray.from_arrays([empty], ["a"])
+        for column in (empty, lists, *dictionaries, runs, structs):
+            batch = read_batch(write_batch(one(column)), SMALL)
+            assert (batch.num_rows, bytes_of(batch) < 100) == (len(column), True)
 
 
 def test_the_length_of_a_view_under_a_null_counts():

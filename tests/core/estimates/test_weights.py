@@ -247,6 +247,18 @@ def test_totals_of_very_uneven_public_numbers_hold():
     assert many.high - many.low == pytest.approx(2 * 1.959964 * error, rel=0.01)
 
 
+def test_totals_of_reports_of_other_blocks_are_as_narrow_as_of_one():
+    """Their weights are nearly 0, and intervals were 6 to 104 times as wide."""
+    y = np.exp(stats.norm.ppf((np.arange(400) + 0.5) / 400))
+    for d, epsilon in ((50, 3.0), (1000, 5.0), (4000, 3.0)):
+        m = HybridProjectiveGeometryResponse(range(d), epsilon=epsilon)
+        weights = np.asarray(m.weights(m.perturb(np.repeat([5, 7], [120, 280]), randomness=keyed(400)), 5))
+        for of_each, most in ((np.ones(400), 1.1), (np.random.default_rng(1).permutation(y), 2)):
+            with case(d, epsilon, most):
+                found = total(weights * of_each)
+                assert found.high - found.low <= most * 2 * 1.96 * found.standard_error
+
+
 def test_known_shares_of_small_groups_hold():
     """Of groups a and b of 3 to 1,000 people: 79 to 91 % held, as the answers of few people are often all alike."""
     for m, na, nb, share, in_a, in_b in (
