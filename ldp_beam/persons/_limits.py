@@ -238,6 +238,10 @@ class PutInWindow(beam.DoFn):
         return [WindowedValue(element, min(timestamp, window.max_timestamp()), (window,))]
 
 
+def _itself(element: Any) -> Any:
+    return element
+
+
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
 
 
@@ -400,13 +404,16 @@ class LimitTransform(RecordsTransform, LetsThrough):
         elif into is not None:
             place: Any = InWindows(PutInWindow(limit), into.windowing)
             pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
+        # A step with state shares its input with no other step: of stages that do, Beam's runner for Flink numbers the
+        # ids in no fixed order, and after a restart elsewhere one may get another's state.
+        given, pieces = pieces, pieces | "Own" >> beam.Map(_itself).with_output_types(tuple[int, Piece])
         streams = not pcoll.is_bounded
         tags = [_TAKEN] if streams and drops and not forgets and isinstance(windows, FixedWindows) else []
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=streams, tells=bool(tags))
         good, over, *taken = self._outputs(pieces, "AdmitFirst", admit, Any, *tags, windowing=pcoll.windowing)
         for each in taken:
             column = limit.event_time.column or limit.hashing.column
-            unusable = with_dropped(pieces, each, column, pcoll, unusable)
+            unusable = with_dropped(given, each, column, pcoll, unusable)
         good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()
         fields = fields_of(pcoll.element_type)
         good.element_type = pcoll.element_type
