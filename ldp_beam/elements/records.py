@@ -216,16 +216,18 @@ class RecordsTransform(beam.PTransform[Any, Any]):
         return other
 
     def _outputs(
-        self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *, windowing: Any = None
-    ) -> tuple[Any, Any]:
-        """Apply ``fn``, which has ``dead_letter_tag``: its main output, and its dead letters or None."""
+        self, pcoll: PCollection[Any], label: str, fn: beam.DoFn, output_type: Any, *others: str, windowing: Any = None
+    ) -> tuple[Any, ...]:
+        """Apply ``fn``, which has ``dead_letter_tag``: its main output, its dead letters or None, and the others."""
         pardo: Any = InWindows(fn, windowing or pcoll.windowing)
-        if self._dead_letter_tag is None:
+        dead = self._dead_letter_tag
+        if dead is None and not others:
             return pcoll | label >> pardo.with_output_types(output_type), None
-        outputs = pcoll | label >> pardo.with_outputs(self._dead_letter_tag, main=self._main_tag)
+        tags = others if dead is None else (dead, *others)
+        outputs = pcoll | label >> pardo.with_outputs(*tags, main=self._main_tag)
         outputs[self._main_tag].element_type = convert_to_beam_type(output_type)  # (a hint is for all outputs)
-        dead_letters = outputs[self._dead_letter_tag] | f"{label} dead letters" >> CoarseTimes()
-        return outputs[self._main_tag], dead_letters
+        dead_letters = None if dead is None else outputs[dead] | f"{label} dead letters" >> CoarseTimes()
+        return outputs[self._main_tag], dead_letters, *(outputs[tag] for tag in others)
 
     def _batches(self, pcoll: PCollection[Any], label: str, fn: beam.DoFn) -> Any:
         batches, dead_letters = self._outputs(pcoll, label, fn, pa.RecordBatch)

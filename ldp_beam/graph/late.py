@@ -5,6 +5,7 @@ records, moved L into the future and put into windows moved by L, are *early* th
 from then on. Only what is not late goes on, moved back: it comes to the steps behind before the watermark does, so that
 these take it, whatever worker they are on. (If it were counted beside them, two workers could see two watermarks. It is
 where a runner is one process.) No state, no timer, and standard windows only, for every runner that knows triggers.
+Whole batches are not moved: of those a step with state itself says what it took (`with_dropped`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import apache_beam as beam
 from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
+from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 from apache_beam.transforms.window import FixedWindows, IntervalWindow, SlidingWindows, TimestampedValue
 from apache_beam.typehints import Tuple
 from apache_beam.utils.timestamp import Duration, Timestamp
@@ -55,47 +57,44 @@ def in_time(
 
     Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
     """
-    windowing, windows = _judged_windows(parts, into, like)
-    if windows is None or sees_one_watermark(like):
-        late = with_late(parts, into, column, like, dead_letters)
-        return parts if into is None else parts | "Window" >> into, late
-    judge = Judged(windows, windowing.allowed_lateness, early=True)
-    judged = parts | "Judge" >> judge
-    back: Any = InWindows(_Back(windows, judge.by), windowing)
-    parts = judged | "In time" >> back.with_output_types(parts.element_type)
-    return parts, _with_late(judged, column, like, dead_letters)
-
-
-def with_late(
-    parts: PCollection[Any],
-    into: beam.WindowInto | None,
-    column: str,
-    like: PCollection[Any],
-    dead_letters: PCollection[Any] | None,
-) -> PCollection[Any] | None:
-    """Count what comes too late beside it: of parts with whole batches, for which one more shuffle is too much.
-
-    Where workers see several watermarks, some that come as a window closes are in neither count, or in both.
-    """
-    windowing, windows = _judged_windows(parts, into, like)
-    if windows is None:
-        return dead_letters
-    counts = parts | "Counts" >> beam.Map(_count_of)
-    return _with_late(counts | "Judge" >> Judged(windows, windowing.allowed_lateness), column, like, dead_letters)
-
-
-def _judged_windows(parts: PCollection[Any], into: beam.WindowInto | None, like: PCollection[Any]) -> tuple[Any, Any]:
-    """The windowing that parts come into, and its windows; None in their place if nothing is taken for late."""
     windowing = parts.windowing if into is None else into.windowing
-    windows = windowing.windowfn
+    windows: Any = windowing.windowfn
+    one = sees_one_watermark(like)
     known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
-    return windowing, windows if known and not like.is_bounded else None
+    judge = Judged(windows, windowing.allowed_lateness, early=not one) if known and not like.is_bounded else None
+    if judge is not None:
+        judged = (parts | "Counts" >> beam.Map(_count_of) if one else parts) | "Judge" >> judge
+        dead_letters = _with_late(judged, Letters(column), like, dead_letters)
+        if not one:
+            back: Any = InWindows(_Back(windows, judge.by), windowing)
+            return judged | "In time" >> back.with_output_types(parts.element_type), dead_letters
+    return parts if into is None else parts | "Window" >> into, dead_letters
+
+
+def with_dropped(
+    given: PCollection[Any], taken: PCollection[Any], column: str, like: PCollection[Any], dead: PCollection[Any] | None
+) -> PCollection[Any] | None:
+    """Dead letters with those of parts in windows that a step with state was given, and that the runner dropped there.
+
+    ``taken`` are numbers of records, at the times of the others. Which are late only the step's own watermark says:
+    counted beside it, where workers see several, some that come as a window closes were in neither count, or in both.
+    """
+    windows: Any = given.windowing.windowfn
+    lateness = given.windowing.allowed_lateness
+    counts = (
+        given | "Given" >> beam.Map(lambda part: (0, part[1].n)).with_output_types(tuple[int, int]),
+        taken
+        | "In windows" >> beam.WindowInto(windows, allowed_lateness=lateness)
+        | "Taken" >> beam.Map(lambda n: (0, -n)).with_output_types(tuple[int, int]),
+    )
+    judged = counts | beam.Flatten() | "Judge" >> Judged(windows, lateness)
+    return _with_late(judged, _Dropped(column), like, dead)
 
 
 def _with_late(
-    judged: PCollection[Any], column: str, like: PCollection[Any], dead_letters: PCollection[Any] | None
+    judged: PCollection[Any], fn: beam.DoFn, like: PCollection[Any], dead_letters: PCollection[Any] | None
 ) -> PCollection[Any] | None:
-    late = judged | "Late" >> beam.ParDo(Letters(column)).with_output_types(DeadLetter)
+    late = judged | "Late" >> beam.ParDo(fn).with_output_types(DeadLetter)
     if dead_letters is None:
         return None
     late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
@@ -190,5 +189,29 @@ class Letters(beam.DoFn):
         self, element: tuple[int, Iterable[tuple[Any, int]]], pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[DeadLetter]:
         if pane.timing == PaneInfoTiming.LATE and (n := sum(part[1].n for part, _ in element[1])):
+            self._late.inc(n)
+            yield DeadLetter(self._column, LATE, n)
+
+
+_OWED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("owed", beam.coders.VarIntCoder()))
+
+
+class _Dropped(beam.DoFn):
+    """Dead letters of what was given and not taken, as `Judged` has it: when a window is over, all that is has come.
+
+    But of what was given some may be under way yet: that is owed.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._late = Metrics.counter(NAMESPACE, "late")
+
+    @override
+    def process(
+        self, element: tuple[int, Iterable[tuple[tuple[int, int], int]]], owed: Any = _OWED
+    ) -> Iterator[DeadLetter]:
+        n = sum(count for (_, count), _ in element[1]) - (owed.read() or 0)
+        owed.write(max(-n, 0))
+        if n > 0:
             self._late.inc(n)
             yield DeadLetter(self._column, LATE, n)

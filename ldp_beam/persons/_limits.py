@@ -8,7 +8,7 @@
 Whose record it is counts, and nothing else of the record but its time; so what is dropped does not depend on the
 values. State is never cleared by a timer here (local runners fire those early, and a person whose count was
 cleared could pass again): the runner drops it with its window, and from then on drops the window's late records too,
-which are counted beside it (`with_late`).
+which are counted as what it was not given (`with_dropped`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ldp_beam.elements.faults import Faults
 from ldp_beam.elements.ids import IdHash, KeyLike
 from ldp_beam.elements.records import NAMESPACE, FlushedAtOnce, InWindows, RecordsDoFn, RecordsTransform, letters
 from ldp_beam.elements.rows import fields_of
-from ldp_beam.graph.late import with_late
+from ldp_beam.graph.late import with_dropped
 from ldp_beam.graph.upstream import LetsThrough, refuse_missing, refuse_overlapping
 from ldp_beam.persons._seen import Seen, SeenAt
 from ldp_beam.time.times import EventTime, OddTimes, TimeUnit
@@ -55,6 +55,7 @@ from ldp_core import ParameterError, Secret
 from ldp_core.engine import I64, U64, check_integer, refuse_reports, seconds, warn_user
 
 SHARDS = 16
+_TAKEN = "what the limit took"  # tag of an output
 _MOST_SHARDS = 1 << 16
 _JOINED = 1 << 20  # rows that wait for the end of a bundle, at most
 _TINY = 1 << 16  # below it numpy sorts by radix
@@ -237,21 +238,30 @@ class PutInWindow(beam.DoFn):
         return [WindowedValue(element, min(timestamp, window.max_timestamp()), (window,))]
 
 
+def _itself(element: Any) -> Any:
+    return element
+
+
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
 
 
 class AdmitFirst(beam.DoFn):
     """Lets the first so many records of each person through, in order of arrival; one piece after the other."""
 
-    def __init__(self, limit: Limit, dead_letter_tag: str | None, *, forgets: bool = False) -> None:
+    def __init__(
+        self, limit: Limit, dead_letter_tag: str | None, *, forgets: bool = False, tells: bool = False
+    ) -> None:
         self._limit = limit
         self._horizon = limit.rolling + round(limit.lateness * 1e6) if forgets and limit.rolling else None
         self._dead_letter_tag = dead_letter_tag
+        self._tells = tells  # what it takes
         self._dropped = Metrics.counter(NAMESPACE, limit.counter)
         self._dead = Metrics.counter(NAMESPACE, "dead_lettered")
 
     @override
-    def process(self, element: tuple[int, Piece], state: Any = _SEEN) -> Iterable[Any]:
+    def process(
+        self, element: tuple[int, Piece], state: Any = _SEEN, timestamp: Any = beam.DoFn.TimestampParam
+    ) -> Iterable[Any]:
         piece, limit = element[1], self._limit
         stored = state.read()
         seen: Seen | SeenAt
@@ -267,10 +277,14 @@ class AdmitFirst(beam.DoFn):
             state.write(after.to_bytes())
         dropped = len(passes) - int(np.count_nonzero(passes))
         part = piece.part
+        kept = part.take(passes) if dropped else part
+        out: list[Any] = list(kept.elements()) if len(kept) else []
+        if self._tells:
+            taken = WindowedValue(piece.n, timestamp, (part.own_windows()[1][0],))
+            out.append(beam.pvalue.TaggedOutput(_TAKEN, taken))
         if not dropped:
-            return part.elements()
+            return out
         self._dropped.inc(dropped)
-        out: list[Any] = list(part.take(passes).elements()) if dropped < len(passes) else []
         if self._dead_letter_tag is not None:
             self._dead.inc(dropped)
             faults = Faults(len(passes))
@@ -385,16 +399,21 @@ class LimitTransform(RecordsTransform, LetsThrough):
                 "runner, or of PrivacyLedger rolling=True"
             )
         into = None if limit.windows is None else beam.WindowInto(limit.windows, allowed_lateness=limit.lateness)
-        if drops and not forgets:
-            column = limit.event_time.column or limit.hashing.column
-            unusable = with_late(pieces, into, column, pcoll, unusable)
         if into is not None and drops:
             pieces |= "Window" >> into
         elif into is not None:
             place: Any = InWindows(PutInWindow(limit), into.windowing)
             pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
-        admit = AdmitFirst(limit, self._dead_letter_tag, forgets=not pcoll.is_bounded)
-        good, over = self._outputs(pieces, "AdmitFirst", admit, Any, windowing=pcoll.windowing)
+        # A step with state shares its input with no other step: of stages that do, Beam's runner for Flink numbers the
+        # ids in no fixed order, and after a restart elsewhere one may get another's state.
+        given, pieces = pieces, pieces | "Own" >> beam.Map(_itself).with_output_types(tuple[int, Piece])
+        streams = not pcoll.is_bounded
+        tags = [_TAKEN] if streams and drops and not forgets and isinstance(windows, FixedWindows) else []
+        admit = AdmitFirst(limit, self._dead_letter_tag, forgets=streams, tells=bool(tags))
+        good, over, *taken = self._outputs(pieces, "AdmitFirst", admit, Any, *tags, windowing=pcoll.windowing)
+        for each in taken:
+            column = limit.event_time.column or limit.hashing.column
+            unusable = with_dropped(given, each, column, pcoll, unusable)
         good = good | "Join" >> beam.ParDo(JoinPieces()) | "Flushed" >> FlushedAtOnce()
         fields = fields_of(pcoll.element_type)
         good.element_type = pcoll.element_type

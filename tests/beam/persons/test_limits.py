@@ -14,6 +14,8 @@ import pyarrow as pa
 import pytest
 from apache_beam.internal.cloudpickle import cloudpickle
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.portability.common_urns import primitives
 from apache_beam.testing.test_stream import TestStream as Stream
 from apache_beam.transforms.window import FixedWindows, GlobalWindow, GlobalWindows, Sessions, SlidingWindows
 from apache_beam.transforms.window import TimestampedValue as At
@@ -437,6 +439,20 @@ def test_what_comes_too_late_for_the_windows_of_the_input_is_counted_where_it_is
             _ = own | "In" >> BoundContributions("user", 2) | "Of" >> Deduplicate("user", within=10)
         labels = [step.unique_name for step in source.pipeline.to_runner_api().components.transforms.values()]
         assert [f"{step}/Late" in labels for step in ("In", "Of")] == [drops, drops], runner
+
+
+def test_a_step_with_state_shares_its_input_with_no_other():
+    """On Flink such steps may get each other's state after a restart elsewhere: a limit forgot whom it had seen."""
+    source = beam.Pipeline(options=PipelineOptions(["--runner=FlinkRunner", "--flink_master=nowhere:1"])) | Stream()
+    own = source | "Own" >> beam.WindowInto(FixedWindows(10))
+    _ = own | "In" >> BoundContributions("user", 2) | "Of" >> Deduplicate("user", within=10)
+    _ = own | "Ever" >> BoundContributions("user", 2, window=GlobalWindows())
+    leaves = [s for s in source.pipeline.to_runner_api().components.transforms.values() if not s.subtransforms]
+    steps = [step for step in leaves if step.spec.urn == primitives.PAR_DO.urn]
+    taken = Counter(name for step in leaves for name in step.inputs.values())
+    stateful = [step for step in steps if beam_runner_api_pb2.ParDoPayload.FromString(step.spec.payload).state_specs]
+    assert len(stateful) >= 3
+    assert {taken[name] for step in stateful for name in step.inputs.values()} == {1}
 
 
 # ---- what is refused at construction
