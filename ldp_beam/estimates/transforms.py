@@ -419,6 +419,7 @@ class PrivateHistogram(Estimate):
         mechanism: that is to make the reports.
         confidence, simultaneous, consistency, repeats: see `HistogramEstimate`.
 
+    >>> import pyarrow as pa
     >>> from ldp_core import RandomizedResponse
     >>> mechanism = RandomizedResponse(["ios", "android"], epsilon=1.0)
     >>> batch = pa.record_batch({"os": ["ios", "android", "ios"], "country": ["fr", "fr", "it"]})
@@ -494,6 +495,7 @@ class Table(Estimate):
 class PrivateTable(Table):
     """`Table` of raw values, each perturbed and tallied at once.
 
+    >>> import pyarrow as pa
     >>> from ldp_core import RandomizedResponse
     >>> one = RandomizedResponse(epsilon=1.0)
     >>> batch = pa.record_batch({"old": [True, False, True], "crashed": [True, False, False]})
