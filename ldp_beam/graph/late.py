@@ -118,7 +118,7 @@ class Judged(beam.PTransform[Any, Any]):
 
     Those that are not come at once if ``early``.
 
-    Elements are (key, part) at a time in the windows of the part's records, of which ``part.n`` is the number.
+    Elements are (key, part) at a time in the windows of the part's records. `Letters` asks their number of ``part.n``.
     """
 
     def __init__(self, windows: FixedWindows | SlidingWindows, lateness: Duration, *, early: bool = False) -> None:
@@ -188,7 +188,10 @@ class Letters(beam.DoFn):
     def process(
         self, element: tuple[int, Iterable[tuple[Any, int]]], pane: Any = beam.DoFn.PaneInfoParam
     ) -> Iterator[DeadLetter]:
-        if pane.timing == PaneInfoTiming.LATE and (n := sum(part[1].n for part, _ in element[1])):
+        return self._told(sum(part[1].n for part, _ in element[1]) if pane.timing == PaneInfoTiming.LATE else 0)
+
+    def _told(self, n: int) -> Iterator[DeadLetter]:
+        if n > 0:
             self._late.inc(n)
             yield DeadLetter(self._column, LATE, n)
 
@@ -196,15 +199,11 @@ class Letters(beam.DoFn):
 _OWED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("owed", beam.coders.VarIntCoder()))
 
 
-class _Dropped(beam.DoFn):
+class _Dropped(Letters):
     """Dead letters of what was given and not taken, as `Judged` has it: when a window is over, all that is has come.
 
     But of what was given some may be under way yet: that is owed.
     """
-
-    def __init__(self, column: str) -> None:
-        self._column = column
-        self._late = Metrics.counter(NAMESPACE, "late")
 
     @override
     def process(
@@ -212,6 +211,4 @@ class _Dropped(beam.DoFn):
     ) -> Iterator[DeadLetter]:
         n = sum(count for (_, count), _ in element[1]) - (owed.read() or 0)
         owed.write(max(-n, 0))
-        if n > 0:
-            self._late.inc(n)
-            yield DeadLetter(self._column, LATE, n)
+        return self._told(n)

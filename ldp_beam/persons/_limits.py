@@ -238,10 +238,6 @@ class PutInWindow(beam.DoFn):
         return [WindowedValue(element, min(timestamp, window.max_timestamp()), (window,))]
 
 
-def _itself(element: Any) -> Any:
-    return element
-
-
 _SEEN = beam.DoFn.StateParam(ReadModifyWriteStateSpec("seen", beam.coders.BytesCoder()))
 
 
@@ -406,7 +402,7 @@ class LimitTransform(RecordsTransform, LetsThrough):
             pieces |= "Window" >> place.with_output_types(tuple[int, Piece])
         # A step with state shares its input with no other step: of stages that do, Beam's runner for Flink numbers the
         # ids in no fixed order, and after a restart elsewhere one may get another's state.
-        given, pieces = pieces, pieces | "Own" >> beam.Map(_itself).with_output_types(tuple[int, Piece])
+        given, pieces = pieces, pieces | "Own" >> beam.Map(lambda piece: piece).with_output_types(tuple[int, Piece])
         streams = not pcoll.is_bounded
         tags = [_TAKEN] if streams and drops and not forgets and isinstance(windows, FixedWindows) else []
         admit = AdmitFirst(limit, self._dead_letter_tag, forgets=streams, tells=bool(tags))
