@@ -913,6 +913,21 @@ def test_columns_that_are_the_same_in_several_plans_are_estimated_together(ldp, 
     assert "different plans" in ldp("estimate mixed --column os", code=1).err
 
 
+def test_a_link_to_a_file_beside_it_is_that_file(ldp, reports):
+    """As latest.parquet: people were counted twice, and their records perturbed twice, in silence."""
+    for folder, source in (("in", "people.parquet"), ("out", "reports.parquet")):
+        Path(folder).mkdir()
+        shutil.copy(source, f"{folder}/day.parquet")
+        Path(f"{folder}/latest.parquet").symlink_to("day.parquet")
+    n = pl.read_parquet("people.parquet").height
+    for path in ("in", "'in/*.parquet'", "in/latest.parquet"):
+        ldp(f"perturb {path} made.parquet --plan plan.toml --overwrite")
+        assert pl.read_parquet("made.parquet").height == n, path
+    for path in ("out", "'out/*.parquet'", "out/latest.parquet"):
+        found = ldp(f"estimate {path} --column crashed --json").data["columns"]["crashed"]["estimates"]
+        assert found[0]["n"] == n, path
+
+
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
     """People counted twice there, with intervals that were too narrow."""
     Path("folder").mkdir()
