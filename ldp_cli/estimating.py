@@ -293,7 +293,7 @@ class _Answers:
         kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
         of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
-        return f"{100 * self.confidence:g} % intervals {of}. {' '.join(self.seeded) or spent}"
+        return f"{100 * self.confidence:.12g} % intervals {of}. {' '.join(self.seeded) or spent}"
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
@@ -399,6 +399,8 @@ class _Answers:
     def chosen(self, values: list[str], at: str | None) -> _Answers:
         """Of all only these values, and only the window that begins then."""
         frames, found = self.frames, self
+        if len(frames) > 1:
+            raise typer.BadParameter(f"--plot draws one column: say which of {list(frames)}, --column NAME")
         if values:
             frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
         if at is not None:
@@ -407,8 +409,6 @@ class _Answers:
         return replace(found, frames=frames)
 
     def draw(self, path: Path, theme: Any) -> None:
-        if len(self.frames) > 1:
-            raise typer.BadParameter(f"--plot draws one column: say which of {list(self.frames)}, --column NAME")
         import ldp_plots as plots  # noqa: PLC0415 (only here)
 
         [(name, frame)] = self.frames.items()

@@ -159,10 +159,7 @@ def scan(
                     refuse_reports(opened.schema_arrow, plan.inputs)
         return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     for file in found:
-        with Path(file).open("rb") as text:
-            if not any(map(bytes.strip, iter(partial(text.read, _SAMPLE), b""))):
-                expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
-                raise InputError(f"{file!r} is empty: expected {expected}")
+        _refuse_without_lines(file, form)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):
@@ -192,6 +189,16 @@ def scan(
     return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
 
 
+def _refuse_without_lines(file: str, form: str) -> None:
+    with Path(file).open("rb") as text:
+        start = next(filter(bytes.strip, iter(partial(text.read, _SAMPLE), b"")), b"")
+    if not start:
+        expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
+        raise InputError(f"{file!r} is empty: expected {expected}")
+    if form == "csv" and b"\r" in start and b"\n" not in start:  # (Polars would find no records)
+        raise InputError(f"{file!r} ends its lines with \\r alone: write \\n, or \\r\\n, at their ends")
+
+
 def _other_than_written(found: list[str], dtypes: Mapping[str, Any], names: Iterable[str] | None) -> dict[str, Any]:
     """Of these columns of CSV, or all, texts that Polars takes for numbers or times: groups would be mixed up.
 
@@ -201,20 +208,24 @@ def _other_than_written(found: list[str], dtypes: Mapping[str, Any], names: Iter
     polars: Any = import_extra("polars", "polars")
     there = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False).collect_schema()
     kinds = {name: there[name] for name in (there if names is None else names) if name in there and name not in dtypes}
-    asked = []
+    asked = {}
     for name, kind in kinds.items():
         text = in_periods(name)
         if kind.is_numeric():
             decimals = text.str.extract(r"^[^.eE]*\.?(\d*)$").str.len_chars()  # (null of 1e-5)
-            versions = text.str.contains(r"\.\d+0$").any() & (decimals.min() != decimals.max())
-            asked.append(text.str.contains(r"^[+-]?0\d").any() | versions)
+            longer = text.str.contains(r"\.\d+0$").any()  # (than the number: 1 where all have as many decimals)
+            versions = longer & (decimals.min() != decimals.max())
+            wrong = text.str.contains(r"^[+-]?0\d").any() | versions
+            asked[name] = polars.when(wrong).then(2).otherwise(longer.cast(polars.Int32))
         elif kind in (polars.Date, polars.Datetime):
-            asked.append((~text.str.contains(r"^\d{4}")).any().alias(name))
+            asked[name] = 2 * (~text.str.contains(r"^\d{4}")).any().cast(polars.Int32)
     if not asked:
         return {}
     texts = polars.scan_csv(found, schema_overrides=dict.fromkeys(there, polars.String), glob=False)
-    [row] = texts.select(asked).collect(engine="streaming").to_dicts()
-    return {name: polars.String for name, wrong in row.items() if wrong}
+    [row] = texts.select(one.alias(name) for name, one in asked.items()).collect(engine="streaming").to_dicts()
+    if names is not None and (shorter := [name for name, wrong in row.items() if wrong == 1]):
+        note(f"kept columns {shorter} are numbers, of which 1.10 becomes 1.1: write names, as versions, as v1.10")
+    return {name: polars.String for name, wrong in row.items() if wrong == 2}
 
 
 def _refuse_numbers(file: str, source: Any, id: str) -> None:  # noqa: A002 (as in `scan`)

@@ -432,6 +432,8 @@ def simulate(
             name: shares_of(what, made.inputs[name].kind if name in made.inputs else "")
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
+        if missing := sorted(made.inputs.keys() - asked):
+            raise typer.BadParameter(f"--share is there for each column, or DATA: of {missing} it is not")
     with printing.working("simulating"):
         found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:

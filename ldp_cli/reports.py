@@ -79,6 +79,8 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     refuse_own(id, made.inputs)
+    if private := sorted(periods.keys() & made.inputs):
+        raise core.PlanError(f"--per takes public columns, and {private} are perturbed: leave them out")
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id, periods), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
@@ -222,7 +224,7 @@ def compare(
         if unlike := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
             raise core.PlanError(f"{which}, of the columns {unlike}: --column takes those that are the same in both")
         if theirs.seed != made.seed:
-            raise core.PlanError(f"{which}: reports of another seed, or of none, are not compared")
+            raise core.PlanError(f"{which}: of another seed, or of none; perturb both sides by one plan")
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
@@ -238,7 +240,7 @@ def compare(
         printing.say_json(printing.told_apart(found, keys), seeded)
         return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
-    words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
+    words = f"intervals: {100 * confidence:.12g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
     printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), seeded, titles)
 
@@ -297,7 +299,7 @@ def pool(
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)
         return
-    words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
+    words = f"intervals: {100 * confidence:.12g} %, of a population; p of Q: whether all files are of one"
     printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, seeded)
 
 
