@@ -247,6 +247,8 @@ class PrivacyPlan(PlanForms):
             key = Secret.from_seed(self.seed)
         elif key is None and (id is not None or records is not None):
             raise ParameterError("id= and records= tell whose noise is keyed: give key=, a Secret, too")
+        if key is not None and isinstance(id, str | None):
+            raise ParameterError("keyed noise takes id=, a column of whose record each is: id=batch['user'], no name")
         seeded = key is not None and key.seeded
         schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)
