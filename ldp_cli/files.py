@@ -195,7 +195,8 @@ def _refuse_without_lines(file: str, form: str) -> None:
     if not start:
         expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
         raise InputError(f"{file!r} is empty: expected {expected}")
-    if form == "csv" and b"\r" in start and b"\n" not in start:  # (Polars would find no records)
+    names, mark, _ = start.partition(b"\r")
+    if form == "csv" and mark and names.isascii() and b"\n" not in start:  # (and not compressed: Polars finds none)
         raise InputError(f"{file!r} ends its lines with \\r alone: write \\n, or \\r\\n, at their ends")
 
 
