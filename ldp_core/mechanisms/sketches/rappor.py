@@ -44,7 +44,7 @@ from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import Mechanism, of_inner
 from ldp_core.mechanisms.oracles.base import hoeffding
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
@@ -351,9 +351,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         ones = generator.binomial(ones_of, self.q_star) + generator.binomial(sizes[:, None] - ones_of, self.p_star)
         return np.concatenate((sizes[:, None], ones), axis=1).reshape(-1)
 
-    @override
-    def ones(self, reports: Native) -> I64:
-        return self.reports.ones(reports)
+    ones = of_inner("ones", "reports")
 
     @override
     def ones_chances(self) -> F64:
