@@ -15,7 +15,6 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_cli.values import share
 from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, replacing, seed_warning, visible
 
 if TYPE_CHECKING:
@@ -35,17 +34,14 @@ def perturb(
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
     id: Annotated[  # noqa: A002 (its name everywhere)
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is passed on only if kept."),
+        str | None, options.said("COLUMN", "The column that says whose record it is. It is passed on only if kept.")
     ] = None,
     records: Annotated[
         int | None, options.count("With --id: take K records of each person, and drop the others.", metavar="K")
     ] = None,
     per: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN[=LENGTH]", help="With --records: take K in each of these, as country, or time=1d."
-        ),
+        options.said("COLUMN[=LENGTH]", "With --records: take K in each of these, as country, or time=1d."),
     ] = None,
     secret_file: Annotated[
         Path | None,
@@ -178,17 +174,13 @@ def compare(
     *,
     by: options.By = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(metavar="VALUE", help="With --by: compare the groups with this one. Without it, with the first."),
+        str | None, options.said("VALUE", "With --by: compare the groups with this one. Without it, with the first.")
     ] = None,
     window: options.Length = None,
     event_time: options.EventTime = None,
     column: options.Columns = None,
     quantile: Annotated[
-        list[float] | None,
-        typer.Option(
-            parser=share, metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."
-        ),
+        list[float] | None, options.ratio("Compare this quantile of numbers, as 0.5, in place of shares.")
     ] = None,
     confidence: options.Confidence = 0.95,
     simultaneous: Annotated[
