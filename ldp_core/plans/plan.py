@@ -130,8 +130,7 @@ class PrivacyPlan(PlanForms):
             columns: name to values, two columns or more. The mechanism of a pair is the best frequency oracle for d1 d2
                 values.
             epsilon: what a record spends; see `ldp_core.plans.drawn` for the proof.
-            keep: see `PrivacyPlan`.
-            seed: see `PrivacyPlan`.
+            keep, seed: see `PrivacyPlan`.
 
         Raises:
             PlanError: fewer than two columns, a bad one, or names of which two pairs have one name together.

@@ -119,11 +119,7 @@ class Loloha(HashedReports, TwoRounds):
     def permanent_answers(self) -> int:
         return min(self.g, super().permanent_answers)
 
-    @property
-    @override
-    def answers_apart(self) -> bool:
-        """No: two values may be in one bucket."""
-        return False
+    answers_apart = False  # two values may be in one bucket
 
     @property
     @override

@@ -146,11 +146,7 @@ class Candidates(Wrapping, FrequencyOracle):
         """The sketch, whose reports and tallies these are."""
         return self.sketch
 
-    @property
-    @override
-    def exhaustive(self) -> bool:
-        """No: other values than the candidates are perturbed too."""
-        return False
+    exhaustive = False  # other values than the candidates are perturbed too
 
     @cached_property
     def _codes(self) -> Codes:
