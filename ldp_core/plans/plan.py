@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
-from ldp_core.errors import ParameterError, PlanError, warn_large
+from ldp_core.errors import DtypeError, ParameterError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
@@ -247,7 +247,8 @@ class PrivacyPlan(PlanForms):
         elif key is None and (id is not None or records is not None):
             raise ParameterError("id= and records= tell whose noise is keyed: give key=, a Secret, too")
         if key is not None and isinstance(id, str | None):
-            raise ParameterError("keyed noise takes id=, a column of whose record each is: id=batch['user'], no name")
+            came = f"one a record, got {type(id).__name__}: give the column, id=batch['user']"
+            raise DtypeError(f"ids must be integers, text or binary, {came}")
         seeded = key is not None and key.seeded
         schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)

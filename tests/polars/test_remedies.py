@@ -158,8 +158,8 @@ WRONG = [  # a call, and what its error says to do
         r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w, of=",
     ),
     (DRAWN_REPORTS.select("word").ldp.histograms, "estimated with all of them there$"),
-    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32)), id="word"), r"id=, a column .*: id=batch\['user'\]"),
-    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32))), r"id=, a column .*: id=batch\['user'\]"),
+    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32)), id="word"), r"give the column, id=batch\['user'\]"),
+    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32))), r"give the column, id=batch\['user'\]"),
     (lambda: WORD.perturb(OUE, packed="no"), "packed must be true or false, got 'no'"),
     (lambda: OUE.perturb(["rome"], packed="no"), "packed must be true or false, got 'no'"),
     (
