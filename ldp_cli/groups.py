@@ -74,7 +74,7 @@ class ByPrivate:
         if as_json:
             printing.say_json(printing.told_apart(found, list(places)), seeded)
             return
-        words = f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"
+        words = f"intervals: {100 * self.confidence:.12g} %, of noise and sampling together; inf: too few have it"
         printing.show_by_column(found, list(places), self._cells, words, seeded)
 
     def _rows(

@@ -149,7 +149,7 @@ class Histogram(Counted):
     @override
     def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
-        head = f"Histogram of {self.n:,} reports, {100 * self.confidence:g}% intervals ({kind})"
+        head = f"Histogram of {self.n:,} reports, {100 * self.confidence:.12g}% intervals ({kind})"
         head += about_whom(self.population)
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"

@@ -380,7 +380,7 @@ class Table(Counted):
     @override
     def _head(self) -> str:
         of = f"Table of {' and '.join(self.joint.names)} of {self.n:,} reports"
-        return f"{of}, {100 * self.confidence:g}% intervals (per cell){about_whom(self.population)}"
+        return f"{of}, {100 * self.confidence:.12g}% intervals (per cell){about_whom(self.population)}"
 
     @override
     def _texts(self) -> Sequence[str]:

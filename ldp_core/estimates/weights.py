@@ -393,7 +393,7 @@ class Quantiles(Result):
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
         lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]
         what = "records" if self.mechanism is None else "reports"
-        return "\n".join([f"Quantiles of {self.n:,} {what}, {100 * self.confidence:g}% intervals", *lines])
+        return "\n".join([f"Quantiles of {self.n:,} {what}, {100 * self.confidence:.12g}% intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:

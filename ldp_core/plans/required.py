@@ -519,7 +519,7 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
     of_pairs = {name: m for name, m in margins(plan.columns).items() if alike >= m.makers.keys()}
     columns: dict[str, Any] = {**plan.columns, **of_pairs}
     if isinstance(margin, Mapping) and (more := margin.keys() - columns.keys()):
-        raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb")
+        raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb: {list(columns)}")
     for name, m in columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None and margin and isinstance(m, SampledPair | Margin):
