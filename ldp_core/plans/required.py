@@ -259,14 +259,17 @@ class _Change(NamedTuple):
             if needed > n or n * between >= FEW * coin**2:
                 return needed <= n
             found = moved - y * math.sqrt(both / n)
-            coins = map(np.array, (found, 2 * n * apart, 2 * between / n, coin / n))
-            return bool(coins_score(*coins, ends=False) >= z)
+            if_alike = 2 * between / n
+            coins = map(np.array, (found, 2 * n * apart, if_alike, coin / n))
+            tails = error.tails and error.tails(np.array(found / math.sqrt(if_alike)), 2 * n)  # of `Compare.p_values`
+            return bool((coins_score(*coins, ends=False) if tails is None else tails) >= z)
 
         def people(changed: float) -> int:
             return math.ceil(math.ceil(changed) / size * (1 - 1e-9))
 
         apart = error.apart if population is None else 1  # (of a sample a test takes a person's reports as one)
-        coin = 0.0 if error.ends is None or error.tails else (error.ends[1] - error.ends[0]) / apart
+        coin = 0.0 if error.ends is None else (error.ends[1] - error.ends[0]) / apart
+        coin = math.inf if error.tails else coin  # (a sum with tails of its own is never taken for normal)
         normal = takes(1.0, size)[0]
         few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
         if population == "many" and not (few or error.collided):
