@@ -1,5 +1,6 @@
 """Tables of many columns, fitted to tables of pairs."""
 
+import math
 import sys
 from functools import cache
 from itertools import combinations
@@ -115,6 +116,16 @@ def test_groups_and_sets_are_not_fitted_as_one_table():
     uneven = groups.with_columns(n=pl.col("day"), frequency_standard_error=pl.lit(1.0))
     with pytest.raises(ParameterError, match="one group"):
         fit_tables([uneven])
+
+
+def test_what_would_be_fitted_as_equal_shares_is_refused():
+    """No iteration, and a share that is no number, made all cells equal."""
+    table = tables(20_000, 20.0, 0)[0]
+    for iterations in (0, -5, 1.5, "a"):
+        with pytest.raises(ParameterError, match="iterations must be an integer, at least 1"):
+            fit_tables([table], iterations=iterations)
+    with pytest.raises(ParameterError, match="add up to nan"):
+        fit_tables([table.with_columns(frequency=pl.lit(math.nan))])
 
 
 def test_large_tables_are_refused_before_they_are_made(monkeypatch):
