@@ -128,8 +128,8 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
             raise ParameterError("expected tables of reports, as frame.ldp.table answers them: columns, then the count")
         codes = []
         for name in names:
-            column = combine(rows[name])
-            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else plain(column)
+            column = plain(combine(rows[name]))
+            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             known = values.setdefault(name, column.unique())
             with suppress(pa.ArrowException):  # text of Polars is large text
                 column = column.cast(known.type)
