@@ -187,7 +187,9 @@ def required_n(
         return _of_answers(mechanism, ask, margin, domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
-            raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
+            keyed = mechanism.memoized and repeats != 1
+            kept = ", and repeats only if it remembers: all noise of this plan is keyed" if keyed else ""
+            raise ParameterError(f"a change is one column's: give the mechanism, plan[NAME]{kept}")
         if domain is not None or epsilon is not None or frequency is not None:
             raise ParameterError(
                 "a plan has its domains and epsilons, and each column a frequency of its own: leave them out"

@@ -519,6 +519,11 @@ def test_of_a_plan_that_remembers_the_noise_of_all_columns_is_planned_as_keyed()
     assert needs["age"] == required_n(plan["age"], 0.01).n
     assert needs["page"] == required_n(lasting, 0.01, repeats=30).n < required_n(lasting, 0.01).n / 2
     assert plan.explain(30_000, repeats=30) == plan.explain(30_000, repeats=30, keyed=True)
+    # Of a change the plan's mechanism is asked, which does not know that its noise is keyed: 965 people for 9,051.
+    with pytest.raises(ParameterError, match="repeats only if it remembers: all noise of this plan is keyed"):
+        required_n(plan, change=0.05, base=0.1, repeats=30)
+    with pytest.raises(ParameterError, match=r"plan\[NAME\]$"):
+        required_n(plan, change=0.05, base=0.1)
     wide = PrivacyPlan({"n": RandomizedResponse(range(100), epsilon=1.0)})  # (which says what it takes more of)
     assert "fewer values (reports of as many people)" in wide.explain(30_000, repeats=30, keyed=True).replace(
         "\n  ", " "
