@@ -63,6 +63,8 @@ class Error(NamedTuple):
     """By how much the expectation of a mean may be off, `off_of`."""
     collided: tuple[F64, F64] | None = None
     """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
+    crowded: float = 0.0
+    """See `FrequencyOracle.crowded`."""
     apart: int = 1
     """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
 
@@ -78,6 +80,10 @@ class Error(NamedTuple):
             n_variance=lambda f: (1 + (reports - 1) * (common(f) if common else 0)) / reports * self.n_variance(f),
             apart=1 if common else reports,
         )
+
+    def worst_others(self) -> Error:
+        """That where all other people have the values that disturb most."""
+        return self._replace(n_variance=lambda f: self.n_variance(f) + (1 - f) * self.crowded) if self.crowded else self
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -214,9 +220,8 @@ def error_of(m: Mechanism | Margin) -> Error:
         moves = m.extremes() if math.isfinite(m.parts[1]) else []
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
         moved = m.collided() if m.collided else None
-        return Error(
-            lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved
-        )
+        known = Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
+        return known._replace(collided=moved, crowded=m.crowded)
     if isinstance(m, Numeric):
         length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
         return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2, off=off_of(m))

@@ -147,13 +147,24 @@ class BlockReports(CountedCells):
         return [own.mean] * d, [same.mean] * d
 
     @cached_property
+    def _near(self) -> float:
+        """What part of the other values is in the same block, on average."""
+        return (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (self.domain.size - 1)
+
+    @property
+    @override
+    def crowded(self) -> float:
+        same, other = (float(x.variance) / self.rates.difference**2 for x in self._chances[1:])
+        return max(same * (self._near > 0), other * (self._near < 1)) - float(self.rates.a[0])
+
+    @cached_property
     @override
     def rates(self) -> Rates:
         """Of records spread evenly over the other values; see `debias` for those that are not."""
         d, (own, same, other) = self.domain.size, self._chances
         difference = float(own.mean - same.mean)
         variances = [float(x.variance) / difference**2 for x in (own, same, other)]
-        near = (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (d - 1)
+        near = self._near
         a = near * variances[1] + (1 - near) * variances[2]
         return Rates(np.full(d, self.q), np.full(d, a), np.full(d, variances[0] - variances[1]), difference)
 
