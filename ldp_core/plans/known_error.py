@@ -151,6 +151,8 @@ class Error(NamedTuple):
                 z = margin * np.full(2, errors)
                 step = max(self.step, drawn * self.length / 2)
                 some = n * variance < self._few(z, variance / k) * step**2
+                if self._bits(variance / k):
+                    return z - some * np.minimum(step / n * errors, z)  # (no closer than halfway to the next sum)
                 return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
 
             return of_coins
@@ -160,10 +162,13 @@ class Error(NamedTuple):
         reach, reports = np.maximum([greatest - below, above - least], drawn * (k > 1)), np.full(2, n)
         return lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
+    def _bits(self, variance: float) -> bool:
+        """Whether reports are bits of which half are 1: their sums are on a lattice."""
+        return variance > (1 - 1e-9) * self.step**2
+
     def _few(self, z: Any, variance: float) -> Any:
-        """How many coins are few: of bits of which half are 1 more, as their sums are on a lattice."""
-        bits = variance > (1 - 1e-9) * self.step**2
-        return np.maximum(few_at(z), _FEW_BITS * bits)
+        """How many coins are few: of bits more, the likelier the sums are that a step of the lattice takes in."""
+        return np.maximum(few_at(z), _FEW_BITS * self._bits(variance) * np.exp(1.96**2 - np.square(z)))
 
     def suffices(self, reports: float, margin: float, beta: float, shares: Shares, population: Population) -> bool:
         """Whether so many reports keep the margin."""
