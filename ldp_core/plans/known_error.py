@@ -151,8 +151,8 @@ class Error(NamedTuple):
                 z = margin * np.full(2, errors)
                 step = max(self.step, drawn * self.length / 2)
                 some = n * variance < self._few(z, variance / k) * step**2
-                if self._bits(variance / k):
-                    return z - some * np.minimum(step / n * errors, z)  # (no closer than halfway to the next sum)
+                if self._bits(variance / k):  # no closer than halfway to the next sum
+                    return np.where(some, np.maximum(z - step / n * errors, 0), z)
                 return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
 
             return of_coins

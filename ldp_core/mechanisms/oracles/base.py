@@ -119,8 +119,6 @@ class FrequencyOracle(Mechanism):
     """Of added noise that is far from normal: the `error_score` of so many of its standard errors, of n reports."""
     collided: Callable[[], tuple[F64, F64]] | None = None
     """Of candidates of a sketch, see `Sketch.collided`."""
-    crowded: float = 0.0
-    """By how much more each other record can add to n times the variance of a share than where they are even."""
     has_two_levels: ClassVar[bool] = False
     """Whether a report is `worst_ratio` times as likely under each value that it supports as under any other one."""
     with_sums: ClassVar[str] = "subset_selection or unary_encoding"
@@ -151,6 +149,11 @@ class FrequencyOracle(Mechanism):
     def is_pure(self) -> bool:
         """Whether a report supports each value or does not, and how many support it says all of its count."""
         return self.parts == (0.0, 1.0) and type(self).debias is FrequencyOracle.debias
+
+    @property
+    def crowded(self) -> float:
+        """By how much more each other record can add to n times the variance of a share than where they are even."""
+        return 0.0
 
     @property
     def supported(self) -> tuple[int, int]:
