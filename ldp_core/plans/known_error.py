@@ -148,12 +148,14 @@ class Error(NamedTuple):
         if self.ends is None:
 
             def of_coins(margin: Any) -> F64:
-                z = margin * np.full(2, errors)
+                z: F64 = margin * np.full(2, errors)
                 step = max(self.step, drawn * self.length / 2)
                 some = n * variance < self._few(z, variance / k) * step**2
                 if self._bits(variance / k):  # no closer than halfway to the next sum
-                    return np.where(some, np.maximum(z - step / n * errors, 0), z)
-                return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
+                    z -= some * np.minimum(step / n * errors, z)
+                elif some.any():
+                    z = scores_of_few(z, some, n, 1 / errors, step / n)
+                return z
 
             return of_coins
         least, greatest = self.ends
