@@ -463,6 +463,8 @@ def _of_answers(
             alone, *_ = asked_of(ask, values, None, asked.beta)
             n = max(_people(alone, m, margin, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
+        if least is not None and least < _ANY:
+            raise ParameterError(f"any epsilon keeps margin {margin:g} of {question.name}: give a smaller margin")
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
@@ -489,7 +491,7 @@ def _people(question: Question[Any], m: Mechanism, margin: float, f: float | Non
     return enough
 
 
-_FIRST, _MOST = 10_000.0, 1e14
+_FIRST, _MOST, _ANY = 10_000.0, 1e14, 1e-9  # (`EVERYBODY` needs more)
 _SLOW = "local_hashing:fast"  # seconds for each epsilon above 3
 _MARGIN = 0.01
 
