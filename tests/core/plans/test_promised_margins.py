@@ -205,6 +205,20 @@ def test_values_that_share_bits_of_a_filter_are_in_the_margin_of_rappor():
         assert np.mean(np.abs(np.array(found) - share) > 0.15) <= 0.05 + 0.02, share
 
 
+@each(("p", "q"), [(0.05, 0.3), (0.7, 0.95)])
+def test_candidates_of_rappor_that_many_hold_are_in_the_margin(p, q):
+    """Of bits that vary more if they are set 20 % missed it of 103 people, as the noise of those who hold none."""
+    m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=q)
+    n = required_n(m.over([0, 1]), 0.15, frequency=0.5, population=None).n
+    for others in (1, 20):
+        held, have = n // 2 // others, n - others * (n // 2 // others)
+        found = [
+            fits(m, [i, i + 1], {i: have} | dict.fromkeys(range(i + 9, i + 9 + others), held), 1, i)[0].shares[0]
+            for i in range(0, 300_000, 1000)
+        ]
+        assert np.mean(np.abs(np.array(found) - have / n) > 0.15) <= 0.08, others
+
+
 def test_sums_with_noise_are_within_the_margin():
     """Of Laplace noise: 4 people were planned for a margin of a fifth at epsilon 8, and 14 % of them missed it."""
     m, a, k = SummationHistogramEncoding(range(16), epsilon=8.0), math.exp(-4), np.arange(-20, 21)
