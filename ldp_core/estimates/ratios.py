@@ -79,8 +79,7 @@ class Ratio(SingleNumber):
 def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, repeats: int = 1) -> Ratio:
     """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
 
-    There is a warning if fewer than 30 reports carry the sum of uneven public numbers. Of fewer than ten the interval
-    is unbounded.
+    If fewer than 30 reports carry the sum of uneven public numbers there is a warning, of fewer than ten no bound.
 
     Args:
         above, below: float[n] each, of the same n records, which are independent: products of weights and of public

@@ -146,16 +146,12 @@ class BlockReports(CountedCells):
         d, (own, same, _) = self.domain.size, self._chances
         return [own.mean] * d, [same.mean] * d
 
-    @cached_property
-    def _near(self) -> float:
-        """What part of the other values is in the same block, on average."""
-        return (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (self.domain.size - 1)
-
     @property
     @override
     def crowded(self) -> float:
-        same, other = (float(x.variance) / self.rates.difference**2 for x in self._chances[1:])
-        return max(same * (self._near > 0), other * (self._near < 1)) - float(self.rates.a[0])
+        sizes, (_, same, other) = np.bincount(self.block_of), self._chances
+        worst = max(same.variance * int(sizes.max() > 1), other.variance * int(np.count_nonzero(sizes) > 1))
+        return float(worst) / self.rates.difference**2 - float(self.rates.a[0])
 
     @cached_property
     @override
@@ -164,7 +160,7 @@ class BlockReports(CountedCells):
         d, (own, same, other) = self.domain.size, self._chances
         difference = float(own.mean - same.mean)
         variances = [float(x.variance) / difference**2 for x in (own, same, other)]
-        near = self._near
+        near = (float(np.mean(np.bincount(self.block_of)[self.block_of])) - 1) / (d - 1)
         a = near * variances[1] + (1 - near) * variances[2]
         return Rates(np.full(d, self.q), np.full(d, a), np.full(d, variances[0] - variances[1]), difference)
 
