@@ -254,7 +254,7 @@ class HistogramEstimate(Question[Histogram]):
         """What `Persons.of` takes, of k persons and their tallies."""
         check_persons_population(self.population)
         if math.isinf(mechanism.parts[1]):
-            raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
+            raise ParameterError(f"{mechanism.name} fits all reports at once, and no persons: say repeats= instead")
         oracle, m, counted = mechanism.answers(n, counters)
         return oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None], 0.0
 

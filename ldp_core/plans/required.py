@@ -124,10 +124,9 @@ def required_n(
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
     and for a population z^2 f (1 - f) / margin^2 more. Of a sketch it is over random hash functions, where all other
-    people have one value, with which the most collides. Of values in blocks the other people are taken to be spread
-    evenly: of `BlockHadamardResponse` (16 values, epsilon 3) a value of 5 % missed the margin in 10 %, where one of
-    15 % is in its block, in 18 % where one of 30 % is. Of a mean the margin is in the numbers' own unit, for the noise
-    in the worst case; of heavy hitters it is the share of people that a value must have to be found
+    people have one value, with which the most collides; of values in blocks (`BlockHadamardResponse`) it is where all
+    other people have values of the same block. Of a mean the margin is in the numbers' own unit, for the noise in the
+    worst case; of heavy hitters it is the share of people that a value must have to be found
     (`HeavyHitters.reports_to_find`).
 
     Args:
@@ -319,7 +318,8 @@ class _Asked(NamedTuple):
         self, key: Any, domain: Values | None = None, epsilon: float | None = None, *, keyed: bool = False
     ) -> Error:
         """The error of a mechanism, or of a choice."""
-        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
+        found = resolve(key, domain, epsilon).worst_others()
+        return found.repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
 
     @property
     def wanted(self) -> str:
@@ -416,6 +416,7 @@ class _Asked(NamedTuple):
             said += "" if self.frequency is None else f"; no value has more than {frequency}"
         else:
             of = "whatever it is" if self.frequency is None else f"that of a value that {frequency} of the people has"
+            of += ", whatever the other people have" if error.crowded else ""
             said = f"one share, {of}, {whom}, within the margin {self.sure}. Ask for all shares at once: simultaneous"
         return self.sentence(said)
 
@@ -467,6 +468,8 @@ def _of_answers(
             alone, *_ = asked_of(ask, values, None, asked.beta)
             n = max(_people(alone, m, margin, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
+        if least is not None and least < _ANY:
+            raise ParameterError(f"any epsilon keeps margin {margin:g} of {question.name}: give a smaller margin")
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
@@ -493,7 +496,7 @@ def _people(question: Question[Any], m: Mechanism, margin: float, f: float | Non
     return enough
 
 
-_FIRST, _MOST = 10_000.0, 1e14
+_FIRST, _MOST, _ANY = 10_000.0, 1e14, 1e-9  # (`EVERYBODY` needs more)
 _SLOW = "local_hashing:fast"  # seconds for each epsilon above 3
 _MARGIN = 0.01
 

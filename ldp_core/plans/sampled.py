@@ -135,6 +135,11 @@ class SampledColumn(Sampled, FrequencyOracle):
         people = count * (1 - count / max(n, 1)) * _unsampled(n, n / self.columns)
         return self.columns * (self.inner.variance(n, count) + people)
 
+    @property
+    @override
+    def crowded(self) -> float:
+        return self.columns * self.inner.crowded
+
     @override
     def common_noise(self, *, keyed: bool, share: float | None = None) -> float:
         """Under keyed noise also who answers is a person's own: only what answers do not have in common is apart."""

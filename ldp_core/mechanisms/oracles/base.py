@@ -151,6 +151,11 @@ class FrequencyOracle(Mechanism):
         return self.parts == (0.0, 1.0) and type(self).debias is FrequencyOracle.debias
 
     @property
+    def crowded(self) -> float:
+        """By how much more each other record can add to n times the variance of a share than where they are even."""
+        return 0.0
+
+    @property
     def supported(self) -> tuple[int, int]:
         """Bounds of how many values one report supports, least and most; any set of so many, unless more is said.
 

@@ -497,13 +497,14 @@ class RapporCandidates(_NoInfluence, Candidates):
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """Of an estimated count, if few people hold any one value and reports are spread evenly; an approximation.
+        """Of an estimated count, if other people are spread evenly over many values; an approximation.
 
-        n r (1 - r) / ((q* - p*)^2 k d (1 - d)) over 1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h,
-        r = p* + d (q* - p*) and c candidates. An estimate's own errors follow from the filters themselves.
+        (n - count) r (1 - r) + count ((1 - d) q* (1 - q*) + d p* (1 - p*)), over (q* - p*)^2 k d (1 - d) and over
+        1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h, r = p* + d (q* - p*) and c candidates: a value's own bits
+        are q* for those who hold it. An estimate's own errors follow from the filters themselves.
         """
         r = self.design.rate
-        return n * r * (1 - r) / self.design.contrast**2 + 0 * np.asarray(count)
+        return (n * r * (1 - r) + count * (self.design.held - r * (1 - r))) / self.design.contrast**2
 
     @override
     def accuracy(self, n: int, beta: float = 0.05) -> float:
