@@ -7,13 +7,14 @@ They are what `StableInputParDo` calls, the classes of runners that the function
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
+from apache_beam.io.filebasedsink import DEFAULT_SHARD_NAME_TEMPLATE, DEFAULT_WINDOW_SHARD_NAME_TEMPLATE
 from apache_beam.io.filesystem import CompressedFile
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.parquetio import WriteToParquetBatched, _ParquetSink
@@ -135,6 +136,24 @@ class _MarkedSink(_ParquetSink):
         with self._whole_or_nothing(writer):
             super().close(writer)  # type: ignore[no-untyped-call]
 
+    def write_window(self, tables: Iterable[pa.Table], shard: int, window: Any) -> str:
+        """The name of a file of these tables. A bundle that is made again puts its own in the place of the first one's.
+
+        (Beam's own steps in a stream have side inputs, which Flink's checkpoints fail with. And where they are made
+        again they may first delete the file that they then move.)
+        """
+        folder = self.initialize_write()
+        writer = self.open_writer(folder, "0")
+        for table in tables:
+            writer.write(table)
+        path, name = writer.close(), self._get_final_name(shard, max(1, self.num_shards), window)
+        if FileSystems.exists(name):
+            FileSystems.delete([name])
+        FileSystems.rename([path], [name])
+        with suppress(OSError):
+            FileSystems.delete([folder])
+        return str(name)
+
     @contextmanager
     def _whole_or_nothing(self, writer: pq.ParquetWriter) -> Iterator[None]:
         try:
@@ -176,3 +195,12 @@ def write_parquet(schema: pa.Schema, options: dict[str, Any]) -> WriteToParquetB
     write = WriteToParquetBatched(schema=schema, **options)
     write._sink.__class__ = _MarkedSink
     return write
+
+
+def sink_of_windows(schema: pa.Schema, options: dict[str, Any]) -> _MarkedSink:
+    """The sink of `write_parquet`, with a name of its own for each window where none is given, as Beam has it."""
+    template = options.get("shard_name_template")
+    if template in (None, DEFAULT_SHARD_NAME_TEMPLATE):
+        template = DEFAULT_WINDOW_SHARD_NAME_TEMPLATE
+    sink: _MarkedSink = write_parquet(schema, {**options, "shard_name_template": template})._sink
+    return sink

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from os import PathLike
+from random import randrange
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.metrics.metric import Metrics
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.core import Windowing
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows
-from apache_beam.utils.timestamp import Duration
+from apache_beam.utils.windowed_value import PaneInfoTiming
 from typing_extensions import override
 
-from ldp_beam._compat import write_parquet
-from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.graph.late import Count, Judged, Letters
+from ldp_beam._compat import sink_of_windows, write_parquet
+from ldp_beam.elements.records import NAMESPACE, InWindows, RecordsTransform
+from ldp_beam.graph.late import horizon
 from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
@@ -98,15 +102,56 @@ class WriteReports(beam.PTransform[Any, Any]):
         keyed = fresh if self._plan.seed is not None else self._plan.with_proof(fresh, seeded=False, keyed=True)
         schema = keyed if persons_before(pcoll)[1] else fresh
         tables = pcoll | "Check" >> beam.Map(_checked, self._plan, schema, keyed).with_output_types(pa.Table)
-        if not pcoll.is_bounded:
-            windows = FixedWindows(self._options["triggering_frequency"])  # (as Beam writes)
-            judged = tables | "Rows" >> beam.Map(_rows) | "Judge" >> Judged(windows, Duration(0))
-            _ = judged | "Count the late" >> beam.ParDo(Letters(""))
-        return tables | "Write" >> write_parquet(schema, self._options)
+        if pcoll.is_bounded:
+            return tables | "Write" >> write_parquet(schema, self._options)
+        sink, windows = sink_of_windows(schema, self._options), FixedWindows(self._options["triggering_frequency"])
+        if not {"W", "V"} & {*sink.shard_name_template}:
+            raise ParameterError(
+                "in a stream shard_name_template= has W or V, the window, as each file takes the place of one of the "
+                f"same name: got {sink.shard_name_template!r}"
+            )
+        files: Any = InWindows(_WriteWindows(sink), Windowing(windows))
+        return (
+            tables
+            | "Shard" >> beam.FlatMap(_sharded, max(1, sink.num_shards)).with_output_types(tuple[int, pa.Table])
+            | "Window"
+            >> beam.WindowInto(
+                windows,
+                trigger=AfterWatermark(late=AfterCount(1)),
+                accumulation_mode=AccumulationMode.DISCARDING,
+                allowed_lateness=horizon(windows),
+            )
+            | beam.GroupByKey()
+            | "Write" >> files.with_output_types(str)
+        )
 
 
-def _rows(table: pa.Table) -> tuple[None, Count]:
-    return None, Count(table.num_rows)
+def _sharded(table: pa.Table, shards: int) -> Iterator[tuple[int, pa.Table]]:
+    """Nothing to the others: after a restart all files of a window are replaced, also where batches go elsewhere."""
+    own = randrange(shards)  # noqa: S311 (any does)
+    for shard in range(shards):
+        yield shard, table if shard == own else table.slice(length=0)
+
+
+class _WriteWindows(beam.DoFn):
+    """What a window has at its end into a file: who counts what is late beside it may see another watermark."""
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+        self._late = Metrics.counter(NAMESPACE, "late")
+
+    @override
+    def process(
+        self,
+        element: tuple[int, Iterable[pa.Table]],
+        window: Any = beam.DoFn.WindowParam,
+        pane: Any = beam.DoFn.PaneInfoParam,
+    ) -> Iterator[str]:
+        shard, tables = element
+        if pane.timing == PaneInfoTiming.LATE:
+            self._late.inc(sum(table.num_rows for table in tables))
+        elif any(True for _ in tables):  # (the last pane of a window that a stream ends in has nothing)
+            yield self._sink.write_window(tables, shard, window)
 
 
 def _checked(reports: pa.RecordBatch | pa.Table, plan: PrivacyPlan, schema: pa.Schema, keyed: pa.Schema) -> pa.Table:

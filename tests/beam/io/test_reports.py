@@ -177,6 +177,22 @@ def test_reports_that_come_after_their_file_are_counted(tmp_path, monkeypatch):
     assert (COUNTED["perturbed"], COUNTED["late"]) == (7, 4)
 
 
+def test_files_of_a_stream_have_names_of_their_windows(tmp_path):
+    """Each window's file took the place of the one before where the names did not say the window, in silence."""
+    plan, types = PrivacyPlan({"v": SURE_BOOL}, keep=["t"]), pa.schema([("v", pa.bool_()), ("t", pa.float64())])
+
+    def written(**options):
+        write = WriteReports(f"{tmp_path}/part", plan, types, triggering_frequency=10, **options)
+        run(ldp_beam.Perturb(plan) | write, stream([0, [1, 2], [3], 12, [13], 25]), **LOCAL)
+        return sum(pq.read_metadata(file).num_rows for file in tmp_path.iterdir())
+
+    for template in "", "-SSSSS":
+        with pytest.raises(ParameterError, match="has W or V, the window"):
+            written(shard_name_template=template)
+    assert written(shard_name_template="-V-SS") == 4
+    assert written(num_shards=3) == 8
+
+
 def test_files_that_a_job_has_not_named_are_not_read(tmp_path):
     """A job that is ended leaves whole ones in a folder of Beam's, and what runs again writes their records again."""
     [path] = (write(tmp_path, REPORTS),)

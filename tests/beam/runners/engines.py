@@ -3,11 +3,13 @@
 import os
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.metrics.metric import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
@@ -52,6 +54,7 @@ class Engine:
     def __init__(self, runner: str | None, flags: Iterable[str], at_once: int, patience: float | None = None) -> None:
         self._runner, self._flags, self._at_once, self._patience = runner, list(flags), at_once, patience
         self._found: dict[str, Any] = {}
+        self.late: Counter[str] = Counter()  # what a counter says, by the runner's name of the step
         self._stuck = ""
 
     def outputs(self, case: Case, cases: Sequence[Case]) -> Any:
@@ -85,6 +88,8 @@ class Engine:
             self._stuck = f"the pipeline from {cases[0].id} to {cases[-1].id} did not end in {self._patience:g} s"
             result.cancel()
             raise RuntimeError(self._stuck)
+        for one in result.metrics().query(MetricsFilter().with_name("late"))["counters"]:
+            self.late[one.key.step] += one.committed or 0
         self._found |= {name: [collector.elements for collector in made] for name, made in collectors.items()}
 
 

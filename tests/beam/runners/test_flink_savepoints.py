@@ -50,16 +50,19 @@ def test_each_source_is_read_once_when_a_savepoint_goes_on_with_another_one(flin
 
 
 def test_reports_become_files_while_checkpoints_are_made(flink_cluster, tmp_path):
-    """Beam's file sinks have side inputs, with which each checkpoint failed."""
+    """Beam's file sinks have side inputs, with which each checkpoint failed. (Ours have none.)"""
     plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
     events = pa.record_batch({"crashed": [True, False]})
 
     def build(p):
         ticks = p | ReadFromUnboundedSource(Ticks(), max_read_time_seconds=0.5) | beam.Map(lambda _: events)
         _ = ticks | Perturb(plan) | WriteReports(f"{tmp_path}/part", plan, events.schema, triggering_frequency=1)
+        tables = ticks | "Tables" >> beam.Map(lambda batch: pa.Table.from_batches([batch]))
+        _ = tables | beam.io.WriteToParquetBatched(f"{tmp_path}/beams", events.schema, triggering_frequency=1)
 
     with Job(flink_cluster, build, flink_cluster.pipeline_flags(streaming=True, checkpoint_every=1.0)) as job:
-        until(lambda: len([*tmp_path.glob("part*.parquet")]) >= 3, PATIENCE, "files")
+        for files in "part*.parquet", "beams*":
+            until(lambda files=files: len([*tmp_path.glob(files)]) >= 3, PATIENCE, "files")
         done = job.checkpoints()
         until(lambda: job.checkpoints() >= done + 2, PATIENCE, "checkpoints")
 

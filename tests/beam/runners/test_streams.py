@@ -7,12 +7,18 @@ Prism comes as a Go binary: ``go install github.com/apache/beam/sdks/v2/go/cmd/p
 ``LDP_PRISM``, then where Go installs, then on the PATH.
 """
 
+import itertools
+from functools import partial
+
 import apache_beam as beam
+import pyarrow.parquet as pq
 import pytest
 
 import ldp_beam
+from ldp_beam.io import WriteReports
+from ldp_core import PrivacyPlan
 
-from ..helpers import SURE_BOOL, on_my_word, run
+from ..helpers import SURE_BOOL, assumed, on_my_word, run
 from ..streams import batch, late_of, true_panes
 from .engines import ENGINES, FLINK_STREAM, NO_PRISM, PRISM, PRISM_BINARY, Engine
 from .stream_cases import CASES, Case
@@ -89,7 +95,10 @@ class Limited(beam.PTransform):
 
 
 def in_many_windows(request, transform):
-    """What comes of a stream with late records on two workers, for windows of several lengths, each per key and not."""
+    """What comes of a stream with late records on two workers, for windows of several lengths, each per key and not.
+
+    And how many records a counter says were late.
+    """
     cluster = request.getfixturevalue("flink_cluster")
     flags = [*cluster.pipeline_flags("LOOPBACK", streaming=True, checkpoint_every=3600.0, parallelism=2), *FLINK_STREAM]
     cases = []
@@ -98,15 +107,16 @@ def in_many_windows(request, transform):
         steps = []
         for now in range(10, 60, 2):
             steps += [tuple(batch([now, now - 3, now - 7 - number], country) for country in ("fr", "it", "de")), now]
-        cases.append(Case(f"{number}", steps, transform(window, on_my_word(count)), None, None))
+        cases.append(Case(f"case{number}", steps, transform(window, on_my_word(count)), None, None))
     runs = Engine(None, flags, len(cases), patience=180.0)
-    return [runs.outputs(case, cases) for case in cases]
+    found = [runs.outputs(case, cases) for case in cases]
+    return found, [sum(n for step, n in runs.late.items() if case.id in step) for case in cases]
 
 
 @pytest.mark.flink
 def test_every_record_is_counted_or_late_where_workers_see_several_watermarks(request):
     """A worker may take a record when the watermark that makes it late for another one is under way."""
-    found = in_many_windows(request, lambda window, count: count)
+    found, _ = in_many_windows(request, lambda window, count: count)
     read = [sum(row.n for row in true_panes(rows)) + late_of(letters) for rows, letters in found]
     assert read == [225] * len(found)
 
@@ -118,7 +128,22 @@ def test_every_record_passes_or_is_over_a_limit_or_late_where_workers_see_severa
     def limited(window, count):
         return Limited(ldp_beam.BoundContributions("c", 4, window=window, event_time="t", drop_id=False), count)
 
-    found = in_many_windows(request, limited)
+    found, _ = in_many_windows(request, limited)
     read = [sum(row.n for row in true_panes(rows)) + sum(letter.count for letter in over) for rows, _, over in found]
     assert read == [225] * len(found)
     assert [late_of(letters) for _, letters, _ in found] == [0] * len(found), "what passes is in time for what counts"
+
+
+@pytest.mark.flink
+def test_every_report_is_in_a_file_or_late_where_workers_see_several_watermarks(request, tmp_path):
+    """What is late for a file was counted beside it: reports as a window closes were in neither count, or in both."""
+    plan, number = PrivacyPlan({"v": SURE_BOOL}, keep=["t", "c"]), itertools.count()
+
+    def written(window, _):
+        write = WriteReports(f"{tmp_path}/{next(number)}/r", plan, batch([1]).schema, triggering_frequency=window)
+        return beam.Map(partial(assumed, mechanisms=plan.columns)) | write
+
+    found, late = in_many_windows(request, written)
+    read = [sum(pq.read_metadata(name).num_rows for name in names) for [names] in found]
+    assert [a + b for a, b in zip(read, late, strict=True)] == [225] * len(found)
+    assert all(late)
