@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 
 _NUMBERS = ("standard_error", "low", "high", "n")
+_MANY = 50  # see `ldp_core.estimates.weights`
 _OF_ANSWER = ("value", "answer", "estimate", *_NUMBERS)
 
 
@@ -93,16 +96,29 @@ class ByPrivate:
             head = {"column_name": self.column, **{name: made[key] for name, key in keys.items()}}
             for k, (value, name, _) in enumerate(asked):
                 answers = made[f"answer {k}"]
+                if name == "jump":  # (of the total, the next one)
+                    jump = answers
+                    continue
                 for one in answers if isinstance(answers, list) else [answers]:
                     answer = f"{100 * one['probability']:g} %" if "probability" in one else name
                     estimate = next(one[field] for field in ("ratio", "total", "mean", "quantile") if field in one)
                     numbers = [one.get(field) for field in _NUMBERS]
-                    if name == "total" and self.of in self.plan.columns and estimate:
-                        # products do not show far reports that nobody sent; the mean, the row before, allows for them
-                        ends = [rows[-1][end] * estimate / rows[-1]["estimate"] for end in ("low", "high")]
-                        numbers[1:3] = min(*ends, numbers[1]), max(*ends, numbers[2])
+                    if name == "total" and self.of in self.plan.columns:
+                        numbers[1:3] = self._allowing(one, rows[-1]["estimate"], jump * (self.repeats or 1))
                     rows.append(head | dict(zip(_OF_ANSWER, [value, answer, estimate, *numbers], strict=True)))
         return rows
+
+    def _allowing(self, total: dict[str, Any], mean: float, size: float) -> tuple[float, float]:
+        """Ends of a total that allow for far reports of private numbers that nobody sent: products do not show them."""
+        x: Any = self.plan[str(self.of)]
+        low, high = x.domain.low, x.domain.high
+        mean, error = min(max(low, mean), high), total["standard_error"]
+        z, reach = NormalDist().inv_cdf((1 + self.confidence) / 2), []
+        for bound in x.value_bounds():
+            jump = abs(low + bound * (high - low) - mean) * size
+            half = z**2 * jump / 2
+            reach.append(half + math.hypot(half, z * error) if error**2 < _MANY * jump**2 else 0.0)  # (a score's)
+        return min(total["low"], total["total"] - reach[0]), max(total["high"], total["total"] + reach[1])
 
     def _asked(self, there: pl.Schema, *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
         """Values, what is asked of each, and its expression."""
@@ -135,6 +151,8 @@ class ByPrivate:
                 x = self.plan.columns.get(self.of)
                 y = selectors.by_name(self.of) if x is None else weight(self.of)
                 yield text, "mean", ldp_polars.ratio(w * y, w, of=x, **how)
+                if x is not None:
+                    yield text, "jump", abs((w**3).sum()) / (w**2).sum()
                 yield text, "total", ldp_polars.total(w * y, **how)
                 if self.quantiles:
                     yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)

@@ -77,11 +77,14 @@ class LdpWarning(UserWarning):
 
 
 def warn_user(message: str) -> None:
-    """An `LdpWarning` at the line outside of this project, and of Beam, which calls it, that led here."""
+    """An `LdpWarning` at the line outside of this project, and of Beam and Polars, which call it, that led here."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("ldp_", "apache_beam")):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_CALLERS):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, LdpWarning, level)
+
+
+_CALLERS = ("ldp_", "apache_beam", "polars.")
 
 
 def disk_error(error: Exception) -> OSError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in
+from ldp_core.engine import Ask, check_open, collecting, refuse_keys_in, warn_user
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
@@ -433,7 +432,7 @@ def _of_persons(
 
 def _warn(name: str, implausible: Sequence[str]) -> None:
     if implausible:  # once a call
-        warnings.warn(f"column {name!r}: {implausible[0]}", core.LdpWarning, 3)
+        warn_user(f"column {name!r}: {implausible[0]}")
 
 
 def _answered(

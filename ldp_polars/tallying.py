@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -11,8 +10,8 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from ldp_core import LdpWarning, Mechanism, MechanismMismatchError
-from ldp_core.engine import I64, type_words
+from ldp_core import Mechanism, MechanismMismatchError
+from ldp_core.engine import I64, type_words, warn_user
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
 
@@ -130,7 +129,7 @@ def warn_of_copies(reports: pl.Series, arrow: pa.Array, mechanism: Mechanism, re
     once = repeats == 1 or (repeats is None and isinstance(dtype := reports.dtype, Report) and not dtype.keyed)
     if once and mechanism.copied(arrow, column=reports.name):
         words = "reports are there twice, as after a join of what is perturbed, so that intervals are too narrow"
-        warnings.warn(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=", LdpWarning, 3)
+        warn_user(f"column {reports.name!r}: {words}. Take one of each record, or say repeats=")
 
 
 def _merged(inputs: Sequence[pl.Series], return_dtype: object = None, *, mechanism: Mechanism) -> pl.Series:

@@ -125,12 +125,11 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
 
 def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[float, float]:
     """How far a total of y w reaches if few carry it, as if w were of two values that y tells nothing of; else 0."""
-    n, u = len(u), u[np.argsort(np.abs(u))]
+    every, u = u, u[np.argsort(np.abs(u))]
     u = u[np.cumsum(u**2) > _NOTHING * (u @ u)]  # (nearly nothing is of reports that tell nothing, of other blocks)
-    below, above = (np.log(np.abs(u[side])) for side in (u < 0, u > 0))
-    uneven = any(np.ptp(side) > SAME for side in (below, above) if len(side))
-    if (uneven or len(u) < n) and not told_by(len(u) / repeats) and uneven:
+    if _uneven(every) and not told_by(len(u) / repeats) and _uneven(u):
         return math.inf, math.inf
+    below, above = (np.log(np.abs(u[side])) for side in (u < 0, u > 0))
     if not (len(below) and len(above)):
         return 0.0, 0.0
     scale = math.exp(min(above.mean() - below.mean(), _MOST_LOG))
@@ -147,8 +146,14 @@ def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[fl
     return float(score_reach(t, known, -jump)), float(score_reach(t, known, jump))
 
 
+def _uneven(u: F64) -> bool:
+    """Whether products above 0, or those below it, differ: y is not 1, or 0 and 1."""
+    return any(side.max() > (1 + SAME) * side.min() for side in (u[u > 0], -u[u < 0]) if len(side))
+
+
 def told_by(carrying: float) -> bool:
     """Whether so many reports tell an interval of a sum of uneven numbers; of few a warning, as large ones may lack."""
+    carrying *= 1 + SAME  # (ten are ten, in whatever order their squares are added)
     if carrying < _LARGE_ONES:
         warn_user(
             f"fewer than {_LARGE_ONES} reports carry a sum of weights: if a few weights or numbers are far larger than "

@@ -1,6 +1,7 @@
 """``ldp estimate --by-private``: the numbers are those that Polars gives for the expressions of docs/weights.md."""
 
 import datetime as dt
+import math
 
 import polars as pl
 import pytest
@@ -80,13 +81,23 @@ def test_a_total_of_few_private_numbers_allows_for_far_reports_that_nobody_sent(
     """Of 25 people in the group 95 % intervals held the total in 86 %, and 100 now; of 0 to 1 on a scale to 10."""
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=3.0), "x": Piecewise((0, 10), epsilon=6.0)})
     people = pl.DataFrame({"os": ["ios"] * 25 + ["web"] * 175, "x": [k % 100 / 100 for k in range(200)]})
-    plan = plan.seeded(2)
-    people.ldp.perturb(plan).ldp.sink_parquet("few.parquet", plan)
-    found = ldp("estimate few.parquet --by-private os --of x --json").data
-    for mean, total in zip(found[::2], found[1::2], strict=True):
-        size = total["estimate"] / mean["estimate"]
-        assert total["low"] <= size * mean["low"] + 1e-9
-        assert total["high"] >= size * mean["high"] - 1e-9
+    made = people.ldp.perturb(plan := plan.seeded(2))
+    made.ldp.sink_parquet("few.parquet", plan)
+    total = ldp("estimate few.parquet --by-private os --of x --json").data[1]
+    product = pl.col("os").ldp.weight("ios") * pl.col("x").ldp.weight()
+    plain = made.select(x=product.ldp.total()).unnest("x").row(0, named=True)
+    assert total["high"] - total["estimate"] > 1.1 * (plain["high"] - plain["total"])
+
+
+def test_a_total_is_bounded_where_too_few_have_the_value_for_a_mean(ldp):
+    """Of one person in 40 of 2,000: it had the ends of the mean, which are infinite."""
+    values = [f"v{k}" for k in range(20)]
+    plan = PrivacyPlan({"os": RandomizedResponse(values, epsilon=1.0), "x": Piecewise((0, 10), epsilon=2.0)}).seeded(2)
+    people = pl.DataFrame({"os": ["v0"] * 50 + values[1:19] * 100 + ["v19"] * 150, "x": [5.0] * 2000})
+    people.ldp.perturb(plan).ldp.sink_parquet("many.parquet", plan)
+    mean, total = ldp("estimate many.parquet --by-private os --of x --json").data[:2]
+    assert mean["high"] in (None, "inf", math.inf)
+    assert total["low"] <= 250 <= total["high"] < 10_000
 
 
 def test_what_people_read(ldp, reports):

@@ -1,6 +1,7 @@
 """Weights as a column, and what is estimated from sums of them, in every context of Polars."""
 
 import math
+import warnings
 from inspect import signature
 
 import numpy as np
@@ -201,3 +202,13 @@ def test_a_line_of_columns_with_nulls_is_refused():
         some.select(ldp_polars.linear_fit("x", "y"))
     slope = some.drop_nulls().select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2, named=True)
     assert slope["estimate"] == pytest.approx(1)
+
+
+def test_each_line_of_few_reports_is_told_of():
+    """Polars' own line calls, so that the second query of a notebook was not warned."""
+    few = pl.DataFrame({"u": np.arange(1.0, 13.0)})
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("default")
+        few.select(pl.col("u").ldp.total())
+        few.lazy().select(pl.col("u").ldp.total()).collect()
+    assert [one.filename for one in told] == [__file__] * 2

@@ -235,6 +235,16 @@ def test_few_reports_with_uneven_numbers_are_told_of(kind):
         assert not told or "fewer than 30 reports carry a sum of weights" in str(told[0].message)
 
 
+def test_ten_reports_alike_are_ten_in_whatever_order_they_are_added():
+    """Their sums of squares were rounded to fewer than ten reports, or not: a pipeline's interval had no end."""
+    y = np.random.default_rng(8).lognormal(size=10)
+    for size in np.linspace(0.5, 3, 500):
+        u, w = size * y, np.full(10, size)
+        with pytest.warns(LdpWarning, match="fewer than 30"):
+            found = [ratio(u, w), ratio_of(ratio_sums(u, w), 0.95)]
+        assert np.isfinite([one.low for one in found]).all(), size
+
+
 @pytest.mark.slow
 def test_means_of_private_numbers_in_a_private_group_hold():
     """All of 25 to 50 people at the end: 34 to 95 % held, as few samples have one of the far reports."""

@@ -299,6 +299,14 @@ def test_people_who_stand_for_many_hold():
     assert held(found, 0.05, np.full(runs, 1 / runs))[0] >= 0.93
 
 
+def test_few_who_are_counted_are_not_told_of():
+    """No number is larger than most: their intervals hold in 94 % and more."""
+    w = weights_of(first(20, 200), RandomizedResponse(epsilon=8.0))
+    with warnings.catch_warnings(action="error"):
+        for y in (np.ones(200), np.arange(200) % 2, np.arange(200) % 10 == 0):
+            assert math.isfinite(total(w * y).high)
+
+
 def test_few_people_who_stand_for_many_are_told_of():
     """Two of 150 stand for ten each, and one has the value: 81 % held, without a word."""
     for heavy, warned in ((2, True), (150, False)):
