@@ -16,7 +16,6 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_cli.values import share as read_share
 from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, replacing, text_of
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
@@ -33,46 +32,37 @@ def estimate(
     event_time: options.EventTime = None,
     column: options.Columns = None,
     candidates: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=FILE", help="The file of values to look for in a sketch, one a line."),
+        list[str] | None, options.said("NAME=FILE", "The file of values to look for in a sketch, one a line.")
     ] = None,
     ask: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=QUESTION", help="What to ask of a column: age=mean, age=distribution:buckets=10."),
+        options.said("NAME=QUESTION", "What to ask of a column: age=mean, age=distribution:buckets=10."),
     ] = None,
     table: Annotated[
-        str | None,
-        typer.Option(metavar="FIRST,SECOND,...", help="Count the combinations of values of columns, and rates."),
+        str | None, options.said("FIRST,SECOND,...", "Count the combinations of values of columns, and rates.")
     ] = None,
     by_private: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Make groups by the values of a private column, for the next five."),
+        str | None, options.said("COLUMN", "Make groups by the values of a private column, for the next five.")
     ] = None,
     of: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Say the mean and total of a kept number, or a private one.")
+        str | None, options.said("NUMBER", "Say the mean and total of a kept number, or a private one.")
     ] = None,
-    quantile: Annotated[
-        list[float] | None, typer.Option(parser=read_share, metavar="SHARE", help="Say this quantile of it, as 0.5.")
-    ] = None,
+    quantile: Annotated[list[float] | None, options.ratio("Say this quantile of it, as 0.5.")] = None,
     among: Annotated[
-        list[str] | None,
-        typer.Option(metavar="VALUE", help="Take only these values. Without --of: say their shares among these."),
+        list[str] | None, options.said("VALUE", "Take only these values. Without --of: say their shares among these.")
     ] = None,
     weights: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The column that says for how many people a record stands.")
+        str | None, options.said("COLUMN", "The column that says for how many people a record stands.")
     ] = None,
     share: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME=VALUE:SHARE,...", help="The known share of each value of a kept column in the population."
-        ),
+        options.said("NAME=VALUE:SHARE,...", "The known share of each value of a kept column in the population."),
     ] = None,
     confidence: options.Confidence = 0.95,
     repeats: options.Repeats = None,
     person: options.Person = None,
     population: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="The intervals are about many people, or about N, of whom these are a sample."),
+        str | None, options.said("N", "The intervals are about many people, or about N, of whom these are a sample.")
     ] = None,
     top: Annotated[int, options.count("Print, draw and find at most this many values.")] = 20,
     plan: Annotated[Path | None, typer.Option(help="The plan that made the files, if they do not have it.")] = None,
@@ -80,14 +70,12 @@ def estimate(
         bool, typer.Option("--assume-reports", help="With --plan: columns are reports, even if they do not say so.")
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write all numbers to this folder, a file for each column.")
+        Path | None, options.said("FOLDER", "Write all numbers to this folder, a file for each column.")
     ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="With --output: write CSV in place of Parquet.")] = False,
     plot: options.Plot = None,
-    value: Annotated[list[str] | None, typer.Option(metavar="VALUE", help="With --plot: draw only this value.")] = None,
-    at: Annotated[
-        str | None, typer.Option(metavar="START", help="With --plot: draw only the window that begins then.")
-    ] = None,
+    value: Annotated[list[str] | None, options.said("VALUE", "With --plot: draw only this value.")] = None,
+    at: Annotated[str | None, options.said("START", "With --plot: draw only the window that begins then.")] = None,
     theme: options.Theme = "light",
     overwrite: options.Overwrite = False,
     as_json: options.Json = False,
@@ -293,7 +281,7 @@ class _Answers:
         kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
         of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
-        return f"{100 * self.confidence:g} % intervals {of}. {' '.join(self.seeded) or spent}"
+        return f"{100 * self.confidence:.12g} % intervals {of}. {' '.join(self.seeded) or spent}"
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""
@@ -399,6 +387,8 @@ class _Answers:
     def chosen(self, values: list[str], at: str | None) -> _Answers:
         """Of all only these values, and only the window that begins then."""
         frames, found = self.frames, self
+        if len(frames) > 1:
+            raise typer.BadParameter(f"--plot draws one column: say which of {list(frames)}, --column NAME")
         if values:
             frames = {name: _some(frame, "value", values, "--value") for name, frame in frames.items()}
         if at is not None:
@@ -407,8 +397,6 @@ class _Answers:
         return replace(found, frames=frames)
 
     def draw(self, path: Path, theme: Any) -> None:
-        if len(self.frames) > 1:
-            raise typer.BadParameter(f"--plot draws one column: say which of {list(self.frames)}, --column NAME")
         import ldp_plots as plots  # noqa: PLC0415 (only here)
 
         [(name, frame)] = self.frames.items()

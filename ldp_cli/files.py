@@ -159,10 +159,7 @@ def scan(
                     refuse_reports(opened.schema_arrow, plan.inputs)
         return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
     for file in found:
-        with Path(file).open("rb") as text:
-            if not any(map(bytes.strip, iter(partial(text.read, _SAMPLE), b""))):
-                expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
-                raise InputError(f"{file!r} is empty: expected {expected}")
+        _refuse_without_lines(file, form)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     if form == "ndjson":
         with polars_work(path):
@@ -176,45 +173,59 @@ def scan(
             for file, one in zip(found, sources, strict=True):
                 _refuse_numbers(file, one, id)
         return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
-    said = {"str": polars.String, "date": polars.String}
-    said |= {"float": polars.Float64, "int": polars.Int64, "bool": polars.Boolean}
+    said = {"str": polars.String, "date": polars.String, "float": polars.Float64, "int": polars.Int64}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
-    bits: list[str] = []
-    if "bool" in kinds.values():
-        with polars_work(path):
-            head = polars.scan_csv(found[0], glob=False).collect_schema()
-        bits = [name for name, kind in kinds.items() if kind == "bool" and name in head and head[name].is_integer()]
-    dtypes |= dict.fromkeys(bits, polars.Int64)
+    read = partial(polars.scan_csv, found, try_parse_dates=True, glob=False)
     with polars_work(path):
-        dtypes |= _other_than_written(found, dtypes, None if plan is None else [*plan.keep, *per])
-    frame = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False)
+        there = read(schema_overrides=dtypes).collect_schema()
+        dtypes |= _other_than_written(found, there, kinds, None if plan is None else [*plan.keep, *per])
+    flags = [name for name, kind in kinds.items() if kind == "bool" and name in there]
+    bits = [name for name in flags if there[name].is_integer()]
+    frame = read(schema_overrides=dtypes | dict.fromkeys(flags, polars.Boolean) | dict.fromkeys(bits, polars.Int64))
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
     return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
 
 
-def _other_than_written(found: list[str], dtypes: Mapping[str, Any], names: Iterable[str] | None) -> dict[str, Any]:
+def _refuse_without_lines(file: str, form: str) -> None:
+    with Path(file).open("rb") as text:
+        start = next(filter(bytes.strip, iter(partial(text.read, _SAMPLE), b"")), b"")
+    if not start:
+        expected = "an object of JSON in each line" if form == "ndjson" else "a line of names, then records"
+        raise InputError(f"{file!r} is empty: expected {expected}")
+    names, mark, _ = start.partition(b"\r")
+    if form == "csv" and mark and names.isascii() and b"\n" not in start:  # (and not compressed: Polars finds none)
+        raise InputError(f"{file!r} ends its lines with \\r alone: write \\n, or \\r\\n, at their ends")
+
+
+def _other_than_written(
+    found: list[str], there: Mapping[str, Any], planned: Container[str], names: Iterable[str] | None
+) -> dict[str, Any]:
     """Of these columns of CSV, or all, texts that Polars takes for numbers or times: groups would be mixed up.
 
     They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9; or dates that do not begin with the
     year, as 02/01/2024, which may be of January or of February.
     """
     polars: Any = import_extra("polars", "polars")
-    there = polars.scan_csv(found, schema_overrides=dtypes, try_parse_dates=True, glob=False).collect_schema()
-    kinds = {name: there[name] for name in (there if names is None else names) if name in there and name not in dtypes}
-    asked = []
-    for name, kind in kinds.items():
-        text = in_periods(name)
+    asked = {}
+    for name in there if names is None else names:
+        if name not in there or name in planned:
+            continue
+        text, kind = in_periods(name), there[name]
         if kind.is_numeric():
             decimals = text.str.extract(r"^[^.eE]*\.?(\d*)$").str.len_chars()  # (null of 1e-5)
-            versions = text.str.contains(r"\.\d+0$").any() & (decimals.min() != decimals.max())
-            asked.append(text.str.contains(r"^[+-]?0\d").any() | versions)
+            longer = text.str.contains(r"\.\d+0$").any()  # (than the number: 1 where all have as many decimals)
+            versions = longer & (decimals.min() != decimals.max())
+            wrong = text.str.contains(r"^[+-]?0\d").any() | versions
+            asked[name] = polars.when(wrong).then(2).otherwise(longer.cast(polars.Int32))
         elif kind in (polars.Date, polars.Datetime):
-            asked.append((~text.str.contains(r"^\d{4}")).any().alias(name))
+            asked[name] = 2 * (~text.str.contains(r"^\d{4}")).any().cast(polars.Int32)
     if not asked:
         return {}
     texts = polars.scan_csv(found, schema_overrides=dict.fromkeys(there, polars.String), glob=False)
-    [row] = texts.select(asked).collect(engine="streaming").to_dicts()
-    return {name: polars.String for name, wrong in row.items() if wrong}
+    [row] = texts.select(one.alias(name) for name, one in asked.items()).collect(engine="streaming").to_dicts()
+    if names is not None and (shorter := [name for name, wrong in row.items() if wrong == 1]):
+        note(f"kept columns {shorter} are numbers, of which 1.10 becomes 1.1: write names, as versions, as v1.10")
+    return {name: polars.String for name, wrong in row.items() if wrong == 2}
 
 
 def _refuse_numbers(file: str, source: Any, id: str) -> None:  # noqa: A002 (as in `scan`)

@@ -74,7 +74,7 @@ class ByPrivate:
         if as_json:
             printing.say_json(printing.told_apart(found, list(places)), seeded)
             return
-        words = f"intervals: {100 * self.confidence:g} %, of noise and sampling together; inf: too few have the value"
+        words = f"intervals: {100 * self.confidence:.12g} %, of noise and sampling together; inf: too few have it"
         printing.show_by_column(found, list(places), self._cells, words, seeded)
 
     def _rows(
@@ -88,7 +88,7 @@ class ByPrivate:
         found = (
             reports.group_by(whose).agg(exprs).sort(*keys.values(), nulls_last=True) if keys else reports.select(exprs)
         )
-        rows = []
+        rows: list[dict[str, Any]] = []
         for made in found.collect().to_dicts():
             head = {"column_name": self.column, **{name: made[key] for name, key in keys.items()}}
             for k, (value, name, _) in enumerate(asked):
@@ -97,6 +97,10 @@ class ByPrivate:
                     answer = f"{100 * one['probability']:g} %" if "probability" in one else name
                     estimate = next(one[field] for field in ("ratio", "total", "mean", "quantile") if field in one)
                     numbers = [one.get(field) for field in _NUMBERS]
+                    if name == "total" and self.of in self.plan.columns and estimate:
+                        # products do not show far reports that nobody sent; the mean, the row before, allows for them
+                        ends = [rows[-1][end] * estimate / rows[-1]["estimate"] for end in ("low", "high")]
+                        numbers[1:3] = min(*ends, numbers[1]), max(*ends, numbers[2])
                     rows.append(head | dict(zip(_OF_ANSWER, [value, answer, estimate, *numbers], strict=True)))
         return rows
 

@@ -14,7 +14,7 @@ from ldp_beam import telemetry
 from ldp_beam.telemetry import FileOptions, LiveOptions
 from ldp_beam.telemetry.command import of_checkout
 from ldp_beam.telemetry.options import declarations, made
-from ldp_cli.options import Json, count
+from ldp_cli.options import Json, count, ratio, said
 from ldp_cli.printing import note, say, say_json
 from ldp_cli.values import integer, share
 from ldp_core import PrivacyPlan
@@ -30,15 +30,10 @@ def audit(
     catalog: Annotated[
         bool, typer.Option("--catalog", help="Audit an example of each mechanism, in place of a plan.")
     ] = False,
-    column: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Audit only this column.")] = None,
+    column: Annotated[list[str] | None, said("NAME", "Audit only this column.")] = None,
     trials: Annotated[int, count("How many reports are drawn of each input.")] = 1_000_000,
     false_alarm: Annotated[
-        float,
-        typer.Option(
-            parser=share,
-            metavar="SHARE",
-            help="The chance that the audit calls a correct plan broken, over all its lines.",
-        ),
+        float, ratio("The chance that the audit calls a correct plan broken, over all its lines.")
     ] = 1e-6,
     keyed: Annotated[bool, typer.Option("--keyed", help="Audit under keyed noise, with new secrets and ids.")] = False,
     rounds: Annotated[int, count("Of columns that memoize, also audit this many reports of one value.", integer)] = 4,

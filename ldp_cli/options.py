@@ -17,22 +17,26 @@ def count(words: str, parser: Callable[[Any], int] = whole, metavar: str = "N") 
     return typer.Option(parser=parser, metavar=metavar, help=words)
 
 
+def said(metavar: str, words: str) -> Any:
+    """The option of a text, or of several."""
+    return typer.Option(metavar=metavar, help=words)
+
+
+def ratio(words: str) -> Any:
+    """The option of a share of something."""
+    return typer.Option(parser=share, metavar="SHARE", help=words)
+
+
 Source = Annotated[str, typer.Argument(metavar="REPORTS", help="The reports: a file, a folder, or a pattern.")]
-By = Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Split the estimates by this kept column.")]
-Length = Annotated[str | None, typer.Option(metavar="LENGTH", help="The length of windows of event time: 7d, 1h, 15m.")]
-EventTime = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="With --window: the kept column that has the time.")
-]
-Columns = Annotated[list[str] | None, typer.Option(metavar="NAME", help="Take only this column.")]
+By = Annotated[list[str] | None, said("COLUMN", "Split the estimates by this kept column.")]
+Length = Annotated[str | None, said("LENGTH", "The length of windows of event time: 7d, 1h, 15m.")]
+EventTime = Annotated[str | None, said("COLUMN", "With --window: the kept column that has the time.")]
+Columns = Annotated[list[str] | None, said("NAME", "Take only this column.")]
 Repeats = Annotated[int | None, count("The most reports of one person in a group or window. Keyed noise needs it.")]
-Person = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="In place of --repeats: the kept column that says whose report it is."),
-]
-Confidence = Annotated[float, typer.Option(parser=share, metavar="SHARE", help="The confidence of the intervals.")]
+Person = Annotated[str | None, said("COLUMN", "In place of --repeats: the kept column that says whose report it is.")]
+Confidence = Annotated[float, ratio("The confidence of the intervals.")]
 Plot = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json."),
+    Path | None, said("FILE", "Draw it in this file: .html (needs no network), .svg, .png, .pdf or .json.")
 ]
 Theme = Annotated[Literal["light", "dark"], typer.Option(help="The colors of the picture.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")]

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from ldp_cli import files
-from ldp_cli.options import Confidence, Overwrite, count
+from ldp_cli.options import Confidence, Overwrite, count, said
 from ldp_cli.printing import note, say
 from ldp_cli.values import integer, named
 from ldp_core import InputError, Limits, ParameterError, PrivacyPlan
@@ -64,8 +64,7 @@ def serve(
         Path | None, typer.Option("--output", "-o", metavar="FOLDER", help="The folder for the reports, as Parquet.")
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option(metavar="QUEUE", help="Instead of --output: kafka://HOST:PORT/TOPIC, or pubsub://PROJECT/TOPIC."),
+        str | None, said("QUEUE", "Instead of --output: kafka://HOST:PORT/TOPIC, or pubsub://PROJECT/TOPIC.")
     ] = None,
     queue_options: Annotated[
         Path | None,
@@ -78,8 +77,7 @@ def serve(
     ),
     port: Annotated[int, count("The port to listen on. 0 takes a free one.", integer)] = 8000,
     host_name: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Also answer requests for this name, as a proxy sends them."),
+        list[str] | None, said("NAME", "Also answer requests for this name, as a proxy sends them.")
     ] = None,
     token: Annotated[
         str | None,
@@ -92,15 +90,12 @@ def serve(
         ),
     ] = None,
     origin: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Pages of this origin may send reports, as https://example.org."),
+        list[str] | None, said("ORIGIN", "Pages of this origin may send reports, as https://example.org.")
     ] = None,
-    kept: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=KIND", help="What a kept column has: day=date. Without it, text.")
-    ] = None,
+    kept: Annotated[list[str] | None, said("NAME=KIND", "What a kept column has: day=date. Without it, text.")] = None,
     most_bytes: Annotated[int, count("The largest message, in bytes.")] = 1 << 20,
     rate: Annotated[float, typer.Option(min=0.001, help="How many messages a second one address may send.")] = 100.0,
-    every: Annotated[str, typer.Option(metavar="LENGTH", help="How often a new Parquet file begins.")] = "10m",
+    every: Annotated[str, said("LENGTH", "How often a new Parquet file begins.")] = "10m",
     confidence: Confidence = 0.95,
     repeats: Annotated[int | None, count("The most reports of one person. Then the noise may be keyed, too.")] = None,
 ) -> None:

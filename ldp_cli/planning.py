@@ -13,15 +13,12 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, share, shares_of, values_of
+from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
 from ldp_core.engine import Inputs, outlook_of, plan_contents, replacing, seed_warning, truth_of
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
-Group = Annotated[
-    float,
-    typer.Option(parser=share, metavar="SHARE", help="The share of people who are in the group that you ask about."),
-]
+Group = Annotated[float, options.ratio("The share of people who are in the group that you ask about.")]
 
 
 def new(
@@ -34,13 +31,13 @@ def new(
     ],
     epsilon: Annotated[float, typer.Option("--epsilon", "-e", help="What one record spends, over all columns.")],
     keep: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="This column passes unchanged: it is NOT PROTECTED.")
+        list[str] | None, options.said("NAME", "This column passes unchanged: it is NOT PROTECTED.")
     ] = None,
     other: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="In this column, nulls and values that are not declared are one more answer; numbers outside move to "
+        options.said(
+            "NAME",
+            "In this column, nulls and values that are not declared are one more answer; numbers outside move to "
             "the nearer end, and their nulls stay refused.",
         ),
     ] = None,
@@ -246,7 +243,7 @@ def explain(
 
 Repeats = Annotated[int, options.count("How many reports each person sends, with fresh noise.")]
 Question = Annotated[
-    str | None, typer.Option(metavar="QUESTION", help="What you will ask: median, cdf, mean, range:low=30,high=45.")
+    str | None, options.said("QUESTION", "What you will ask: median, cdf, mean, range:low=30,high=45.")
 ]
 
 
@@ -289,18 +286,11 @@ def size(
     ] = None,
     change: Annotated[
         str | None,
-        typer.Option(
-            metavar="C", help="In place of --margin: the change to be found, of a share (0.01 or 1%) or of a mean."
-        ),
+        options.said("C", "In place of --margin: the change to be found, of a share (0.01 or 1%) or of a mean."),
     ] = None,
-    base: Annotated[
-        float | None, typer.Option("--base", parser=share, metavar="SHARE", help="With --change: the share before.")
-    ] = None,
+    base: Annotated[float | None, options.ratio("With --change: the share before.")] = None,
     power: Annotated[
-        float | None,
-        typer.Option(
-            parser=share, metavar="SHARE", help="With --change: the probability of finding it; 0.8 if not said."
-        ),
+        float | None, options.ratio("With --change: the probability of finding it; 0.8 if not said.")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option("--epsilon", "-e", help="Epsilon of one report. Asks how many people are needed.")
@@ -311,16 +301,10 @@ def size(
         bool, typer.Option("--simultaneous", help="All shares together are this accurate, not only each by itself.")
     ] = False,
     frequency: Annotated[
-        float | None,
-        typer.Option(
-            parser=share, metavar="SHARE", help="The true share of the value: 0.01 or 1%. Without it, any share."
-        ),
+        float | None, options.ratio("The true share of the value: 0.01 or 1%. Without it, any share.")
     ] = None,
     population: Annotated[
-        str,
-        typer.Option(
-            metavar="N", help="Whose share it is: of many people, or of N, of whom these are a sample, or none."
-        ),
+        str, options.said("N", "Whose share it is: of many people, or of N, of whom these are a sample, or none.")
     ] = "many",
     repeats: Repeats = 1,
     mechanism: Annotated[str | None, typer.Option(help="Ask only about the mechanism of this name.")] = None,
@@ -432,6 +416,8 @@ def simulate(
             name: shares_of(what, made.inputs[name].kind if name in made.inputs else "")
             for name, what in (named(pair, example="os=ios:0.6,android:0.4") for pair in shares or ())
         }
+        if missing := sorted(made.inputs.keys() - asked):
+            raise typer.BadParameter(f"--share is there for each column, or DATA: of {missing} it is not")
     with printing.working("simulating"):
         found = made.simulate(asked, n=people, seed=seed, confidence=confidence, repeats=repeats)
     if plot is not None:

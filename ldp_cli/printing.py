@@ -203,7 +203,7 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
     about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
     if look.counts:
         about["share"] = percent(found / n if n and found is not None else None)
-    about |= {f"{100 * confidence:g}% from": as_text(record["low"]), "to": as_text(record["high"])}
+    about |= {f"{100 * confidence:.12g}% from": as_text(record["low"]), "to": as_text(record["high"])}
     return about if look.labels else {**about, "reports": f"{n:,}"}
 
 

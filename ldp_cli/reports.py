@@ -15,7 +15,6 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_cli.values import share
 from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, replacing, seed_warning, visible
 
 if TYPE_CHECKING:
@@ -35,17 +34,14 @@ def perturb(
     *,
     plan: Annotated[Path, typer.Option(help="A plan: a TOML file.")],
     id: Annotated[  # noqa: A002 (its name everywhere)
-        str | None,
-        typer.Option(metavar="COLUMN", help="The column that says whose record it is. It is passed on only if kept."),
+        str | None, options.said("COLUMN", "The column that says whose record it is. It is passed on only if kept.")
     ] = None,
     records: Annotated[
         int | None, options.count("With --id: take K records of each person, and drop the others.", metavar="K")
     ] = None,
     per: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN[=LENGTH]", help="With --records: take K in each of these, as country, or time=1d."
-        ),
+        options.said("COLUMN[=LENGTH]", "With --records: take K in each of these, as country, or time=1d."),
     ] = None,
     secret_file: Annotated[
         Path | None,
@@ -79,6 +75,8 @@ def perturb(
     noise = _noise(secret_file, secret_env, id)
     made.check_noise(keyed=bool(noise))
     refuse_own(id, made.inputs)
+    if private := sorted(periods.keys() & made.inputs):
+        raise core.PlanError(f"--per takes public columns, and {private} are perturbed: leave them out")
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id, periods), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))
@@ -176,17 +174,13 @@ def compare(
     *,
     by: options.By = None,
     baseline: Annotated[
-        str | None,
-        typer.Option(metavar="VALUE", help="With --by: compare the groups with this one. Without it, with the first."),
+        str | None, options.said("VALUE", "With --by: compare the groups with this one. Without it, with the first.")
     ] = None,
     window: options.Length = None,
     event_time: options.EventTime = None,
     column: options.Columns = None,
     quantile: Annotated[
-        list[float] | None,
-        typer.Option(
-            parser=share, metavar="SHARE", help="Compare this quantile of numbers, as 0.5, in place of shares."
-        ),
+        list[float] | None, options.ratio("Compare this quantile of numbers, as 0.5, in place of shares.")
     ] = None,
     confidence: options.Confidence = 0.95,
     simultaneous: Annotated[
@@ -222,7 +216,7 @@ def compare(
         if unlike := [name for name, m in asked.columns.items() if theirs.columns.get(name) != m]:
             raise core.PlanError(f"{which}, of the columns {unlike}: --column takes those that are the same in both")
         if theirs.seed != made.seed:
-            raise core.PlanError(f"{which}: reports of another seed, or of none, are not compared")
+            raise core.PlanError(f"{which}: of another seed, or of none; perturb both sides by one plan")
     how: dict[str, Any] = {"confidence": confidence, "simultaneous": simultaneous, "anytime": anytime}
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
@@ -238,7 +232,7 @@ def compare(
         printing.say_json(printing.told_apart(found, keys), seeded)
         return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
-    words = f"intervals: {100 * confidence:g} %{', at all looks' if anytime else ''}"
+    words = f"intervals: {100 * confidence:.12g} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
     printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), seeded, titles)
 
@@ -297,7 +291,7 @@ def pool(
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)
         return
-    words = f"intervals: {100 * confidence:g} %, of a population; p of Q: whether all files are of one"
+    words = f"intervals: {100 * confidence:.12g} %, of a population; p of Q: whether all files are of one"
     printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, seeded)
 
 

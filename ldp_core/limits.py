@@ -234,7 +234,8 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
         raise InputError(
             f"{str(path)!r} matches a folder, {folder!r}: a pattern is of files, as {folder + '/*.parquet'!r}"
         )
-    return found
+    # (a link to one of them, as latest.parquet, is that file)
+    return sorted({os.path.realpath(file): file for file in reversed(found)}.values())
 
 
 def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:

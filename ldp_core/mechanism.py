@@ -17,9 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools
+from ldp_core.arrays.types import F64
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
-from ldp_core.exact.composition import History, Spent
 from ldp_core.inputs import inputs_from_dict
 from ldp_core.limits import check_nesting
 from ldp_core.parameters import restored
@@ -192,9 +191,9 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         raise NotImplementedError
 
 
-def of_inner(name: str) -> Any:
-    """A property, or a method, that is the inner mechanism's."""
-    return property(lambda wrapping: getattr(wrapping.inner, name), doc="The inner mechanism's.")
+def of_inner(name: str, inner: str = "inner") -> Any:
+    """A property, or a method, that is the inner mechanism's, or that of another attribute."""
+    return property(lambda wrapping: getattr(getattr(wrapping, inner), name), doc="The inner mechanism's.")
 
 
 class Wrapping(Mechanism):
@@ -211,14 +210,8 @@ class Wrapping(Mechanism):
     most_ones = of_inner("most_ones")
     count_reports = of_inner("count_reports")
     most_reports = of_inner("most_reports")
-
-    @override
-    def spent_by(self, history: History) -> Spent:
-        return self.inner.spent_by(history)
-
-    @override
-    def is_possible(self, n: I64, counters: I64) -> Bools:
-        return self.inner.is_possible(n, counters)
+    spent_by = of_inner("spent_by")
+    is_possible = of_inner("is_possible")
 
 
 def _restored_by_name(name: str, values: dict[str, Any]) -> Mechanism:

@@ -199,7 +199,7 @@ def _of_dtype(baseline: Any, dtype: pl.DataType) -> pl.Expr:
         if isinstance(baseline, bool) == (dtype == pl.Boolean):
             return pl.lit(pl.Series([baseline], dtype=dtype).first(), dtype)
     raise ParameterError(
-        f"baseline= must be one of the values of the by column, {dtype}, got {type(baseline).__name__}"
+        f"baseline= must be one of the values of the by column, {dtype}; this {type(baseline).__name__} is none"
     )
 
 

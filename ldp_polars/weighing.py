@@ -203,6 +203,7 @@ def _weighted_mean(
 ) -> pl.Series:
     """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
+    others = [one.new_from_index(0, len(numbers)) if len(one) == 1 else one for one in others]  # (pl.lit)
     private = {
         name: column.name for name, column in zip(names, others, strict=True) if isinstance(column.dtype, Report)
     }

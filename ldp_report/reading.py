@@ -132,6 +132,9 @@ def _check_told_apart(name: str, rows: Sequence[Row]) -> None:
     different = {
         (window_of(row), key_of(row, view), *(word_of(row.get(label)) for label in view.labels)) for row in rows
     }
+    ends = [(number_in(row.get("low")), number_in(row.get("high"))) for row in rows]
+    if any(low is not None and high is not None and low > high for low, high in ends):
+        raise core.InputError(f"column {name!r} has intervals whose low end is above the high one: write it again")
     if len(different) < len(rows):
         raise core.InputError(
             f"column {name!r} has two rows of one value in one group: give each estimate a page of its own, and rename "

@@ -306,9 +306,9 @@ def _text(value: Any) -> str:
     """The text of a key: one of each value, of whatever unit or type. Times with a zone are in UTC, and end with Z."""
     value = value.item() if isinstance(value, (np.floating, np.bool_)) else value
     value = str.__str__(value) if isinstance(value, str) else value  # (of an Enum of texts: it is equal to one)
-    value = _of_arrow(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value
-    if value is None:
+    if value is None or (isinstance(value, (datetime, np.datetime64, np.timedelta64)) and value != value):  # noqa: PLR0124 (NaT)
         return "null"
+    value = _of_arrow(value) if isinstance(value, (np.datetime64, np.timedelta64)) else value
     if isinstance(value, Timestamp):
         with suppress(OverflowError):
             value = value.to_utc_datetime(has_tz=True)

@@ -264,7 +264,7 @@ def _plain(one: Any) -> Any:
 
 
 def _is_id(value: Any) -> bool:
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+    if isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64)):
         return -_BEYOND < int(value) < _BEYOND
     return isinstance(value, (str, bytes))
 

@@ -53,7 +53,7 @@ class SumPersons(beam.PTransform[Any, Any]):
 
     def __init__(self, mechanism: Mechanism, question: Any, *, sides: bool = False) -> None:
         super().__init__()
-        self._sum = (PairsCombineFn if sides else PersonsCombineFn)(mechanism, question)
+        self._sum = PersonsCombineFn(mechanism, question, sides=sides)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -71,22 +71,13 @@ def _flat(key: Key, summed: tuple[Any, Any]) -> tuple[Key, Any, Any]:
 
 
 class PersonsCombineFn(beam.CombineFn):
-    """Tallies of one person each to (tally of all, `Question.person_sums` of all)."""
+    """Tallies of one person each, or pairs of two sides, to (tally of all, `Question.person_sums` of all)."""
 
-    _kind: Any = Persons
-
-    def __init__(self, mechanism: Mechanism, question: Any) -> None:
+    def __init__(self, mechanism: Mechanism, question: Any, *, sides: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._mechanism, self._question = mechanism, question
-        self._total = self._summing()
-
-    def _summing(self) -> Any:
-        """What sums the tallies of all."""
-        return TallyCombineFn(self._mechanism, self._question)
-
-    def _tallies(self, element: Any) -> list[Tally]:
-        """Those of one person."""
-        return [element]
+        self._mechanism, self._question, self._sides = mechanism, question, sides
+        self._kind: Any = Pairs if sides else Persons
+        self._total: Any = TalliesCombineFn([mechanism] * 2) if sides else TallyCombineFn(mechanism, question)
 
     @override
     def create_accumulator(self) -> _Sums:
@@ -96,8 +87,9 @@ class PersonsCombineFn(beam.CombineFn):
     def add_input(self, accumulator: _Sums, element: Any) -> _Sums:
         total, sums, each = accumulator
         total = self._total.add_input(total, element)
-        if any(tally.n for tally in self._tallies(element)):
-            each += self._tallies(element)
+        tallies: list[Tally] = [*element] if self._sides else [element]
+        if any(tally.n for tally in tallies):
+            each += tallies
         return self.compact((total, sums, each)) if len(each) >= _AT_ONCE else (total, sums, each)
 
     @override
@@ -118,17 +110,3 @@ class PersonsCombineFn(beam.CombineFn):
     def extract_output(self, accumulator: _Sums) -> tuple[Any, Any]:
         total, sums, _ = self.compact(accumulator)
         return self._total.extract_output(total), sums
-
-
-class PairsCombineFn(PersonsCombineFn):
-    """The same of pairs of tallies, of two sides that are compared."""
-
-    _kind = Pairs
-
-    @override
-    def _summing(self) -> Any:
-        return TalliesCombineFn([self._mechanism] * 2)
-
-    @override
-    def _tallies(self, element: Any) -> list[Tally]:
-        return [*element]

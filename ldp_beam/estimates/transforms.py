@@ -328,7 +328,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
-        partials, dead_letters = in_time(partials, into, column, pcoll, dead_letters)
+        once = self._person is not None
+        partials, dead_letters = in_time(partials, into, column, pcoll, dead_letters, once=once)
         tallies = self._summed(partials)
         rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)
         pardo: Any = StableInputParDo if self._waits and knows_stable_input(pcoll) else beam.ParDo

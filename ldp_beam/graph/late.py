@@ -24,7 +24,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp
 from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 from typing_extensions import override
 
-from ldp_beam._compat import sees_one_watermark
+from ldp_beam._compat import drops_late_state, sees_one_watermark
 from ldp_beam.elements.faults import LATE
 from ldp_beam.elements.records import NAMESPACE, InWindows
 from ldp_beam.elements.rows import DeadLetter
@@ -52,16 +52,21 @@ def in_time(
     column: str,
     like: PCollection[Any],
     dead_letters: PCollection[Any] | None,
+    *,
+    once: bool = False,
 ) -> tuple[PCollection[Any], PCollection[Any] | None]:
     """Parts in their windows, in a stream without those that come too late for them, which are counted.
 
-    Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None.
+    Of fixed or sliding windows, or of the input's fixed ones where ``into`` is None. With ``once``, and no lateness,
+    what comes at a window's very end is late too: the local Python runner would take it in another pane.
     """
     windowing = parts.windowing if into is None else into.windowing
     windows: Any = windowing.windowfn
-    one = sees_one_watermark(like)
+    once = once and not drops_late_state(like)
+    one = sees_one_watermark(like) and not once
+    late = windowing.allowed_lateness - (_LEAST if once else Duration(0))
     known = isinstance(windows, (FixedWindows, SlidingWindows)) if into is not None else type(windows) is FixedWindows
-    judge = Judged(windows, windowing.allowed_lateness, early=not one) if known and not like.is_bounded else None
+    judge = Judged(windows, late, early=not one) if known and not like.is_bounded else None
     if judge is not None:
         judged = (parts | "Counts" >> beam.Map(_count_of) if one else parts) | "Judge" >> judge
         dead_letters = _with_late(judged, Letters(column), like, dead_letters)

@@ -28,12 +28,12 @@ from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError, LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import I64, METADATA_KEY, open_parquet
+from ldp_core.engine import I64, METADATA_KEY, PARQUET, open_parquet
 
 _T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
 """Batches, and of each record in them its row in the file: int64[n], from 0; or unusable records."""
-FORMATS = {".parquet": "parquet", ".csv": "csv", ".ndjson": "ndjson", ".jsonl": "ndjson", ".json": "ndjson"}
+FORMATS = dict.fromkeys(PARQUET, "parquet") | {".csv": "csv"} | dict.fromkeys((".ndjson", ".jsonl", ".json"), "ndjson")
 
 
 def file_format(path: str) -> str | None:

@@ -48,7 +48,10 @@ def encode(batch: pa.RecordBatch, *, compression: Literal["lz4", "zstd"] | None 
     [{'os': 'ios'}]
     """
     if not isinstance(batch, pa.RecordBatch):
-        raise DtypeError(f"a message is made from a pyarrow.RecordBatch, got {type(batch).__name__}")
+        raise DtypeError(
+            f"a message is made from a pyarrow.RecordBatch, got {type(batch).__name__}: send all else as bytes, dead "
+            "letters by beam.Map(lambda letter: json.dumps(letter._asdict()).encode())"
+        )
     plan = plan_of(batch.schema)
     if plan is not None:
         plan.check_reports(batch.schema)

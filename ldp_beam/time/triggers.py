@@ -61,7 +61,7 @@ def check_windowing(pcoll: PCollection[Any]) -> None:
     """Raise if a stream has no windows, or a trigger that is not right for counting."""
     windowing = pcoll.windowing
     if windowing.is_default() and not (pcoll.is_bounded or pcoll.pipeline.allow_unsafe_triggers):
-        raise ParameterError("a stream never ends, so it is counted in windows: pass window=, as '1h'")
+        raise ParameterError("a stream, also one with stop_at=, is counted in windows: pass window=, as '1h'")
     check_trigger(windowing.triggerfn, windowing.allowed_lateness.micros)
 
 

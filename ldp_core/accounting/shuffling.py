@@ -321,8 +321,7 @@ def _normal_tails(k: F64, pairs: F64, at: F64) -> F64:
     z = (2 * k - pairs) / np.sqrt(pairs)
     near = np.minimum(z, 35.0)
     mills = np.exp(near * near / 2) * normal_tail(near) * math.sqrt(2 * math.pi)
-    bound: F64 = np.where(z == near, at * k / np.sqrt(pairs) * mills * (1 - 1e-10), 0.0)
-    return bound
+    return np.where(z == near, at * k / np.sqrt(pairs) * mills * (1 - 1e-10), 0.0)
 
 
 def _tail(k: F64, pairs: float, at: F64) -> F64:

@@ -90,5 +90,4 @@ def _wilson(p: npt.NDArray[np.float64], n: int, z: float) -> npt.NDArray[np.floa
     E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", JASA 22(158), 1927.
     """
     middle, half = p + z * z / (2 * n), z * np.sqrt(p * (1 - p) / n + (z / (2 * n)) ** 2)
-    bound: npt.NDArray[np.float64] = np.clip((middle + half) / (1 + z * z / n), 0, 1)
-    return bound
+    return np.clip((middle + half) / (1 + z * z / n), 0, 1)

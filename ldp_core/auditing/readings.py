@@ -73,8 +73,7 @@ def _by_search(m: HeavyHitters, words: U64, code: Any) -> npt.NDArray[np.bool_]:
     """A report is a level, a row and a point: whether the point is orthogonal to the prefix's bucket in this row."""
     rows, point = (part.astype(np.intp) for part in np.divmod(words, np.uint64(m.points.size)))
     prefixes = m.domain.prefix(np.full(len(words), code), np.array(m.levels)[rows // m.rows])
-    orthogonal: npt.NDArray[np.bool_] = _orthogonal(m.points)[point, m.hashes.at(rows, prefixes)]
-    return orthogonal
+    return _orthogonal(m.points)[point, m.hashes.at(rows, prefixes)]
 
 
 @lru_cache(maxsize=1)

@@ -31,7 +31,7 @@ class _Said(NamedTuple):
         """The title, with what the numbers are about and notes below it."""
         parts = [] if self.n is None else [f"{self.n:,} reports"]
         if self.confidence is not None:
-            parts.append(f"{100 * self.confidence:g} % intervals{about_whom(self.population)}")
+            parts.append(f"{100 * self.confidence:.12g} % intervals{about_whom(self.population)}")
         return heading(self.title, [", ".join(parts), *notes])
 
 
@@ -125,7 +125,7 @@ def _bars(
         shown.sort(key=lambda row: -(row["count"] if row["count"] is not None else -math.inf))
     hidden, shown = len(shown) - top, shown[:top]
     held = [row["holds"] for row in shown if row.get("holds") is not None]
-    notes = []
+    notes = [*_endless(shown, "count")]
     if held:
         notes.append(f"{sum(held)} of {len(held)} intervals hold the truth (diamonds)")
     if hidden > 0:
@@ -225,6 +225,12 @@ def _entry(row: Row, scale: float, known: Mapping[str, float] | None) -> dict[st
 _ENDS = ("count", "low", "high")
 
 
+def _endless(shown: Sequence[Row], estimate: str) -> list[str]:
+    """The note that intervals without ends have no lines."""
+    endless = any(row[estimate] is not None and None in (row["low"], row["high"]) for row in shown)
+    return ["no line: the interval has no end"] * endless
+
+
 def _intervals(base: Chart, *, held: bool) -> list[Chart]:
     """Lines from low to high with ends; those that do not hold the truth in another color."""
     parts = [(base.transform_filter("datum.holds !== false"), "interval")] if held else [(base, "interval")]
@@ -277,7 +283,7 @@ def draw_means(
     )
     layers = [*_intervals(base, held=bool(known)), points]
     n = n if n is not None or any(row["n"] is None for row in rows) else sum(int(row["n"]) for row in rows)
-    notes = []
+    notes = [*_endless(shown, "mean")]
     said = _Said(name, title, n, confidence, population)
     if known:
         layers.append(base.mark_point(shape="diamond", filled=True, style="truth").encode(x="truth:Q"))

@@ -417,7 +417,7 @@ class SingleNumber(Result):
         numbers = f"{getattr(self, self.view.estimate):.6g}, standard error {self.standard_error:.3g}"
         ends = f"{self.low:.6g} to {self.high:.6g}" if math.isfinite(self.high - self.low) else "unbounded"
         head = f"{type(self).__name__} of {self.n:,} {'records' if self.mechanism is None else 'reports'}"
-        return f"{head}: {numbers}, {100 * self.confidence:g}% interval {ends}"
+        return f"{head}: {numbers}, {100 * self.confidence:.12g}% interval {ends}"
 
     @classmethod
     def arrow_schema(cls) -> pa.Schema:

@@ -153,7 +153,7 @@ class Comparison(Tabular):
         kinds[f"up to {self.repeats} reports of a person"] = (self.repeats or 1) > 1
         said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
         sides = f"After ({self.n_after:,} reports) less before ({self.n_before:,})"
-        return f"{sides}, {100 * self.confidence:g}% intervals{said}"
+        return f"{sides}, {100 * self.confidence:.12g}% intervals{said}"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

@@ -1,11 +1,11 @@
 """Tables of any columns from tables of pairs: the maximum-entropy distribution that fits them best.
 
 Each estimated cell is the true share plus noise. Among the distributions over all columns, the one is taken that has
-the smallest sum of squares of (estimated - fitted) / standard error over all tables, and of those the one of largest
-entropy: McKenna, Sheldon, Miklau, "Graphical-model based estimation and inference for differential privacy", ICML
-2019, arXiv 1901.09136, Algorithm 1, by its authors' package mbi. For local privacy it is the last step of CALM: Zhang,
-Wang, Li, He, Chen, "CALM: consistent adaptive local marginal for marginal release under local differential privacy",
-CCS 2018.
+the smallest sum of squares of (estimated - fitted) / standard error over all tables (a table has one error, the root of
+the mean square of its cells'), and of those the one of largest entropy: McKenna, Sheldon, Miklau, "Graphical-model
+based estimation and inference for differential privacy", ICML 2019, arXiv 1901.09136, Algorithm 1, by its authors'
+package mbi. For local privacy it is the last step of CALM: Zhang, Wang, Li, He, Chen, "CALM: consistent adaptive local
+marginal for marginal release under local differential privacy", CCS 2018.
 
 The fit is biased, as no share is below 0, and knows of no interaction of three columns beyond what the pairs say.
 """
@@ -29,6 +29,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.histogram import ENTRY
 from ldp_core.estimates.joint import LARGEST, Table
 from ldp_core.extras import import_extra
+from ldp_core.parameters import check_integer
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
             other tables of that form, say histograms whose column ``value`` has got the name of its column. The
             values of a column are the same in all of them. Pairs that are not there are taken as no more dependent than
             the others say.
-        iterations: of mirror descent.
+        iterations: of mirror descent, at least 1.
 
     Returns:
         `FittedTables` of all columns of the tables.
@@ -96,6 +97,7 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
     >>> fitted.table("late")["frequency"].to_numpy().round(3).tolist()
     [0.0, 1.0]
     """
+    check_integer("iterations", iterations, 1)
     jax, mbi = _packages()
     values: dict[str, pa.Array] = {}
     parts = list(_measured(tables, values))
@@ -126,8 +128,8 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
             raise ParameterError("expected tables of reports, as frame.ldp.table answers them: columns, then the count")
         codes = []
         for name in names:
-            column = combine(rows[name])
-            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else plain(column)
+            column = plain(combine(rows[name]))
+            column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
             known = values.setdefault(name, column.unique())
             with suppress(pa.ArrowException):  # text of Polars is large text
                 column = column.cast(known.type)
@@ -143,7 +145,7 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
         shares = rows["frequency"].to_numpy()[np.argsort(place)]
         error, total = rows["frequency_standard_error"].to_numpy(), float(shares.sum())
         # (Errors of a sum are at most the sum of those of its parts.)
-        if len(rows["n"].unique()) > 1 or abs(total - 1) > 3 * error.sum() + 1e-6:
+        if len(rows["n"].unique()) > 1 or not abs(total - 1) <= 3 * error.sum() + 1e-6:  # (or nan)
             raise ParameterError(
                 f"expected a table in which each person is once, got shares of {[*names]} that add up to {total:.3g}: "
                 "take one group (by=) at a time, without its column, and columns of which a person has one value"

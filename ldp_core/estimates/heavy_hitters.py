@@ -57,7 +57,7 @@ class Found(Counted):
     def _head(self) -> str:
         return (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
-            f"reports, {100 * self.confidence:g}% intervals"
+            f"reports, {100 * self.confidence:.12g}% intervals"
         )
 
     @override

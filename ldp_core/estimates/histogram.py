@@ -149,7 +149,7 @@ class Histogram(Counted):
     @override
     def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
-        head = f"Histogram of {self.n:,} reports, {100 * self.confidence:g}% intervals ({kind})"
+        head = f"Histogram of {self.n:,} reports, {100 * self.confidence:.12g}% intervals ({kind})"
         head += about_whom(self.population)
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"
@@ -254,7 +254,7 @@ class HistogramEstimate(Question[Histogram]):
         """What `Persons.of` takes, of k persons and their tallies."""
         check_persons_population(self.population)
         if math.isinf(mechanism.parts[1]):
-            raise ParameterError(f"{mechanism.name} fits all reports at once, which are not told apart by persons")
+            raise ParameterError(f"{mechanism.name} fits all reports at once, and no persons: say repeats= instead")
         oracle, m, counted = mechanism.answers(n, counters)
         return oracle.debias(m[:, None], counted, confidence=COUNTS_ALONE)[0], m[:, None], 0.0
 

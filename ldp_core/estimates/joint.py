@@ -380,7 +380,7 @@ class Table(Counted):
     @override
     def _head(self) -> str:
         of = f"Table of {' and '.join(self.joint.names)} of {self.n:,} reports"
-        return f"{of}, {100 * self.confidence:g}% intervals (per cell){about_whom(self.population)}"
+        return f"{of}, {100 * self.confidence:.12g}% intervals (per cell){about_whom(self.population)}"
 
     @override
     def _texts(self) -> Sequence[str]:
@@ -542,7 +542,10 @@ class TableEstimate(Question[Table]):
         a, b = _noise(columns, within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people, self.repeats)
-        side = Side(people, counts / most, a / most, b, sampled, _step(columns)).of_clusters(self.times**2)
+        # Who is in a cell is in its margins, too: where one is estimated below 1, that many. (Much noise hides it.)
+        rise, _ = _noise(columns, np.less(within, 1).astype(float))
+        side = Side(people, counts / most, a / most, b, sampled, _step(columns), (0.0, rise * (a < _QUIET)))
+        side = side.of_clusters(self.times**2)
         errors = most * np.sqrt(side.variance(side.inside))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z_score(self.confidence)))
 
@@ -560,6 +563,10 @@ class TableEstimate(Question[Table]):
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
         rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(columns)), rest)
         return [counts, errors, low, high, *rates], estimates
+
+
+_QUIET = 4.0
+"""The variance of a cell below which its margins tell more than its own noise, in squared people."""
 
 
 def _rows(joint: Joint, n: I64, arrays: Sequence[F64]) -> pa.Table:

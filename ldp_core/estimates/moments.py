@@ -81,7 +81,7 @@ class LinearFit(Result):
     def __repr__(self) -> str:
         rows = zip(self.names, self.estimates, self.low, self.high, strict=True)
         lines = [f"{name}: {estimate:.6g} ({low:.6g} to {high:.6g})" for name, estimate, low, high in rows]
-        return "\n".join([f"Two numbers of {self.n:,} records, {100 * self.confidence:g}% intervals", *lines])
+        return "\n".join([f"Two numbers of {self.n:,} records, {100 * self.confidence:.12g}% intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:

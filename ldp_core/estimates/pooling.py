@@ -105,7 +105,7 @@ class Pooled(Tabular):
 
     @override
     def _head(self) -> str:
-        return f"{self.groups} groups, {self.n:,} reports, {100 * self.confidence:g}% intervals"
+        return f"{self.groups} groups, {self.n:,} reports, {100 * self.confidence:.12g}% intervals"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

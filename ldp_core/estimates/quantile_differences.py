@@ -74,7 +74,7 @@ class QuantileDifferences(Tabular):
     @override
     def _head(self) -> str:
         sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
-        return f"Quantiles {sides}, {100 * self.confidence:g}% intervals"
+        return f"Quantiles {sides}, {100 * self.confidence:.12g}% intervals"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

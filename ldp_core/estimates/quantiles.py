@@ -162,7 +162,7 @@ class Median(Result):
 
     def __repr__(self) -> str:
         middle, low, high = map(word, (self.median, self.low, self.high))
-        return f"Median of {self.n:,} reports: {middle}, {100 * self.confidence:g}% interval {low} to {high}"
+        return f"Median of {self.n:,} reports: {middle}, {100 * self.confidence:.12g}% interval {low} to {high}"
 
     @override
     def to_arrow(self) -> pa.Table:
@@ -269,7 +269,7 @@ class Cdf(Tabular):
     @override
     def _head(self) -> str:
         kind = "band" if self.simultaneous else "intervals"
-        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {100 * self.confidence:g}% {kind}"
+        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {100 * self.confidence:.12g}% {kind}"
         return head + about_whom(self.population)
 
     @override

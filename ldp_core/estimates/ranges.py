@@ -53,7 +53,7 @@ class Ranges(Counted):
     @override
     def _head(self) -> str:
         whom = about_whom(self.population)
-        return f"Ranges of {self.n:,} reports, {100 * self.confidence:g}% intervals (per range){whom}"
+        return f"Ranges of {self.n:,} reports, {100 * self.confidence:.12g}% intervals (per range){whom}"
 
     @override
     def _texts(self) -> Sequence[str]:

@@ -46,7 +46,7 @@ from ldp_core.estimates.base import SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
 from ldp_core.estimates.tails import reach_of_few
-from ldp_core.estimates.weights import DIGITS, MANY, SAME, are_two, columns_of, reach, times_of
+from ldp_core.estimates.weights import DIGITS, MANY, SAME, are_two, columns_of, reach, times_of, told_by
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
 from ldp_core.tables import View
@@ -79,6 +79,8 @@ class Ratio(SingleNumber):
 def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, repeats: int = 1) -> Ratio:
     """The sum of some numbers over the sum of others, with Fieller's interval; see this module's text for the formula.
 
+    If fewer than 30 reports carry the sum of uneven public numbers there is a warning, of fewer than ten no bound.
+
     Args:
         above, below: float[n] each, of the same n records, which are independent: products of weights and of public
             numbers. A mean of y in a private group: ``w * y`` and ``w``. A share of those who answered: the weight of
@@ -106,8 +108,8 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     u, w = columns_of(above=above, below=below)
     known = _known(_sums(u, w), of)
     two = _two_values(known)
-    with np.errstate(over="ignore"):
-        cubes = float((w * w) @ w)
+    with np.errstate(over="ignore", invalid="ignore"):
+        cubes, carrying = float((w * w) @ w), float(known[5] ** 2 / ((w * w) @ (w * w)))
     if two is not None:
         return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3), cubes)
     near = _near(known)  # sums about it do not cancel
@@ -116,7 +118,7 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
         moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
-    return _bounded(found, known, repeats, moments, cubes)
+    return _bounded(found, known, repeats, moments, cubes, carrying if of is None else np.inf)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -202,20 +204,21 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> 
         cubes = sums[12:16] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
         fourths = sums[16:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
         fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
-    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]), float(sums[15]))
+        carrying = float(sums[5] ** 2 / sums[20]) if of is None else np.inf
+    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]), float(sums[15]), carrying)
 
 
-def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float) -> Ratio:
+def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, carrying: float = math.inf) -> Ratio:
     """With an interval that reaches far enough, or to infinity, where few records carry a sum.
 
     The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known; ``cubes`` is that of
-    w^3.
+    w^3. So many reports are ``carrying`` the sum of w.
     """
     z = z_score(found.confidence)
-    if not _carried(sums, found.confidence, repeats):
+    bounded = math.isfinite(found.high - found.low) and _two_values(sums) is None
+    if not _carried(sums, found.confidence, repeats) or (bounded and not told_by(carrying / repeats)):
         return replace(found, low=-np.inf, high=np.inf)
     second, third, fourth = moments.tolist()
-    bounded = math.isfinite(found.high - found.low) and _two_values(sums) is None
     if bounded and second > 0 and fourth < math.inf:
         jump = repeats * third / second / float(sums[2])
         if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:

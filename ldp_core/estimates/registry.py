@@ -143,7 +143,9 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     MeanEstimate(repeats=None, confidence=0.9, population=None)
     """
     if isinstance(asked, Question):
-        return asked
+        if not any(value is not None and getattr(asked, name, value) is None for name, value in defaults.items()):
+            return asked
+        asked = asked.to_dict()  # (what is None is not said)
     if isinstance(asked, str):
         name, _, options = asked.partition(":")
         pairs = [option.partition("=") for option in re.split(r",(?=[^,\]]*=)", options) if option]

@@ -32,7 +32,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
-from ldp_core.errors import InputError, ParameterError
+from ldp_core.errors import InputError, ParameterError, warn_user
 from ldp_core.estimates.base import Population, Result, SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
@@ -95,7 +95,8 @@ class Total(SingleNumber):
 def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     """The sum of some numbers, with its interval: so many times their `weighted_mean`.
 
-    If all numbers are above 0, z^2 more reports may not have supported the value: it reaches so much lower.
+    If all numbers are above 0, z^2 more reports may not have supported the value: it reaches so much lower. There is a
+    warning if fewer than 30 reports carry a sum of uneven numbers, and of fewer than ten it is unbounded.
 
     Args:
         numbers: float[n], of n records, which are independent: products of weights and of public numbers. Of numbers
@@ -124,9 +125,12 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
 
 def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[float, float]:
     """How far a total of y w reaches if few carry it, as if w were of two values that y tells nothing of; else 0."""
-    u = u[np.argsort(np.abs(u))]
+    n, u = len(u), u[np.argsort(np.abs(u))]
     u = u[np.cumsum(u**2) > _NOTHING * (u @ u)]  # (nearly nothing is of reports that tell nothing, of other blocks)
     below, above = (np.log(np.abs(u[side])) for side in (u < 0, u > 0))
+    uneven = any(np.ptp(side) > SAME for side in (below, above) if len(side))
+    if (uneven or len(u) < n) and not told_by(len(u) / repeats) and uneven:
+        return math.inf, math.inf
     if not (len(below) and len(above)):
         return 0.0, 0.0
     scale = math.exp(min(above.mean() - below.mean(), _MOST_LOG))
@@ -143,6 +147,18 @@ def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[fl
     return float(score_reach(t, known, -jump)), float(score_reach(t, known, jump))
 
 
+def told_by(carrying: float) -> bool:
+    """Whether so many reports tell an interval of a sum of uneven numbers; of few a warning, as large ones may lack."""
+    if carrying < _LARGE_ONES:
+        warn_user(
+            f"fewer than {_LARGE_ONES} reports carry a sum of weights: if a few weights or numbers are far larger than "
+            "most, its interval holds less often than it says, or is unbounded. Ask more people, or for a median, "
+            "weighted_quantiles"
+        )
+    return carrying >= LEAST_EFFECTIVE
+
+
+_LARGE_ONES = 30  # of so many one is nearly always among those that one in ten has
 _MOST_LOG, _CARRIED, _LEAST_COINS = 300, 0.84, 0.5  # least part of the error; least coins, for a bound
 _NOTHING = 1e-4  # part of all squares
 
@@ -269,6 +285,7 @@ def weighted_mean(
         ends = _of_private(mechanism, parts, means, variances / parts**2, people, z) if told else (-math.inf, math.inf)
         return WeightedMean(made, math.sqrt(variance), *ends, effective, len(u), confidence)
     if effective > LEAST_EFFECTIVE - SAME and most > 0 and (two or variance > (DIGITS * made) ** 2):
+        told_by(float(people.sum()) if np.ptp(d) > SAME * d.max() else math.inf)
         if two:
             t, sizes = student(z, effective - 1), sizes * counts / (counts - 1)
             known, jumps = sizes * (most - means) * (means - least), least + most - 2 * means
@@ -393,7 +410,7 @@ class Quantiles(Result):
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
         lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]
         what = "records" if self.mechanism is None else "reports"
-        return "\n".join([f"Quantiles of {self.n:,} {what}, {100 * self.confidence:g}% intervals", *lines])
+        return "\n".join([f"Quantiles of {self.n:,} {what}, {100 * self.confidence:.12g}% intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:

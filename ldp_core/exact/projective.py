@@ -161,8 +161,7 @@ class ProjectiveSpace:
         return np.concatenate([np.arange(power, 2 * power) for power in self._powers.astype(np.int64)])
 
     def _digits(self, vectors: Codes) -> F64:
-        digits: F64 = (vectors[:, None] // self._powers % self.field).astype(float)
-        return digits
+        return (vectors[:, None] // self._powers % self.field).astype(float)
 
     def _affine(self, pairs: I64) -> I64:
         """int64[m, s, F] to int64[m, F^(t-1)]: for each vector w the sum over u of pairs[u, -<w, u>].

@@ -316,7 +316,9 @@ class MarginEstimate(HistogramEstimate):
         """
         question = question_of(asked, **options)
         if not isinstance(question, HistogramEstimate):
-            raise ParameterError(f"of one column of pairs there is a histogram, and no {question.name}")
+            raise ParameterError(
+                f"of one column of pairs there is a histogram, and no {question.name}: collect by PrivacyPlan.split"
+            )
         return cls(**{option.name: getattr(question, option.name) for option in fields(HistogramEstimate)})
 
     @override

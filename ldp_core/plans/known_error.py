@@ -63,6 +63,8 @@ class Error(NamedTuple):
     """By how much the expectation of a mean may be off, `off_of`."""
     collided: tuple[F64, F64] | None = None
     """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
+    crowded: float = 0.0
+    """See `FrequencyOracle.crowded`."""
     apart: int = 1
     """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
 
@@ -78,6 +80,10 @@ class Error(NamedTuple):
             n_variance=lambda f: (1 + (reports - 1) * (common(f) if common else 0)) / reports * self.n_variance(f),
             apart=1 if common else reports,
         )
+
+    def worst_others(self) -> Error:
+        """That where all other people have the values that disturb most."""
+        return self._replace(n_variance=lambda f: self.n_variance(f) + (1 - f) * self.crowded) if self.crowded else self
 
     @classmethod
     def of(cls, p: float, q: float, d: int) -> Error:
@@ -142,10 +148,14 @@ class Error(NamedTuple):
         if self.ends is None:
 
             def of_coins(margin: Any) -> F64:
-                z = margin * np.full(2, errors)
+                z: F64 = margin * np.full(2, errors)
                 step = max(self.step, drawn * self.length / 2)
                 some = n * variance < self._few(z, variance / k) * step**2
-                return scores_of_few(z, some, n, 1 / errors, step / n) if some.any() else z
+                if self._bits(variance / k):  # no closer than halfway to the next sum
+                    z -= some * np.minimum(step / n * errors, z)
+                elif some.any():
+                    z = scores_of_few(z, some, n, 1 / errors, step / n)
+                return z
 
             return of_coins
         least, greatest = self.ends
@@ -154,10 +164,13 @@ class Error(NamedTuple):
         reach, reports = np.maximum([greatest - below, above - least], drawn * (k > 1)), np.full(2, n)
         return lambda margin: two_point_score(reports * margin, reports, reports * variance, reach)
 
+    def _bits(self, variance: float) -> bool:
+        """Whether reports are bits of which half are 1: their sums are on a lattice."""
+        return variance > (1 - 1e-9) * self.step**2
+
     def _few(self, z: Any, variance: float) -> Any:
-        """How many coins are few: of bits of which half are 1 more, as their sums are on a lattice."""
-        bits = variance > (1 - 1e-9) * self.step**2
-        return np.maximum(few_at(z), _FEW_BITS * bits)
+        """How many coins are few: of bits more, the likelier the sums are that a step of the lattice takes in."""
+        return np.maximum(few_at(z), _FEW_BITS * self._bits(variance) * np.exp(1.96**2 - np.square(z)))
 
     def suffices(self, reports: float, margin: float, beta: float, shares: Shares, population: Population) -> bool:
         """Whether so many reports keep the margin."""
@@ -214,9 +227,8 @@ def error_of(m: Mechanism | Margin) -> Error:
         moves = m.extremes() if math.isfinite(m.parts[1]) else []
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
         moved = m.collided() if m.collided else None
-        return Error(
-            lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails, collided=moved
-        )
+        known = Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
+        return known._replace(collided=moved, crowded=m.crowded)
     if isinstance(m, Numeric):
         length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
         return Error(lambda _: m.variance(1), 1, length=length, step=length * (high - low) / 2, off=off_of(m))

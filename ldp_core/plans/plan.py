@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.arrays.arrow import table_of
-from ldp_core.errors import ParameterError, PlanError, warn_large
+from ldp_core.errors import DtypeError, ParameterError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits
 from ldp_core.noise.keyed import Keyed
 from ldp_core.noise.secret import Secret
@@ -130,8 +130,7 @@ class PrivacyPlan(PlanForms):
             columns: name to values, two columns or more. The mechanism of a pair is the best frequency oracle for d1 d2
                 values.
             epsilon: what a record spends; see `ldp_core.plans.drawn` for the proof.
-            keep: see `PrivacyPlan`.
-            seed: see `PrivacyPlan`.
+            keep, seed: see `PrivacyPlan`.
 
         Raises:
             PlanError: fewer than two columns, a bad one, or names of which two pairs have one name together.
@@ -247,6 +246,9 @@ class PrivacyPlan(PlanForms):
             key = Secret.from_seed(self.seed)
         elif key is None and (id is not None or records is not None):
             raise ParameterError("id= and records= tell whose noise is keyed: give key=, a Secret, too")
+        if key is not None and isinstance(id, str | None):
+            came = f"one a record, got {type(id).__name__}: give the column, id=batch['user']"
+            raise DtypeError(f"ids must be integers, text or binary, {came}")
         seeded = key is not None and key.seeded
         schema = self.with_proof(schema, seeded=seeded, keyed=key is not None and not seeded)
         keyed = None if key is None else Keyed(key, id, column="", records=records)

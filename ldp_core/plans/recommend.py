@@ -291,8 +291,7 @@ def asked_of(
     inputs: Any = _values(values)
     if isinstance(inputs, int):
         inputs = Domain.of(range(check_integer("values", inputs, 2, MOST_CELLS)))
-    said = ask.to_dict() if isinstance(ask, Question) else ask
-    question = question_of(said, confidence=1 - beta, population=None if population is None else "many")
+    question = question_of(ask, confidence=1 - beta, population=None if population is None else "many")
     return question, inputs, _ASKED.get(type(inputs), ())
 
 

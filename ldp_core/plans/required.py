@@ -124,10 +124,9 @@ def required_n(
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
     and for a population z^2 f (1 - f) / margin^2 more. Of a sketch it is over random hash functions, where all other
-    people have one value, with which the most collides. Of values in blocks the other people are taken to be spread
-    evenly: of `BlockHadamardResponse` (16 values, epsilon 3) a value of 5 % missed the margin in 10 %, where one of
-    15 % is in its block, in 18 % where one of 30 % is. Of a mean the margin is in the numbers' own unit, for the noise
-    in the worst case; of heavy hitters it is the share of people that a value must have to be found
+    people have one value, with which the most collides; of values in blocks (`BlockHadamardResponse`) it is where all
+    other people have values of the same block. Of a mean the margin is in the numbers' own unit, for the noise in the
+    worst case; of heavy hitters it is the share of people that a value must have to be found
     (`HeavyHitters.reports_to_find`).
 
     Args:
@@ -187,7 +186,9 @@ def required_n(
         return _of_answers(mechanism, ask, margin, domain, epsilon, asked)
     if isinstance(mechanism, PrivacyPlan):
         if change is not None:
-            raise ParameterError("a change is one column's: give the mechanism, plan[NAME]")
+            keyed = mechanism.memoized and repeats != 1
+            kept = ", and repeats only if it remembers: all noise of this plan is keyed" if keyed else ""
+            raise ParameterError(f"a change is one column's: give the mechanism, plan[NAME]{kept}")
         if domain is not None or epsilon is not None or frequency is not None:
             raise ParameterError(
                 "a plan has its domains and epsilons, and each column a frequency of its own: leave them out"
@@ -259,14 +260,17 @@ class _Change(NamedTuple):
             if needed > n or n * between >= FEW * coin**2:
                 return needed <= n
             found = moved - y * math.sqrt(both / n)
-            coins = map(np.array, (found, 2 * n * apart, 2 * between / n, coin / n))
-            return bool(coins_score(*coins, ends=False) >= z)
+            if_alike = 2 * between / n
+            coins = map(np.array, (found, 2 * n * apart, if_alike, coin / n))
+            tails = error.tails and error.tails(np.array(found / math.sqrt(if_alike)), 2 * n)  # of `Compare.p_values`
+            return bool((coins_score(*coins, ends=False) if tails is None else tails) >= z)
 
         def people(changed: float) -> int:
             return math.ceil(math.ceil(changed) / size * (1 - 1e-9))
 
         apart = error.apart if population is None else 1  # (of a sample a test takes a person's reports as one)
-        coin = 0.0 if error.ends is None or error.tails else (error.ends[1] - error.ends[0]) / apart
+        coin = 0.0 if error.ends is None else (error.ends[1] - error.ends[0]) / apart
+        coin = math.inf if error.tails else coin  # (a sum with tails of its own is never taken for normal)
         normal = takes(1.0, size)[0]
         few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
         if population == "many" and not (few or error.collided):
@@ -314,7 +318,8 @@ class _Asked(NamedTuple):
         self, key: Any, domain: Values | None = None, epsilon: float | None = None, *, keyed: bool = False
     ) -> Error:
         """The error of a mechanism, or of a choice."""
-        return resolve(key, domain, epsilon).repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
+        found = resolve(key, domain, epsilon).worst_others()
+        return found.repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
 
     @property
     def wanted(self) -> str:
@@ -411,6 +416,7 @@ class _Asked(NamedTuple):
             said += "" if self.frequency is None else f"; no value has more than {frequency}"
         else:
             of = "whatever it is" if self.frequency is None else f"that of a value that {frequency} of the people has"
+            of += ", whatever the other people have" if error.crowded else ""
             said = f"one share, {of}, {whom}, within the margin {self.sure}. Ask for all shares at once: simultaneous"
         return self.sentence(said)
 
@@ -462,6 +468,8 @@ def _of_answers(
             alone, *_ = asked_of(ask, values, None, asked.beta)
             n = max(_people(alone, m, margin, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
+        if least is not None and least < _ANY:
+            raise ParameterError(f"any epsilon keeps margin {margin:g} of {question.name}: give a smaller margin")
         if n < _MOST and least is not None:
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
@@ -488,7 +496,7 @@ def _people(question: Question[Any], m: Mechanism, margin: float, f: float | Non
     return enough
 
 
-_FIRST, _MOST = 10_000.0, 1e14
+_FIRST, _MOST, _ANY = 10_000.0, 1e14, 1e-9  # (`EVERYBODY` needs more)
 _SLOW = "local_hashing:fast"  # seconds for each epsilon above 3
 _MARGIN = 0.01
 
@@ -519,7 +527,7 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
     of_pairs = {name: m for name, m in margins(plan.columns).items() if alike >= m.makers.keys()}
     columns: dict[str, Any] = {**plan.columns, **of_pairs}
     if isinstance(margin, Mapping) and (more := margin.keys() - columns.keys()):
-        raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb")
+        raise ParameterError(f"margin names columns {sorted(more)}, which the plan does not perturb: {list(columns)}")
     for name, m in columns.items():
         wanted = margin.get(name) if isinstance(margin, Mapping) else margin
         if wanted is None and margin and isinstance(m, SampledPair | Margin):

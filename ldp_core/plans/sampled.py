@@ -105,7 +105,8 @@ class Sampled(DrawnColumn):
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Whether there are at most n answers, and the inner mechanism's counters can be of as many."""
         answers = counters[..., 0]
-        return (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
+        good: Bools = (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
+        return good
 
 
 @dataclass(frozen=True, init=False)
@@ -127,15 +128,17 @@ class SampledColumn(Sampled, FrequencyOracle):
     exhaustive = of_inner("exhaustive")
     most = of_inner("most")
     parts = of_inner("parts")
-
-    def support_probabilities(self) -> tuple[list[Any], list[Any]]:
-        """Of an answer: the inner mechanism's."""
-        return self.inner.support_probabilities()
+    support_probabilities = of_inner("support_probabilities")  # of an answer
 
     def variance(self, n: float, count: Any = 0.0) -> Any:
         """Variance of an estimated count, given ``n`` records of which one in D answers; see `FrequencyOracle`."""
         people = count * (1 - count / max(n, 1)) * _unsampled(n, n / self.columns)
         return self.columns * (self.inner.variance(n, count) + people)
+
+    @property
+    @override
+    def crowded(self) -> float:
+        return self.columns * self.inner.crowded
 
     @override
     def common_noise(self, *, keyed: bool, share: float | None = None) -> float:

@@ -16,6 +16,7 @@ from ldp_core.arrays.arrow import stored
 from ldp_core.arrays.types import U8, WORDS
 from ldp_core.errors import ReportError
 from ldp_core.exact.bits import row_weights
+from ldp_core.parameters import check_flag
 from ldp_core.reports.base import ReportFormat, other_type, refuse_nulls
 
 
@@ -58,7 +59,9 @@ class Bits(ReportFormat):
 
     @override
     def arrow_type(self, *, packed: bool = False) -> pa.DataType:
-        return pa.list_(pa.uint64(), row_words(self.d)) if packed else pa.list_(pa.bool_(), self.d)
+        if check_flag("packed", packed):
+            return pa.list_(pa.uint64(), row_words(self.d))
+        return pa.list_(pa.bool_(), self.d)
 
     @property
     @override
@@ -72,7 +75,7 @@ class Bits(ReportFormat):
     @override
     def to_arrow(self, reports: U8, *, packed: bool = False) -> pa.Array:
         n = len(reports)
-        if packed:
+        if check_flag("packed", packed):
             words = row_words(self.d)
             values = pa.Array.from_buffers(pa.uint64(), n * words, [None, pa.py_buffer(_padded(reports, 8 * words))])
             return pa.FixedSizeListArray.from_arrays(values, words)
@@ -133,7 +136,7 @@ class Bits(ReportFormat):
 
     @override
     def to_numpy(self, reports: U8, *, packed: bool = False) -> npt.NDArray[Any]:
-        if packed:
+        if check_flag("packed", packed):
             words: npt.NDArray[np.uint64] = self.to_arrow(reports, packed=True).flatten().to_numpy()
             return words.reshape(len(reports), row_words(self.d))
         return np.unpackbits(reports, axis=1, count=self.d, bitorder="little").view(bool)

@@ -87,7 +87,7 @@ const LDP = (() => {
       label.style.left = `${100 * place}%`;
       axis.append(label);
     });
-    const interval = confidence ? `${digits(100 * confidence)} % from – to` : "from – to";
+    const interval = confidence ? `${digits(100 * confidence, 12)} % from – to` : "from – to";
     const cell = (tag, kind, ...children) => el(tag, { class: kind, role: tag === "th" ? null : "cell" }, ...children);
     return el(
       "table", { class: options.long ? "bars long" : "bars", role: "table" },

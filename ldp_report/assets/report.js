@@ -138,7 +138,7 @@
   // more columns in the table alone.
   function crossed(column, group) {
     const [first, second] = column.labels, caption = titled(column, group), name = (value) => (value === "" ? "(empty)" : value);
-    const interval = column.confidence ? `${digits(100 * column.confidence)} % from – to` : "from – to";
+    const interval = column.confidence ? `${digits(100 * column.confidence, 12)} % from – to` : "from – to";
     const ends = (low, high, number) => `${number(low)} – ${number(high)}`;
     const numbers = () => table(caption, [...column.labels, "reports", interval, "rate", "rate from – to"], group.rows.map(([labels, count, low, high, rate, least, greatest]) =>
       [...labels.map(name), whole(count), ends(low, high, whole), percent(rate), isNumber(least) && isNumber(greatest) ? ends(least, greatest, percent) : "not known"]), column.labels.length);

@@ -34,6 +34,7 @@ from ldp_beam.telemetry import LiveOptions
 from ldp_beam.telemetry.table import aligned
 from ldp_beam.time.windows import window_fn
 from ldp_core import LdpError, Mechanism, ParameterError, PlanError, PrivacyPlan, RandomizedResponse, UnaryEncoding
+from ldp_core.parameters import check_epsilon
 from ldp_core.windows import seconds
 from ldp_report import LivePage
 from tests.bed.engines import EngineName, make_engine
@@ -48,6 +49,7 @@ _LAST_LOOK = 1.5
 
 def default_plan(epsilon: float) -> PrivacyPlan:
     """Two columns that share ``epsilon``."""
+    check_epsilon("epsilon", epsilon)
     return PrivacyPlan(
         {"app": UnaryEncoding(APPS, epsilon=epsilon / 2), "dark_mode": RandomizedResponse(epsilon=epsilon / 2)}
     )

@@ -195,6 +195,7 @@ WRONG_LINES = [
     ("size 10 -e 1 -m 1 --ask mean", "of numbers between two ends, as 0:9"),
     ("recommend a,b -e 1 -n 10 --ask mean", "of numbers between two ends, as 0:60"),
     ("size 16 -m 1% -e 1 --population x", 'must be none (these people), "many"'),
+    ("live --epsilon -1", "--epsilon must be in (0, inf), got -1.0"),  # (it said -0.5)
 ]
 FAILURES = [
     ("simulate plan.toml people.parquet --repeats 10000000000000000", "at most 3074457345618258602 reports"),
@@ -205,6 +206,7 @@ FAILURES = [
     ("report nowhere", "there is no folder or file 'nowhere'"),
     ("simulate plan.toml people.parquet --plot no/such/folder/a.json", "No such file or directory"),
     ("plan new no/such/folder/a.toml -c os=a,b --epsilon 1", "No such file or directory"),
+    ("perturb people.parquet a.parquet --plan plan.toml --id user --records 1 --per os", "['os'] are perturbed"),
     ("plan explain plan.toml --data people.parquet --id nobody", "does not have the columns ['nobody']"),
 ]
 
@@ -240,6 +242,7 @@ def test_wrong_use_ends_with_2(ldp, people):
         "plan",
     ]:
         ldp(line, code=2)
+    assert "of ['crashed', 'minutes'] it is not" in ldp("simulate plan.toml --share os=ios:1 -n 9", code=2).err
 
 
 READERS = [

@@ -268,6 +268,8 @@ def test_a_picture_of_one_value_that_is_true_or_false(ldp, reports):
     for value in ("true", "True"):
         ldp(f"estimate reports.parquet --column crashed --plot true.json --value {value} --overwrite")
     assert "these are: false, true" in ldp("estimate reports.parquet --column crashed --plot x.json --value 1", 2).err
+    assert "say which of ['os', " in ldp("estimate reports.parquet --plot x.json --value ios", 2).err
+    assert "99.99999 % intervals" in ldp("estimate reports.parquet --confidence 0.9999999").out  # (it said 100 %)
 
 
 def test_keyed_noise_gives_the_same_reports_again(ldp, people):
@@ -485,6 +487,9 @@ def test_files_that_end_polars_or_have_nothing_are_errors_of_ours(ldp):
     for name, expected in (("empty.csv", "a line of names"), ("empty.ndjson", "an object of JSON in each line")):
         Path(name).write_bytes(b" \n" * (name == "empty.ndjson"))  # (Polars said NoDataError, or ComputeError)
         assert f"is empty: expected {expected}" in ldp(f"perturb {name} out.parquet --plan plan.toml", code=1).err
+    Path("old.csv").write_bytes(b"os,x\rios,1\rweb,2\r")  # (it had no records, and the plan fitted)
+    for line in ("perturb old.csv out.parquet --plan plan.toml", "plan check plan.toml old.csv"):
+        assert r"ends its lines with \r alone" in ldp(line, code=1).err
     pl.DataFrame({"other": [1], "os": ["ios"]}).write_parquet("raw.parquet")
     Path("raw.parquet").write_bytes(Path("raw.parquet").read_bytes().replace(b"other", b"oth\xff\xff"))
     for line in ("simulate plan.toml raw.parquet", "plan check plan.toml raw.parquet"):
@@ -565,7 +570,8 @@ def test_kept_texts_of_csv_are_no_numbers_and_no_dates_of_another_country(ldp):
     frame.write_csv("people.csv")
     kept = " ".join(f"--keep {name}" for name in frame.columns[1:])
     ldp(f"plan new plan.toml -c os=ios,web -e 60 {kept}")
-    ldp("perturb people.csv reports.parquet --plan plan.toml")
+    told = ldp("perturb people.csv reports.parquet --plan plan.toml").err
+    assert "['price'] are numbers, of which 1.10 becomes 1.1: write names" in told
     made = pl.read_parquet("reports.parquet")
     assert made.select("version", "zip", "day").equals(frame.select("version", "zip", "day"))
     assert made.select("price", "share", "began").dtypes == [pl.Float64, pl.Float64, pl.Date]
@@ -913,6 +919,21 @@ def test_columns_that_are_the_same_in_several_plans_are_estimated_together(ldp, 
     assert "different plans" in ldp("estimate mixed --column os", code=1).err
 
 
+def test_a_link_to_a_file_beside_it_is_that_file(ldp, reports):
+    """As latest.parquet: people were counted twice, and their records perturbed twice, in silence."""
+    for folder, source in (("in", "people.parquet"), ("out", "reports.parquet")):
+        Path(folder).mkdir()
+        shutil.copy(source, f"{folder}/day.parquet")
+        Path(f"{folder}/latest.parquet").symlink_to("day.parquet")
+    n = pl.read_parquet("people.parquet").height
+    for path in ("in", "'in/*.parquet'", "in/latest.parquet"):
+        ldp(f"perturb {path} made.parquet --plan plan.toml --overwrite")
+        assert pl.read_parquet("made.parquet").height == n, path
+    for path in ("out", "'out/*.parquet'", "out/latest.parquet"):
+        found = ldp(f"estimate {path} --column crashed --json").data["columns"]["crashed"]["estimates"]
+        assert found[0]["n"] == n, path
+
+
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
     """People counted twice there, with intervals that were too narrow."""
     Path("folder").mkdir()
@@ -1083,6 +1104,8 @@ def test_comparisons_are_those_of_polars(ldp, people, reports):
     seeded, records = plan.seeded(1), pl.read_parquet("people.parquet")
     for name, some in {"one": records, "two": records.reverse()}.items():
         some.ldp.perturb(seeded).ldp.sink_parquet(f"{name}.parquet", seeded)
+    records.ldp.perturb(other := plan.seeded(2)).ldp.sink_parquet("three.parquet", other)
+    assert "perturb both sides by one plan" in ldp("compare one.parquet three.parquet", code=1).err
     assert "say --same-people, or --other-people if row_id=" in ldp("compare one.parquet two.parquet", code=2).err
     assert "NOT private" in ldp("compare one.parquet two.parquet --same-people").out
     seeds = {name: ldp(f"estimate {name}.parquet --json").data.get("seeded") for name in ("one", "reports")}

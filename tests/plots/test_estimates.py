@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import math
 import re
 import sys
 from importlib.util import find_spec
@@ -255,6 +256,10 @@ def test_means():
     assert [row["truth"] for row in data(ldp_plots.estimate(numbered, by="k", truth={1: 20.0, 2: 30.0}))] == [20, 30]
     with pytest.raises(ParameterError, match="several rows for one group"):
         ldp_plots.estimate(groups)
+    endless = groups.with_columns(low=-pl.lit(math.inf), high=pl.lit(math.inf))
+    for made, note in ((groups, False), (endless, True)):
+        told = ldp_plots.estimate(made, by="os").to_dict()["title"].get("subtitle", [])
+        assert ("no line: the interval has no end" in told) == note
 
 
 @pytest.mark.parametrize(

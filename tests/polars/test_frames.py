@@ -694,6 +694,24 @@ def test_what_is_asked_of_a_column():
         reports.with_columns(low=1).ldp.estimates(MIXED, by="low")
 
 
+def test_what_a_question_leaves_open_is_as_said_for_all_columns():
+    """Of a question, not of its name, ``repeats`` and ``population`` were left out in silence: too narrow intervals."""
+    reports = PEOPLE.ldp.perturb(plan := PrivacyPlan({n: MIXED[n] for n in ("level", "age", "word")}))
+    assert reports.ldp.estimates(plan, ask={"word": HeavyHittersEstimate(k=1)}, population="many")["word"].height == 1
+    reports, plan = reports.drop("word"), PrivacyPlan({n: MIXED[n] for n in ("level", "age")})
+    for said in ({"repeats": 7}, {"population": "many"}, {"repeats": 7, "population": 90_000}):
+        words, asked = (
+            reports.ldp.estimates(plan, ask={"level": histogram, "age": mean}, **said)
+            for histogram, mean in (("histogram", "mean"), (HistogramEstimate(), MeanEstimate()))
+        )
+        assert all(asked[name].equals(words[name]) for name in plan.columns), said
+    alone = {"age": MeanEstimate(repeats=2), "level": HistogramEstimate(0.9, population=8_001)}
+    both = reports.ldp.estimates(plan, ask=alone, population="many", repeats=7)
+    assert both["age"].equals(reports.select(pl.col("age").ldp.mean(population="many", repeats=2)).unnest("age"))
+    expected = reports.select(pl.col("level").ldp.histogram(confidence=0.9, population=8_001, repeats=7))
+    assert both["level"].equals(expected.explode("level").unnest("level"))
+
+
 def test_where_nothing_was_found_there_is_no_row(run):
     plan = PrivacyPlan({"word": HITTERS}, keep=["day"])
     few = PEOPLE.with_columns(day=pl.when(pl.int_range(pl.len()) < 3).then(3).otherwise("day")).ldp.perturb(plan)

@@ -64,6 +64,9 @@ WORDS = PEOPLE.select(WORD.perturb(GRR))
 DAYS = PrivacyPlan(FLAG.columns, keep=["day"])
 DATES = PrivacyPlan(FLAG.columns, keep=["day", "date"])
 DRAWN = PrivacyPlan.sampled({"word": GRR, "crashed": [False, True]}, epsilon=3.0)
+PAIRS = PrivacyPlan.pairs({"word": ["rome", "oslo"], "crashed": [False, True]}, epsilon=3.0)
+PAIRED = PEOPLE.ldp.perturb(PAIRS)
+SETS = PrivSet(["rome", "oslo", "bern"], most=1, epsilon=3.0)
 DRAWN_REPORTS = pl.concat([PEOPLE] * 500).ldp.perturb(DRAWN)
 
 WRONG = [  # a call, and what its error says to do
@@ -155,6 +158,23 @@ WRONG = [  # a call, and what its error says to do
         r"\['crashed'\] hold reports, .* weights are public numbers: .*\(w \* x\)\.ldp\.ratio\(w, of=",
     ),
     (DRAWN_REPORTS.select("word").ldp.histograms, "estimated with all of them there$"),
+    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32)), id="word"), r"give the column, id=batch\['user'\]"),
+    (lambda: FLAG.perturb(PEOPLE, key=Secret(bytes(32))), r"give the column, id=batch\['user'\]"),
+    (lambda: WORD.perturb(OUE, packed="no"), "packed must be true or false, got 'no'"),
+    (lambda: OUE.perturb(["rome"], packed="no"), "packed must be true or false, got 'no'"),
+    (
+        lambda: (
+            PEOPLE.with_columns(day=pl.Series(["a", "b"], dtype=pl.Enum("ab")))
+            .ldp.perturb(DAYS)
+            .ldp.compare(DAYS, by="day", baseline="c")
+        ),
+        "one of the values of the by column, Enum.*; this str is none",
+    ),
+    (lambda: PAIRED.ldp.estimates(PAIRS, ask={"word": "cdf"}), r"no cdf: collect by PrivacyPlan\.split"),
+    (
+        lambda: PEOPLE.select(pl.concat_list("word").ldp.perturb(SETS)).select(WORD.cdf()),
+        "not known for privset: ask for a histogram",
+    ),
 ]
 
 

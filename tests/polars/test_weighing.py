@@ -102,6 +102,9 @@ def test_typed_reports_of_numbers_have_known_noise(reports):
     expected = weighted_mean((TIME, reports["time"]), weights=reports["minutes"], confidence=0.9)
     assert found["mean"].item()["low"] == pytest.approx(expected.low)
     assert found["total"].item()["low"] == pytest.approx(total((TIME, reports["time"])).low)
+    alike = {name: time.weighted_mean(weights=w) for name, w in {"lit": pl.lit(2.0), "none": None}.items()}
+    groups = reports.group_by("week").agg(**alike)  # ("got (20,) and (1,)")
+    assert groups["lit"].struct.field("low").to_list() == pytest.approx(groups["none"].struct.field("low").to_list())
     keyed = pl.DataFrame({"x": [1.0] * 30}).with_row_index("id")
     keyed = keyed.select(pl.col("x").ldp.perturb(TIME, key=Secret.generate(), id="id"))
     for asked in (pl.col("x").ldp.total, pl.col("x").ldp.weighted_mean):

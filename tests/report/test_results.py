@@ -250,6 +250,9 @@ def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
         getattr(frame.with_columns(group=pl.Series(["7", "007"])), f"write_{kind}")(tmp_path / f"os.{kind}")
         groups = read_results(tmp_path).to_json()["columns"][0]["groups"]
         assert {group["key"] for group in groups} == {"group = 7", "group = 007"}
+    frame.with_columns(low=pl.col("high") + 1).write_parquet(tmp_path / "os.parquet")
+    with pytest.raises(InputError, match="low end is above the high one"):  # (it was a page)
+        read_results(tmp_path)
     for name in ("epsilon", "partial", "pane_timing", "fingerprint"):
         frame.rename({"group": name}).write_parquet(tmp_path / "os.parquet")
         with pytest.raises(InputError, match="two rows of one value in one group"):

@@ -28,9 +28,9 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import U64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
-from ldp_core.exact.composition import SharedSymbol
 from ldp_core.exact.probability import SURE, exp_below
 from ldp_core.inputs.domain import Domain, Label, Unmatched
+from ldp_core.mechanism import of_inner
 from ldp_core.mechanisms.longitudinal.two_rounds import LongitudinalRandomizedResponse, TwoRounds
 from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.local_hashing import (
@@ -43,7 +43,6 @@ from ldp_core.mechanisms.oracles.local_hashing import (
     HashFamily,
     LinearFamily,
 )
-from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import parameter, shown
 
@@ -111,37 +110,22 @@ class Loloha(HashedReports, TwoRounds):
             range(self.g), epsilon_infinity=self.epsilon_infinity, epsilon_1=self.epsilon_1
         )
 
-    @property
-    @override
-    def instantaneous(self) -> RandomizedResponse:
-        """The second round, over the buckets."""
-        return self._rounds.instantaneous
+    instantaneous = of_inner("instantaneous", "_rounds")  # over the buckets
+    shared = of_inner("shared", "_rounds")
+    permanent_ratio = of_inner("permanent_ratio", "_rounds")
 
     @property
     @override
     def permanent_answers(self) -> int:
         return min(self.g, super().permanent_answers)
 
-    @property
-    @override
-    def shared(self) -> SharedSymbol:
-        return self._rounds.shared
-
-    @property
-    @override
-    def answers_apart(self) -> bool:
-        """No: two values may be in one bucket."""
-        return False
+    answers_apart = False  # two values may be in one bucket
 
     @property
     @override
     def bucket_probabilities(self) -> tuple[Fraction, Fraction]:
         own, other = (rates[0] for rates in self._rounds.support_probabilities())
         return own, other
-
-    @override
-    def permanent_ratio(self) -> Fraction:
-        return self._rounds.permanent_ratio()
 
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n]; `unmatched_code` under ``"none"`` is hashed too, so that it supports values with q."""

@@ -26,7 +26,6 @@ from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64, Codes
@@ -34,12 +33,13 @@ from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.exact.composition import History, SharedAnswer, SharedBits, SharedSymbol, Spent, memoized
 from ldp_core.exact.probability import SURE, exp_below, log_above
 from ldp_core.inputs.domain import Domain, Label, Unmatched
+from ldp_core.mechanism import of_inner
 from ldp_core.mechanisms.oracles.base import FrequencyOracle, n_codes
 from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse, variance_of_one
 from ldp_core.mechanisms.oracles.unary_encoding import BitVectors, UnaryEncoding
 from ldp_core.noise.base import Noise
 from ldp_core.parameters import check_choice, check_epsilon, converted, parameter
-from ldp_core.reports import Native, ReportFormat
+from ldp_core.reports import Native
 from ldp_core.reports.bits import clear_padding, row_bytes
 from ldp_core.simulated_counts import Generator
 
@@ -132,23 +132,13 @@ class Chain(TwoRounds):
         p2, q2 = (rates[0] for rates in self.instantaneous.support_probabilities())
         return [chained(p1, p2, q2)] * self.domain.size, [chained(q1, p2, q2)] * self.domain.size
 
-    @property
-    @override
-    def supported(self) -> tuple[int, int]:
-        return self.instantaneous.supported
-
     @override
     def permanent_ratio(self) -> Fraction:
         return self.permanent.worst_ratio()
 
-    @property
-    @override
-    def reports(self) -> ReportFormat:
-        return self.instantaneous.reports
-
-    @override
-    def count_reports(self, reports: Native, groups: npt.NDArray[np.int64], n_groups: int) -> npt.NDArray[np.int64]:
-        return self.instantaneous.count_reports(reports, groups, n_groups)
+    supported = of_inner("supported", "instantaneous")
+    reports = of_inner("reports", "instantaneous")
+    count_reports = of_inner("count_reports", "instantaneous")
 
 
 def chained(supports: Fraction, p2: Fraction, q2: Fraction) -> Fraction:

@@ -230,8 +230,7 @@ class Numeric(Mechanism):
             return np.full(np.shape(variance), self.most_noise)
         c, b, a, off = self._squares
         spread = (variance + mean**2 - (c * mean + b) * mean - a - off) / c
-        made: F64 = np.minimum(variance - np.maximum(spread, 0), self.most_noise)
-        return made
+        return np.minimum(variance - np.maximum(spread, 0), self.most_noise)
 
     @cached_property
     def _squares(self) -> tuple[float, ...]:

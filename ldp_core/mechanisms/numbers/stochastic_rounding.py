@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 from typing_extensions import override
 
-from ldp_core.arrays.types import F64, I64, Bools, Codes
+from ldp_core.arrays.types import F64, I64, Codes
 from ldp_core.errors import ParameterError, no_warning_of_epsilon, warn_large
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.distribution import Distribution
@@ -27,7 +27,7 @@ from ldp_core.estimates.mean import score_interval
 from ldp_core.estimates.plausibility import Sums, collecting, watch
 from ldp_core.estimates.ranges import RangeEstimate
 from ldp_core.inputs.interval import Interval
-from ldp_core.mechanism import Mechanism, Wrapping
+from ldp_core.mechanism import Mechanism, Wrapping, of_inner
 from ldp_core.mechanisms.numbers.base import Numeric, round_to_points, sample_variance, simulate_points
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.noise.base import Noise
@@ -198,13 +198,8 @@ class StochasticRounding(Wrapping, Numeric):
 
     # ---- reports: the oracle's
 
-    @override
-    def unlikely(self, reports: Native, false_alarm: float) -> Bools:
-        return self.oracle.unlikely(reports, false_alarm)
-
-    @override
-    def unlikely_together(self, reports: Native, false_alarm: float) -> bool:
-        return self.oracle.unlikely_together(reports, false_alarm)
+    unlikely = of_inner("unlikely")
+    unlikely_together = of_inner("unlikely_together")
 
     @property
     @override

@@ -146,6 +146,13 @@ class BlockReports(CountedCells):
         d, (own, same, _) = self.domain.size, self._chances
         return [own.mean] * d, [same.mean] * d
 
+    @property
+    @override
+    def crowded(self) -> float:
+        sizes, (_, same, other) = np.bincount(self.block_of), self._chances
+        worst = max(same.variance * int(sizes.max() > 1), other.variance * int(np.count_nonzero(sizes) > 1))
+        return float(worst) / self.rates.difference**2 - float(self.rates.a[0])
+
     @cached_property
     @override
     def rates(self) -> Rates:

@@ -151,6 +151,11 @@ class FrequencyOracle(Mechanism):
         return self.parts == (0.0, 1.0) and type(self).debias is FrequencyOracle.debias
 
     @property
+    def crowded(self) -> float:
+        """By how much more each other record can add to n times the variance of a share than where they are even."""
+        return 0.0
+
+    @property
     def supported(self) -> tuple[int, int]:
         """Bounds of how many values one report supports, least and most; any set of so many, unless more is said.
 
@@ -193,7 +198,9 @@ class FrequencyOracle(Mechanism):
         Of weights float64[m, d]: float64[m, d], [i, x]; one column more for a report of no value, where there may be
         some. Raises `ParameterError` where it is not known how the S_v of one report hang together.
         """
-        raise ParameterError(f"how the estimated shares of one report hang together is not known for {self.name}")
+        raise ParameterError(
+            f"how the estimated shares of one report hang together is not known for {self.name}: ask for a histogram"
+        )
 
     def covariance(self, shares: F64, *, sampled: Any = 1.0) -> F64:
         """Covariances of the estimated shares, of one report: divide them by n for those of a histogram.

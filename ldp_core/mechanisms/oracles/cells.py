@@ -86,8 +86,7 @@ class SummedCells(CountedCells):
 
     @override
     def sum_variance(self, weights: F64) -> F64:
-        variances: F64 = self.moments(weights, np.eye(n_codes(self.domain))).variances.T * self.rates.difference**2
-        return variances
+        return self.moments(weights, np.eye(n_codes(self.domain))).variances.T * self.rates.difference**2
 
     @override
     def sum_bounds(self, weights: F64) -> tuple[float, float]:

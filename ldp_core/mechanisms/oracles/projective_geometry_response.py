@@ -37,6 +37,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.exact.probability import agreement, check_resolved, exp_below, fraction
 from ldp_core.exact.projective import ProjectiveSpace, primes_to
 from ldp_core.inputs.domain import Domain, Label, Unmatched
+from ldp_core.mechanism import of_inner
 from ldp_core.mechanisms.oracles._blocks import Block, BlockReports
 from ldp_core.mechanisms.oracles.base import n_codes
 from ldp_core.mechanisms.oracles.cells import SummedCells
@@ -98,10 +99,8 @@ class ProjectiveGeometryResponse(SummedCells):
         """The points, and which support which."""
         return projective_space(self.field, n_codes(self.domain))
 
-    @property
-    @override
-    def cells(self) -> int:
-        return self.space.points
+    cells = of_inner("points", "space")
+    supporting = of_inner("support", "space")
 
     @cached_property
     def _agree(self) -> int:
@@ -141,11 +140,6 @@ class ProjectiveGeometryResponse(SummedCells):
     @override
     def counters_of(self, counts: I64) -> I64:
         return self.space.supporters(counts, self.domain.size)
-
-    @property
-    @override
-    def supporting(self) -> int:
-        return self.space.support
 
     @override
     def supports(self, cells: I64, codes: I64 | None = None) -> F64:

@@ -138,10 +138,7 @@ class RandomizedResponse(FrequencyOracle):
         p, q = self._pair
         return [p] * self.domain.size, [q] * self.domain.size
 
-    @property
-    @override
-    def supported(self) -> tuple[int, int]:
-        return 1, 1
+    supported = 1, 1
 
     @override
     def worst_ratio(self) -> Fraction:

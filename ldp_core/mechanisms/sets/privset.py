@@ -100,11 +100,7 @@ class PrivSet(BitReports):
         """Lists of items."""
         return Sets(self.domain, self.most, self.on_more)
 
-    @property
-    @override
-    def exhaustive(self) -> bool:
-        """Counts of items do not add up to the number of people."""
-        return False
+    exhaustive = False  # counts of items do not add up to the number of people
 
     @property
     @override

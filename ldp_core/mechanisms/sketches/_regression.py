@@ -108,6 +108,12 @@ class Design:
         return self.p_star + (self.q_star - self.p_star) * self._even
 
     @property
+    def held(self) -> float:
+        """The variance of a bit in reports of one value: of its own bits, and of as many others as these weigh."""
+        d, (p, q) = self._even, (x * (1 - x) for x in (self.p_star, self.q_star))
+        return (1 - d) * q + d * p
+
+    @property
     def contrast(self) -> float:
         """(q* - p*) root of k d (1 - d) (1 - c / (m k)): how much of a report's bits per value moves."""
         d, c = self._even, self.positions.shape[1]

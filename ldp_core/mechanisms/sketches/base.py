@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,7 +23,6 @@ from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.consistency import Rates
-from ldp_core.estimates.plausibility import Sums
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism, Wrapping, of_inner
@@ -147,11 +146,7 @@ class Candidates(Wrapping, FrequencyOracle):
         """The sketch, whose reports and tallies these are."""
         return self.sketch
 
-    @property
-    @override
-    def exhaustive(self) -> bool:
-        """No: other values than the candidates are perturbed too."""
-        return False
+    exhaustive = False  # other values than the candidates are perturbed too
 
     @cached_property
     def _codes(self) -> Codes:
@@ -230,10 +225,7 @@ class Candidates(Wrapping, FrequencyOracle):
         pairs, each = self.sketch.collisions(n, counters)
         return getattr(self.sketch, "salt", None), _of_count(pairs, each, np.clip(counts, 0, n))
 
-    @override
-    def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
-        """The sketch's: candidates collide, by the same few functions in all reports, and theirs are not bounded."""
-        return self.sketch.bounded_sums(n, counters, counts)
+    bounded_sums = of_inner("bounded_sums")  # (candidates collide, by a few functions, and theirs are not bounded)
 
     # ---- as JSON
 

@@ -51,7 +51,7 @@ from ldp_core.exact.random_functions import MOST_BUCKETS, RandomFunctions
 from ldp_core.exact.sampling import ONE
 from ldp_core.exact.transforms import walsh_hadamard
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import ExpectedError
+from ldp_core.mechanism import ExpectedError, of_inner
 from ldp_core.mechanisms.oracles.unary_encoding import UnaryEncoding, Variant
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches.base import Sketch
@@ -250,10 +250,7 @@ class CountMeanSketch(CountsOnes, CountMean):
         ones = p + (m - 1) * q
         return ones - (ones**2 + p * (1 - p) + (m - 1) * q * (1 - q)) / m
 
-    @override
-    def worst_ratio(self) -> Fraction:
-        """The function does not depend on the value, and buckets differ in two bits."""
-        return self._encoding.worst_ratio()
+    worst_ratio = of_inner("worst_ratio", "_encoding")  # (the function does not depend on the value)
 
     @property
     @override
@@ -285,9 +282,7 @@ class CountMeanSketch(CountsOnes, CountMean):
         counters: I64 = generator.binomial(table, p) + generator.binomial(others, q)
         return counters.reshape(-1)
 
-    @override
-    def ones(self, reports: Native) -> I64:
-        return self.reports.ones(reports)
+    ones = of_inner("ones", "reports")
 
     @override
     def ones_chances(self) -> F64:

@@ -44,7 +44,7 @@ from ldp_core.exact.probability import ceil_threshold, floor_threshold, fraction
 from ldp_core.exact.sampling import ONE
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.inputs.open_domain import OpenDomain
-from ldp_core.mechanism import Mechanism
+from ldp_core.mechanism import Mechanism, of_inner
 from ldp_core.mechanisms.oracles.base import hoeffding
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
 from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
@@ -268,17 +268,14 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
 
     @override
     def draw(self, values: Any, randomness: Randomness, column: str) -> Native:
-        codes = self.inputs.encode(values, column=column)
-        if self.hashing == "md5":
-            return self._draw_texts(values, randomness, column)
-        return self.perturb_codes(codes, randomness.bind(self.digest, codes))
-
-    def _draw_texts(self, values: Any, randomness: Randomness, column: str) -> Native:
-        """By MD5; each distinct text, and each distinct pair of text and cohort, is hashed once.
+        """By MD5 each distinct text, and each distinct pair of text and cohort, is hashed once.
 
         Texts with one code may set other bits, so that the noise of a text is not that of its code but of 128 bits of
         its SHA-256: nobody is known to be able to find two texts that share them.
         """
+        if self.hashing != "md5":
+            return super().draw(values, randomness, column)
+        self.inputs.encode(values, column=column)  # (which refuses what is none)
         array = as_arrow(values, "str", column=column)
         array = array if pa.types.is_dictionary(array.type) else pc.dictionary_encode(array)
         texts = [(text or "").encode() for text in array.dictionary.to_pylist()]  # (a null there is nobody's)
@@ -351,9 +348,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         ones = generator.binomial(ones_of, self.q_star) + generator.binomial(sizes[:, None] - ones_of, self.p_star)
         return np.concatenate((sizes[:, None], ones), axis=1).reshape(-1)
 
-    @override
-    def ones(self, reports: Native) -> I64:
-        return self.reports.ones(reports)
+    ones = of_inner("ones", "reports")
 
     @override
     def ones_chances(self) -> F64:
@@ -502,13 +497,14 @@ class RapporCandidates(_NoInfluence, Candidates):
 
     @override
     def variance(self, n: float, count: Any = 0.0) -> Any:
-        """Of an estimated count, if few people hold any one value and reports are spread evenly; an approximation.
+        """Of an estimated count, if other people are spread evenly over many values; an approximation.
 
-        n r (1 - r) / ((q* - p*)^2 k d (1 - d)) over 1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h,
-        r = p* + d (q* - p*) and c candidates. An estimate's own errors follow from the filters themselves.
+        (n - count) r (1 - r) + count ((1 - d) q* (1 - q*) + d p* (1 - p*)), over (q* - p*)^2 k d (1 - d) and over
+        1 - c / (m k), with the density d = 1 - (1 - 1 / k)^h, r = p* + d (q* - p*) and c candidates: a value's own bits
+        are q* for those who hold it. An estimate's own errors follow from the filters themselves.
         """
         r = self.design.rate
-        return n * r * (1 - r) / self.design.contrast**2 + 0 * np.asarray(count)
+        return (n * r * (1 - r) + count * (self.design.held - r * (1 - r))) / self.design.contrast**2
 
     @override
     def accuracy(self, n: int, beta: float = 0.05) -> float:

@@ -116,7 +116,7 @@ def test_single_records_have_the_ids_that_batches_have(make, column):
     alike = [{"v": True, "user": ids[0]} for _ in range(40)]
     _, dead = run(ldp_beam.Perturb(plan, key=secret, record="user").with_exception_handling(), alike)
     assert dead == [ldp_beam.DeadLetter("user", NOT_DISTINCT, 40)]
-    for odd in (Decimal("1.5"), Decimal("nan"), Decimal("inf"), Decimal(10**38)):
+    for odd in (Decimal("1.5"), Decimal("nan"), Decimal("inf"), Decimal(10**38), np.timedelta64(3, "D")):
         _, dead = run(ldp_beam.BoundContributions("user", 1).with_exception_handling(), [{"user": odd}])
         assert dead == [ldp_beam.DeadLetter("user", "not of type int, str or bytes", 1)]
 

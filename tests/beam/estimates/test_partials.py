@@ -137,7 +137,7 @@ class Letter(str, Enum):  # noqa: UP042 (as older code has it)
 def test_a_key_has_one_text():
     """Of whatever type and unit a batch has it, and in single records."""
     hour, half = datetime(2026, 1, 1, 5), datetime(2026, 1, 1, 5, 0, 10, 500_000)
-    utc = hour.replace(tzinfo=UTC)
+    utc, nat = hour.replace(tzinfo=UTC), pytest.importorskip("pandas").NaT
     aware = [utc, utc.astimezone(timezone(timedelta(hours=3))), Timestamp.from_utc_datetime(utc)]
     cases = [
         (
@@ -169,7 +169,7 @@ def test_a_key_has_one_text():
         ("x", [b"x", Letter.X], [pa.binary(), pa.large_binary(), pa.binary(1), pa.string()]),
         ("\\xff", [b"\xff"], [pa.binary(), pa.large_binary(), pa.binary(1)]),  # as one broken message of many has it
         ("1.50", ["1.50"], [pa.string()]),
-        ("null", [None, np.datetime64("NaT")], [pa.timestamp("ns")]),
+        ("null", [None, np.datetime64("NaT"), np.timedelta64("NaT"), nat], [pa.timestamp("ns")]),
     ]
     for text, values, types in cases:
         singles = [{"v": True, "k": value} for value in values]

@@ -26,7 +26,8 @@ from ldp_core import (
 )
 from ldp_core.estimates.clusters import tallies_of
 
-from ..helpers import run, run_with_result
+from ..helpers import SURE_BOOL, on_my_word, run, run_with_result
+from ..streams import LOCAL, late_of, stream, true_panes
 
 RNG = np.random.default_rng(3)
 N = 1500
@@ -136,6 +137,14 @@ def test_what_would_count_a_person_twice_is_refused():
             ldp_beam.Estimate("x", mechanism, question, person="user")
     with pytest.raises(ParameterError, match="cannot be event time or key"):
         ldp_beam.Estimate("x", m, person="x")
+
+
+def test_a_record_that_comes_as_its_window_ends_is_late():
+    """The local streaming runner takes it, in a second pane, where all people of the first one counted once more."""
+    estimate = ldp_beam.Histogram("v", SURE_BOOL, person="c", window=10, event_time="t").with_exception_handling()
+    rows, letters = run(on_my_word(estimate), stream([0, [1, 2], 10, [3], [4, 11], 20]), **LOCAL)
+    assert [(row.window_start, row.n) for row in true_panes(rows)] == [(0, 2), (10, 1)]
+    assert late_of(letters) == 2
 
 
 @pytest.mark.slow

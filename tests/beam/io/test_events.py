@@ -35,7 +35,9 @@ from ..helpers import counters, run, run_with_result
 
 def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monkeypatch):
     (tmp_path / "a.ndjson").write_text("{}")
+    (tmp_path / "a.pq").write_text("PAR1")
     monkeypatch.chdir(tmp_path)
+    assert match_files(["a.pq"]) == ["a.pq"]  # (as the command takes it)
     assert [Path(path).name for path in match_files(["*.ndjson"])] == ["a.ndjson"]
     assert match_files(["a.ndjson"]) == ["a.ndjson"]
     assert len(match_files(["a.ndjson", "*.ndjson", str(tmp_path / "a.ndjson")])) == 1  # its records count once

@@ -1,6 +1,7 @@
 """The wire format: what goes in comes out, and what is none is refused without a word of it."""
 
 import io
+import json
 import random
 from itertools import product
 from typing import Any
@@ -75,6 +76,12 @@ def test_what_is_no_batch_is_refused():
         assert caught.value.__context__ is None
         assert caught.value.__cause__ is None
         assert_clean(everything_about(caught.value))
+
+
+def test_dead_letters_are_sent_as_the_error_says():
+    with pytest.raises(DtypeError, match=r"beam.Map\(lambda letter: json.dumps\(letter._asdict\(\)\).encode\(\)\)"):
+        message_of(DeadLetter("v", "null", 1))
+    assert message_of(json.dumps(DeadLetter("v", "null", 1)._asdict()).encode())
 
 
 def test_damaged_messages_do_no_harm():

@@ -307,7 +307,7 @@ def test_sliding_windows_with_holes_are_told_of():
 def test_a_stream_without_windows_is_refused_with_the_remedy():
     records = beam.Pipeline() | stream([1.0])
     for transform in (ldp_beam.PrivateHistogram, ldp_beam.Histogram):
-        with pytest.raises(ParameterError, match="pass window=, as '1h'"):
+        with pytest.raises(ParameterError, match="stop_at=, is counted in windows: pass window=, as '1h'"):
             records | transform.__name__ >> transform("v", SURE_BOOL)
     _ = records | "In hours" >> ldp_beam.Histogram("v", SURE_BOOL, window="1h")
 

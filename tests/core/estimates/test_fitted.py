@@ -1,5 +1,6 @@
 """Tables of many columns, fitted to tables of pairs."""
 
+import math
 import sys
 from functools import cache
 from itertools import combinations
@@ -12,6 +13,8 @@ import pytest
 import ldp_polars  # noqa: F401
 from ldp_core import Joint, LdpError, ParameterError, PrivacyPlan, PrivSet, RandomizedResponse, fit_tables
 from ldp_core.estimates import fitted
+
+from ...cases import each
 
 VALUES = {"os": ["ios", "web"], "level": [1, 2, 3], "paid": [False, True]}
 
@@ -115,6 +118,25 @@ def test_groups_and_sets_are_not_fitted_as_one_table():
     uneven = groups.with_columns(n=pl.col("day"), frequency_standard_error=pl.lit(1.0))
     with pytest.raises(ParameterError, match="one group"):
         fit_tables([uneven])
+
+
+@each("kind", [pl.Categorical, pl.Enum(["web", "ios"])])
+def test_text_of_polars_may_be_of_any_kind(kind):
+    """Arrow does not decode dictionaries of views, as Polars has them: its own error was raised."""
+    os_level, os_paid, _ = tables(20_000, 20.0, 0)
+    found = fit_tables([os_level, os_paid.with_columns(pl.col("os").cast(kind))]).table("os", "paid")
+    assert found["os"].to_pylist() == ["ios", "ios", "web", "web"]
+    assert found["frequency"].to_numpy() == pytest.approx(os_paid["frequency"].to_numpy(), abs=0.01)
+
+
+def test_what_would_be_fitted_as_equal_shares_is_refused():
+    """No iteration, and a share that is no number, made all cells equal."""
+    table = tables(20_000, 20.0, 0)[0]
+    for iterations in (0, -5, 1.5, "a"):
+        with pytest.raises(ParameterError, match="iterations must be an integer, at least 1"):
+            fit_tables([table], iterations=iterations)
+    with pytest.raises(ParameterError, match="add up to nan"):
+        fit_tables([table.with_columns(frequency=pl.lit(math.nan))])
 
 
 def test_large_tables_are_refused_before_they_are_made(monkeypatch):

@@ -227,6 +227,19 @@ def test_of_a_population():
             assert found == pytest.approx([expected.ratio, expected.standard_error, expected.low, expected.high])
 
 
+def test_of_a_population_as_many_have_a_cell_as_the_rare_value_that_it_is_of():
+    """Nobody of 40 has it: Wilson's interval of 0 of 40, though a report of the last column says + or - 1 of all."""
+    for values in (2, 3):
+        names = [f"c{k}" for k in range(values - 1)]
+        columns = {name: RandomizedResponse(epsilon=50.0) for name in names}
+        pair = Joint({**columns, "last": HadamardResponse([False, True], epsilon=50.0)})
+        tally = pair.tally({name: pair.makers[name].perturb([False] * 40) for name in pair.names})
+        table, these = pair.estimate(tally, population="many"), pair.estimate(tally)
+        with case(values):
+            np.testing.assert_allclose(table.high[..., 1, :], 40 / (1 + 40 / stats.norm.ppf(0.975) ** 2), rtol=1e-3)
+            np.testing.assert_allclose(these.high[..., 1, :], 0, atol=1e-3)
+
+
 def test_three_columns_in_groups():
     """Counts of each margin are those of supports, in one group and in several; and tallies of all ranks add up."""
     made = Joint({"x": PURE["unary"], "y": PURE["hashing"], "z": PURE["subset"]})

@@ -1,5 +1,7 @@
 """Ratios of sums of weights have intervals that hold."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,7 @@ from ldp_core import (
     Hybrid,
     InputError,
     Joint,
+    LdpWarning,
     NOutput,
     OneBitMean,
     ParameterError,
@@ -16,6 +19,7 @@ from ldp_core import (
     RandomizedResponse,
     SquareWave,
     ratio,
+    total,
 )
 from ldp_core.estimates.ratios import ratio_of, ratio_sums, ratios
 
@@ -215,6 +219,20 @@ def test_means_of_very_uneven_public_numbers_hold():
     y, w = rng.normal(5, 1, 2000), weights_of(rng.random(2000) < 0.5, m)
     even, sums = ratio(w * y, w), np.array([w @ y, w.sum(), (w * y) @ (w * y), (w * y) @ w, w @ w])
     np.testing.assert_allclose([even.low, even.high], ratios(sums, 0.95)[2:])  # Fieller's
+
+
+@each("kind", [ratio, lambda above, below: ratio_of(ratio_sums(above, below), 0.95), lambda above, below: total(above)])
+def test_few_reports_with_uneven_numbers_are_told_of(kind):
+    """Most of twelve people have about 1, one in ten has 30: intervals of 60 % of samples held, without a word."""
+    rng, m = np.random.default_rng(8), RandomizedResponse(epsilon=8.0)
+    for people, warned, bounded in ((6, True, False), (12, True, True), (100, False, True)):
+        w, y = weights_of(first(people, 200), m), 1 + rng.random(200) / 10
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = kind(w * y, w)
+        assert np.isfinite([found.low, found.high]).all() == bounded, people
+        assert [one.category for one in told] == [LdpWarning] * warned, people
+        assert not told or "fewer than 30 reports carry a sum of weights" in str(told[0].message)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from ldp_core import (
     HybridProjectiveGeometryResponse,
     InputError,
     Joint,
+    LdpWarning,
     NOutput,
     Numeric,
     ParameterError,
@@ -295,6 +297,15 @@ def test_people_who_stand_for_many_hold():
             assert held(found, 0.05, np.full(runs, 1 / runs))[0] >= 0.93
     found = [ratio(one * of, of) for one, of in zip(weights, people, strict=True)]
     assert held(found, 0.05, np.full(runs, 1 / runs))[0] >= 0.93
+
+
+def test_few_people_who_stand_for_many_are_told_of():
+    """Two of 150 stand for ten each, and one has the value: 81 % held, without a word."""
+    for heavy, warned in ((2, True), (150, False)):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            weighted_mean(np.tile([1.5, -0.5], 75), weights=np.repeat([10.0, 1.0], [heavy, 150 - heavy]))
+        assert [one.category for one in told] == [LdpWarning] * warned
 
 
 @pytest.mark.slow

@@ -173,6 +173,7 @@ WRONG = {
         "hierarchical_histogram", 0.1, domain=16, epsilon=1.0
     ),
     "frequency .* above 0": lambda: required_n(domain=8, epsilon=1.0, ask="median", margin=1.0, frequency=0.0),
+    "any epsilon .* smaller": lambda: required_epsilon("subset_selection", 4.0, N, ask="median", domain=8),
     "numbers must be": lambda: required_n(domain=8, epsilon=1.0, ask="median", margin="1"),
     r"margin must be in \(0, 1\)": lambda: required_n(domain=16, epsilon=1.0, ask="cdf", margin=2.0),
     "give a mechanism, or else": lambda: required_n(domain=16, ask="median", margin=1.0),
