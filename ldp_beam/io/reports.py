@@ -55,7 +55,7 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
-        ParameterError: the prefix is a folder's; or a stream has no ``triggering_frequency=``.
+        ParameterError: the prefix is a folder's; in a stream no ``triggering_frequency=``, or names without windows.
         InputError: see `WriteEstimates`.
 
     >>> import tempfile
