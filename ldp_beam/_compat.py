@@ -144,12 +144,16 @@ class _MarkedSink(_ParquetSink):
         """
         folder = self.initialize_write()
         writer = self.open_writer(folder, "0")
-        for table in tables:
+        for table in filter(len, tables):  # (each is a row group)
             writer.write(table)
         path, name = writer.close(), self._get_final_name(shard, max(1, self.num_shards), window)
-        if FileSystems.exists(name):
+        try:
+            FileSystems.rename([path], [name])
+        except OSError:  # (HDFS puts none in the place of another)
+            if not FileSystems.exists(name):
+                raise
             FileSystems.delete([name])
-        FileSystems.rename([path], [name])
+            FileSystems.rename([path], [name])
         with suppress(OSError):
             FileSystems.delete([folder])
         return str(name)

@@ -55,7 +55,7 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
-        ParameterError: the prefix is a folder's; or a stream has no ``triggering_frequency=``.
+        ParameterError: the prefix is a folder's; in a stream no ``triggering_frequency=``, or names without windows.
         InputError: see `WriteEstimates`.
 
     >>> import tempfile
@@ -105,10 +105,10 @@ class WriteReports(beam.PTransform[Any, Any]):
         if pcoll.is_bounded:
             return tables | "Write" >> write_parquet(schema, self._options)
         sink, windows = sink_of_windows(schema, self._options), FixedWindows(self._options["triggering_frequency"])
-        if not {"W", "V"} & {*sink.shard_name_template}:
+        if not {"W", "V"} & {*sink.shard_name_template} or "U" in sink.shard_name_template:
             raise ParameterError(
-                "in a stream shard_name_template= has W or V, the window, as each file takes the place of one of the "
-                f"same name: got {sink.shard_name_template!r}"
+                "in a stream shard_name_template= has W or V, the window, and no U, as each file takes the place of "
+                f"one of the same name: got {sink.shard_name_template!r}"
             )
         files: Any = InWindows(_WriteWindows(sink), Windowing(windows))
         return (
@@ -130,7 +130,7 @@ def _sharded(table: pa.Table, shards: int) -> Iterator[tuple[int, pa.Table]]:
     """Nothing to the others: after a restart all files of a window are replaced, also where batches go elsewhere."""
     own = randrange(shards)  # noqa: S311 (any does)
     for shard in range(shards):
-        yield shard, table if shard == own else table.slice(length=0)
+        yield shard, table if shard == own else table.schema.empty_table()  # (a slice is pickled with all its rows)
 
 
 class _WriteWindows(beam.DoFn):

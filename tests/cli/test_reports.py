@@ -540,10 +540,11 @@ def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
     domains = {"age": Domain([1, 5, 7], unmatched="other"), "old": [False, True], "land": ["NA", "FR"]}
     plan = PrivacyPlan({name: RandomizedResponse(domain, epsilon=60.0) for name, domain in domains.items()})
     Path("plan.toml").write_text(plan.to_toml())
+    Path("people2.csv").write_text("age,old,land\n")  # of a day without records
     for bits in (["true", "False", "TRUE"], ["1", "0", "1"]):
         rows = [*[f",{bits[0]},NA"] * 150, f"7,{bits[0]},NA", f" 5,{bits[1]},FR", f"+1,{bits[2]},NA"]
         Path("people.csv").write_text("\n".join(["age,old,land", *rows]) + "\n")
-        ldp("perturb people.csv reports.parquet --overwrite --plan plan.toml")
+        ldp("perturb people*.csv reports.parquet --overwrite --plan plan.toml")
         made = pl.read_parquet("reports.parquet")
         assert made["age"].to_list() == [*["other"] * 150, "7", "5", "1"]
         assert made["old"].to_list() == [*[True] * 151, False, True]

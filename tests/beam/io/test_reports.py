@@ -186,11 +186,20 @@ def test_files_of_a_stream_have_names_of_their_windows(tmp_path):
         run(ldp_beam.Perturb(plan) | write, stream([0, [1, 2], [3], 12, [13], 25]), **LOCAL)
         return sum(pq.read_metadata(file).num_rows for file in tmp_path.iterdir())
 
-    for template in "", "-SSSSS":
+    for template in "", "-SSSSS", "-W-SSSSS-U":
         with pytest.raises(ParameterError, match="has W or V, the window"):
             written(shard_name_template=template)
     assert written(shard_name_template="-V-SS") == 4
     assert written(num_shards=3) == 8
+
+
+def test_a_batch_is_a_row_group_of_one_file_of_several(tmp_path):
+    """Each of the other files had one without rows."""
+    plan, types = PrivacyPlan({"v": SURE_BOOL}, keep=["t"]), pa.schema([("v", pa.bool_()), ("t", pa.float64())])
+    write = WriteReports(f"{tmp_path}/part", plan, types, triggering_frequency=10, num_shards=4)
+    run(ldp_beam.Perturb(plan) | write, stream([0, [1], [2], 12]), **LOCAL)
+    files = [pq.read_metadata(file) for file in tmp_path.iterdir()]
+    assert (len(files), sum(file.num_rows for file in files), sum(file.num_row_groups for file in files)) == (4, 2, 2)
 
 
 def test_files_that_a_job_has_not_named_are_not_read(tmp_path):
