@@ -388,8 +388,8 @@ def polars_work(what: str, data: pl.LazyFrame | None = None) -> Iterator[None]:
                 "numbers as 3 or 2.5, Booleans as true and nothing where one is missing, or declare these texts"
             ) from None
         remedy = ""
-        if isinstance(error, polars.exceptions.SchemaError):
-            remedy = f"; of several files not all have the same columns and types{_UNLIKE}"
+        if isinstance(error, polars.exceptions.SchemaError) or str(error).startswith("schema "):  # the second is of CSV
+            remedy = f"; of several files not all have the same columns and types in one order{_UNLIKE}"
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             f"may quote them{remedy}"

@@ -331,6 +331,16 @@ def test_text_of_another_type_names_the_column_and_what_helps(ldp, field, declar
     assert "the plan fits" in ldp("plan check texts.toml some.csv").out
 
 
+@pytest.mark.parametrize("second", ["os,a,b\nweb,1,2\n", "a,os\n1,web\n", "a,other\n1,web\n"])
+def test_csv_files_of_unlike_columns_have_a_remedy(ldp, second):
+    """The error said only that Polars could not read them."""
+    ldp("plan new plan.toml --epsilon 1 -c os=ios,web")
+    Path("0.csv").write_text("os,a\nios,1\n")
+    Path("1.csv").write_text(second)
+    done = ldp("perturb *.csv out.parquet --plan plan.toml", code=1)
+    assert "not all have the same columns and types in one order" in " ".join(done.err.split())
+
+
 def test_check_reads_as_perturb_does(ldp):
     """Arrow took 0x10 for 16, and made a column with +5 one of floats."""
     plan = PrivacyPlan({"age": RandomizedResponse([5, 16], epsilon=2.0), "ok": RandomizedResponse(epsilon=1.0)})
