@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,14 +12,13 @@ import typer
 from ldp_cli import files, printing
 from ldp_cli.values import named, shares_of
 from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
-from ldp_core.engine import check_open
+from ldp_core.engine import check_open, reach_of_private
 
 if TYPE_CHECKING:
     import polars as pl
 
 
 _NUMBERS = ("standard_error", "low", "high", "n")
-_MANY = 50  # see `ldp_core.estimates.weights`
 _OF_ANSWER = ("value", "answer", "estimate", *_NUMBERS)
 
 
@@ -104,21 +101,12 @@ class ByPrivate:
                     estimate = next(one[field] for field in ("ratio", "total", "mean", "quantile") if field in one)
                     numbers = [one.get(field) for field in _NUMBERS]
                     if name == "total" and self.of in self.plan.columns:
-                        numbers[1:3] = self._allowing(one, rows[-1]["estimate"], jump * (self.repeats or 1))
+                        mean, error = rows[-1]["estimate"], numbers[0]
+                        x = self.plan[str(self.of)]
+                        below, above = reach_of_private(x, mean, error, jump, self.confidence, self.repeats or 1)
+                        numbers[1:3] = min(numbers[1], estimate - below), max(numbers[2], estimate + above)
                     rows.append(head | dict(zip(_OF_ANSWER, [value, answer, estimate, *numbers], strict=True)))
         return rows
-
-    def _allowing(self, total: dict[str, Any], mean: float, size: float) -> tuple[float, float]:
-        """Ends of a total that allow for far reports of private numbers that nobody sent: products do not show them."""
-        x: Any = self.plan[str(self.of)]
-        low, high = x.domain.low, x.domain.high
-        mean, error = min(max(low, mean), high), total["standard_error"]
-        z, reach = NormalDist().inv_cdf((1 + self.confidence) / 2), []
-        for bound in x.value_bounds():
-            jump = abs(low + bound * (high - low) - mean) * size
-            half = z**2 * jump / 2
-            reach.append(half + math.hypot(half, z * error) if error**2 < _MANY * jump**2 else 0.0)  # (a score's)
-        return min(total["low"], total["total"] - reach[0]), max(total["high"], total["total"] + reach[1])
 
     def _asked(self, there: pl.Schema, *, assume_reports: bool) -> Iterator[tuple[str, str, pl.Expr]]:
         """Values, what is asked of each, and its expression."""

@@ -42,7 +42,7 @@ from ldp_core.estimates.pooling import common_values, pooled, pooled_rows
 from ldp_core.estimates.quantile_differences import CompareQuantiles
 from ldp_core.estimates.ratios import added_sums, ratio_of, ratio_sums
 from ldp_core.estimates.registry import Ask, asked_of, question_names, questions_of, view_of
-from ldp_core.estimates.weights import QUANTILE_SCHEMA
+from ldp_core.estimates.weights import QUANTILE_SCHEMA, reach_of_private
 from ldp_core.exact.aes import aes, encrypt
 from ldp_core.exact.composition import ChangeTimes, History, Spent, times
 from ldp_core.exact.hashing import check_id_type, id_words
@@ -228,6 +228,7 @@ __all__ = [
     "questions_of",
     "ratio_of",
     "ratio_sums",
+    "reach_of_private",
     "read_batch",
     "read_json",
     "refuse_keys",

@@ -323,6 +323,21 @@ def _of_private(mechanism: Any, parts: F64, means: F64, variances: F64, people: 
     return made - math.sqrt(below @ below) - off, made + math.sqrt(above @ above) + off
 
 
+def reach_of_private(
+    mechanism: Any, mean: float, error: float, jump: float, confidence: float, repeats: int = 1
+) -> tuple[float, float]:
+    """How far a total of w y reaches, y private, for far reports of y that nobody sent; 0 where it is of many.
+
+    Products do not show them. The ``mean`` is that of y, the ``error`` the total's; the ``jump`` is what one report
+    adds to sum w^2 a unit of y, sum w^3 / sum w^2.
+    """
+    z, domain = z_score(confidence), mechanism.domain
+    far = np.abs(domain.decode(np.array(mechanism.value_bounds())) - np.clip(mean, domain.low, domain.high))
+    jumps = far * jump * repeats
+    below, above = np.where(error**2 < MANY * jumps**2, score_reach(z, error, jumps), 0.0)
+    return float(below), float(above)
+
+
 def is_private(numbers: Any) -> bool:
     """Whether these are a pair of a mechanism and its reports."""
     return isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism)
