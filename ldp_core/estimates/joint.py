@@ -542,11 +542,11 @@ class TableEstimate(Question[Table]):
         a, b = _noise(columns, within)
         most = np.maximum(people, 1)
         sampled = sampled_part(self.population, people, self.repeats)
+        side = Side(people, counts / most, a / most, b, sampled, _step(columns)).of_clusters(self.times**2)
+        errors = most * np.sqrt(side.variance(side.inside))
         # Who is in a cell is in its margins, too: where one is estimated below 1, that many. (Much noise hides it.)
         rise, _ = _noise(columns, np.less(within, 1).astype(float))
-        side = Side(people, counts / most, a / most, b, sampled, _step(columns), (0.0, rise * (a < _QUIET)))
-        side = side.of_clusters(self.times**2)
-        errors = most * np.sqrt(side.variance(side.inside))
+        side = side._replace(far=(0.0, rise * (a < _QUIET) * self.times**2))
         low, high = (np.where(people, most * end, 0) for end in side.ends(z_score(self.confidence)))
 
         # What the people themselves add to the sums of squares, as far as they are no sample.
