@@ -178,9 +178,10 @@ def scan(
     read = partial(polars.scan_csv, found, try_parse_dates=True, glob=False)
     with polars_work(path):
         there = read(schema_overrides=dtypes).collect_schema()
-        head = polars.scan_csv(found[0], glob=False).collect_schema()  # (of all files one of names alone says text)
         dtypes |= _other_than_written(found, there, kinds, None if plan is None else [*plan.keep, *per])
-    flags = [name for name, kind in kinds.items() if kind == "bool" and name in there]
+        flags = [name for name, kind in kinds.items() if kind == "bool" and name in there]
+        # (the first file's: of all files one of names alone says text)
+        head = polars.scan_csv(found[0], glob=False).collect_schema() if flags else {}
     bits = [name for name in flags if name in head and head[name].is_integer()]
     frame = read(schema_overrides=dtypes | dict.fromkeys(flags, polars.Boolean) | dict.fromkeys(bits, polars.Int64))
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
