@@ -16,7 +16,16 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.groups import ByPrivate
 from ldp_cli.values import labels, lines, named, population_of
-from ldp_core.engine import asked_of, epsilon_above, joint_of, margins, questions_and_margins, replacing, text_of
+from ldp_core.engine import (
+    asked_of,
+    epsilon_above,
+    in_percent,
+    joint_of,
+    margins,
+    questions_and_margins,
+    replacing,
+    text_of,
+)
 from ldp_core.engine import is_cut_chart as is_cut
 from ldp_report import OF_ROWS, RESULTS, about
 
@@ -281,7 +290,7 @@ class _Answers:
         kinds = ", ".join(others) if any(map(self._whom, others)) else "means, distributions"
         of = f"{alone} ({kinds}: {both})" if others else alone
         of = of if any(of_noise) else both
-        return f"{100 * self.confidence:.12g} % intervals {of}. {' '.join(self.seeded) or spent}"
+        return f"{in_percent(self.confidence)} % intervals {of}. {' '.join(self.seeded) or spent}"
 
     def _whom(self, name: str) -> str | int | None:
         """The population that the intervals of a column are about; None: these people."""

@@ -12,7 +12,7 @@ import typer
 from ldp_cli import files, printing
 from ldp_cli.values import named, shares_of
 from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
-from ldp_core.engine import check_open, reach_of_private
+from ldp_core.engine import check_open, in_percent, reach_of_private
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,7 +74,7 @@ class ByPrivate:
         if as_json:
             printing.say_json(printing.told_apart(found, list(places)), seeded)
             return
-        words = f"intervals: {100 * self.confidence:.12g} %, of noise and sampling together; inf: too few have it"
+        words = f"intervals: {in_percent(self.confidence)} %, of noise and sampling together; inf: too few have it"
         printing.show_by_column(found, list(places), self._cells, words, seeded)
 
     def _rows(

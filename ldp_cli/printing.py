@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import PlanError, PrivacyPlan
-from ldp_core.engine import View, folded, seed_warning, taken_names, text_of, visible
+from ldp_core.engine import View, folded, in_percent, seed_warning, taken_names, text_of, visible
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -203,7 +203,7 @@ def cells_of(record: Mapping[str, Any], look: View, confidence: float) -> dict[s
     about["estimate" if look.counts else "share" if look.shares else look.estimate] = as_text(found)
     if look.counts:
         about["share"] = percent(found / n if n and found is not None else None)
-    about |= {f"{100 * confidence:.12g}% from": as_text(record["low"]), "to": as_text(record["high"])}
+    about |= {f"{in_percent(confidence)}% from": as_text(record["low"]), "to": as_text(record["high"])}
     return about if look.labels else {**about, "reports": f"{n:,}"}
 
 

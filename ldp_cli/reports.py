@@ -15,7 +15,7 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_core.engine import Window, check_open, epsilon_above, refuse_own, replacing, seed_warning, visible
+from ldp_core.engine import Window, check_open, epsilon_above, in_percent, refuse_own, replacing, seed_warning, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -232,7 +232,7 @@ def compare(
         printing.say_json(printing.told_apart(found, keys), seeded)
         return
     titles = {name: f"{name}: {m.title}, epsilon {m.epsilon:g}" for name, m in made.columns.items()}
-    words = f"intervals: {100 * confidence:.12g} %{', at all looks' if anytime else ''}"
+    words = f"intervals: {in_percent(confidence)} %{', at all looks' if anytime else ''}"
     tests = "; p: adjusted for all values (Holm); p of all: of one test of all values of a column together"
     printing.show_by_column(found, keys, _compared, words + ("" if quantile else tests), seeded, titles)
 
@@ -291,7 +291,7 @@ def pool(
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)
         return
-    words = f"intervals: {100 * confidence:.12g} %, of a population; p of Q: whether all files are of one"
+    words = f"intervals: {in_percent(confidence)} %, of a population; p of Q: whether all files are of one"
     printing.show_by_column(found, [*(by or ()), *(["window_start"] if window else [])], _pooled, words, seeded)
 
 

@@ -93,7 +93,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated, truth_
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import SHARE, View, aligned, drawn_text_of, folded, text_of, visible
+from ldp_core.tables import SHARE, View, aligned, drawn_text_of, folded, in_percent, text_of, visible
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -203,6 +203,7 @@ __all__ = [
     "holm",
     "id_words",
     "import_extra",
+    "in_percent",
     "is_cut_chart",
     "is_text",
     "joint_of",

@@ -209,6 +209,11 @@ class Table(Sequence[T_co], Generic[T_co]):
 _DIGITS = ("", *"0123456789-<")
 
 
+def in_percent(confidence: float) -> str:
+    """A confidence with all its digits: 0.9999999 is not 100 %."""
+    return f"{100 * confidence:.12g}"
+
+
 def about_whom(population: str | int | None) -> str:
     """What is said beside intervals that are about more than these people."""
     if population is None:

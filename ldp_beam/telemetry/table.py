@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ldp_core import FrequencyOracle, Question
-from ldp_core.engine import Margin, View, text_of
+from ldp_core.engine import Margin, View, in_percent, text_of
 from ldp_core.engine import aligned as in_columns
 
 
@@ -38,7 +38,7 @@ def estimate_tables(
         confidence = rows["confidence"][0].as_py()
         d = mechanism.domain.size if isinstance(mechanism, FrequencyOracle | Margin) else None
         values = mechanism.inputs.summary if d is None else f"{d} value{'s' * (d != 1)}"
-        about = f"estimated {view.estimate} and half of its {100 * confidence:.12g}% interval"
+        about = f"estimated {view.estimate} and half of its {in_percent(confidence)}% interval"
         if len(view.labels) > 1:
             about = "the bucket in which the estimated median is"
         yield f"{column}: {mechanism.title}, {values}, epsilon {mechanism.epsilon:g}; {about}"

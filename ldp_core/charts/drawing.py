@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from ldp_core.charts.themes import Chart, Theme, altair, themed
 from ldp_core.errors import ParameterError
-from ldp_core.tables import RECORDS, SHARE, View, about_whom, drawn_text_of, visible
+from ldp_core.tables import RECORDS, SHARE, View, about_whom, drawn_text_of, in_percent, visible
 
 _OWN = (("mean",), ("value", "count"), ("left", "right", "share"))
 """What a chart calls labels and estimate, by the number of labels."""
@@ -31,7 +31,7 @@ class _Said(NamedTuple):
         """The title, with what the numbers are about and notes below it."""
         parts = [] if self.n is None else [f"{self.n:,} reports"]
         if self.confidence is not None:
-            parts.append(f"{100 * self.confidence:.12g} % intervals{about_whom(self.population)}")
+            parts.append(f"{in_percent(self.confidence)} % intervals{about_whom(self.population)}")
         return heading(self.title, [", ".join(parts), *notes])
 
 

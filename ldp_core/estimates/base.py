@@ -24,7 +24,7 @@ from ldp_core.errors import ParameterError
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import Declared, check_integer, parameter, shown
 from ldp_core.randomizer.tallying import Tallier
-from ldp_core.tables import View, aligned, html, preformatted
+from ldp_core.tables import View, aligned, html, in_percent, preformatted
 from ldp_core.tally import MOST, Tally
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ class SingleNumber(Result):
         numbers = f"{getattr(self, self.view.estimate):.6g}, standard error {self.standard_error:.3g}"
         ends = f"{self.low:.6g} to {self.high:.6g}" if math.isfinite(self.high - self.low) else "unbounded"
         head = f"{type(self).__name__} of {self.n:,} {'records' if self.mechanism is None else 'reports'}"
-        return f"{head}: {numbers}, {100 * self.confidence:.12g}% interval {ends}"
+        return f"{head}: {numbers}, {in_percent(self.confidence)}% interval {ends}"
 
     @classmethod
     def arrow_schema(cls) -> pa.Schema:

@@ -53,7 +53,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_integer, check_open, parameter
 from ldp_core.randomizer.tallying import Tallier
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 from ldp_core.tally import MOST, Tally
 
 TIGHTEST = 10_000
@@ -153,7 +153,7 @@ class Comparison(Tabular):
         kinds[f"up to {self.repeats} reports of a person"] = (self.repeats or 1) > 1
         said = "".join(f", {kind}" for kind, is_so in kinds.items() if is_so)
         sides = f"After ({self.n_after:,} reports) less before ({self.n_before:,})"
-        return f"{sides}, {100 * self.confidence:.12g}% intervals{said}"
+        return f"{sides}, {in_percent(self.confidence)}% intervals{said}"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

@@ -16,7 +16,7 @@ from ldp_core.estimates.histogram import Counted, entries_schema
 from ldp_core.estimates.plausibility import watch
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, parameter, shown
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 from ldp_core.tally import Tally
 
 MOST_CANDIDATES = 5 << 18
@@ -57,7 +57,7 @@ class Found(Counted):
     def _head(self) -> str:
         return (
             f"{len(self)} of {self.candidates:,} values looked up are above {self.threshold:,.1f} of {self.n:,} "
-            f"reports, {100 * self.confidence:.12g}% intervals"
+            f"reports, {in_percent(self.confidence)}% intervals"
         )
 
     @override

@@ -30,7 +30,7 @@ from ldp_core.estimates.tails import COUNTS_ALONE, ends_together, reach_of_few
 from ldp_core.inputs.domain import Domain, Label
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter
-from ldp_core.tables import View, about_whom
+from ldp_core.tables import View, about_whom, in_percent
 from ldp_core.tally import Tally
 
 
@@ -149,7 +149,7 @@ class Histogram(Counted):
     @override
     def _head(self) -> str:
         kind = "simultaneous" if self.simultaneous else "per value"
-        head = f"Histogram of {self.n:,} reports, {100 * self.confidence:.12g}% intervals ({kind})"
+        head = f"Histogram of {self.n:,} reports, {in_percent(self.confidence)}% intervals ({kind})"
         head += about_whom(self.population)
         if self.biased:
             head += f" of the unbiased estimate; counts made consistent ({self.consistency}: biased)"

@@ -55,7 +55,7 @@ from ldp_core.exact.bits import counts_of_pairs
 from ldp_core.mechanism import Mechanism, not_a_mechanism
 from ldp_core.parameters import check_open, parameter, taken_names
 from ldp_core.reports import Bits, Native
-from ldp_core.tables import View, about_whom
+from ldp_core.tables import View, about_whom, in_percent
 from ldp_core.tally import Tally
 
 RATE = ("rate", "rate_standard_error", "rate_low", "rate_high")
@@ -380,7 +380,7 @@ class Table(Counted):
     @override
     def _head(self) -> str:
         of = f"Table of {' and '.join(self.joint.names)} of {self.n:,} reports"
-        return f"{of}, {100 * self.confidence:.12g}% intervals (per cell){about_whom(self.population)}"
+        return f"{of}, {in_percent(self.confidence)}% intervals (per cell){about_whom(self.population)}"
 
     @override
     def _texts(self) -> Sequence[str]:

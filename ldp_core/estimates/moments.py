@@ -40,7 +40,7 @@ from ldp_core.estimates.ratios import Ratio, ratio
 from ldp_core.estimates.weights import columns_of, is_private, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 
 _LEAST = -332  # of 1e-100, as small as the largest numbers are large
 _SAME = 1e-12  # of a number: so little is not told by floats
@@ -81,7 +81,7 @@ class LinearFit(Result):
     def __repr__(self) -> str:
         rows = zip(self.names, self.estimates, self.low, self.high, strict=True)
         lines = [f"{name}: {estimate:.6g} ({low:.6g} to {high:.6g})" for name, estimate, low, high in rows]
-        return "\n".join([f"Two numbers of {self.n:,} records, {100 * self.confidence:.12g}% intervals", *lines])
+        return "\n".join([f"Two numbers of {self.n:,} records, {in_percent(self.confidence)}% intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:

@@ -51,7 +51,7 @@ from ldp_core.estimates.mean import Averaging, MeanEstimate, off_of
 from ldp_core.estimates.tails import few_at, reach_of_few, scores_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 from ldp_core.tally import Tally
 
 _HALVINGS = 60
@@ -105,7 +105,7 @@ class Pooled(Tabular):
 
     @override
     def _head(self) -> str:
-        return f"{self.groups} groups, {self.n:,} reports, {100 * self.confidence:.12g}% intervals"
+        return f"{self.groups} groups, {self.n:,} reports, {in_percent(self.confidence)}% intervals"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

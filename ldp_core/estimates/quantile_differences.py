@@ -30,7 +30,7 @@ from ldp_core.estimates.ordered import reader_of
 from ldp_core.estimates.quantiles import QuantilesEstimate, check_probabilities
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import parameter
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 from ldp_core.tally import Tally
 
 
@@ -74,7 +74,7 @@ class QuantileDifferences(Tabular):
     @override
     def _head(self) -> str:
         sides = f"after ({self.n_after:,} reports) less before ({self.n_before:,})"
-        return f"Quantiles {sides}, {100 * self.confidence:.12g}% intervals"
+        return f"Quantiles {sides}, {in_percent(self.confidence)}% intervals"
 
     @override
     def _shown(self) -> tuple[list[tuple[str, ...]], list[str]]:

@@ -19,7 +19,7 @@ from ldp_core.estimates.ordered import Reader, answer_type, reader_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, Quantiles, word
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter, shown
-from ldp_core.tables import SHARE, View, about_whom, text_of
+from ldp_core.tables import SHARE, View, about_whom, in_percent, text_of
 from ldp_core.tally import Tally
 
 
@@ -162,7 +162,7 @@ class Median(Result):
 
     def __repr__(self) -> str:
         middle, low, high = map(word, (self.median, self.low, self.high))
-        return f"Median of {self.n:,} reports: {middle}, {100 * self.confidence:.12g}% interval {low} to {high}"
+        return f"Median of {self.n:,} reports: {middle}, {in_percent(self.confidence)}% interval {low} to {high}"
 
     @override
     def to_arrow(self) -> pa.Table:
@@ -269,7 +269,7 @@ class Cdf(Tabular):
     @override
     def _head(self) -> str:
         kind = "band" if self.simultaneous else "intervals"
-        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {100 * self.confidence:.12g}% {kind}"
+        head = f"Cumulative shares of {self.n:,} reports at {len(self)} values, {in_percent(self.confidence)}% {kind}"
         return head + about_whom(self.population)
 
     @override

@@ -19,7 +19,7 @@ from ldp_core.estimates.histogram import Counted, entries, entries_schema
 from ldp_core.estimates.ordered import Reader, reader_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open, parameter
-from ldp_core.tables import View, about_whom
+from ldp_core.tables import View, about_whom, in_percent
 from ldp_core.tally import Tally
 
 End: TypeAlias = bool | int | float | str | dt.date | None
@@ -53,7 +53,7 @@ class Ranges(Counted):
     @override
     def _head(self) -> str:
         whom = about_whom(self.population)
-        return f"Ranges of {self.n:,} reports, {100 * self.confidence:.12g}% intervals (per range){whom}"
+        return f"Ranges of {self.n:,} reports, {in_percent(self.confidence)}% intervals (per range){whom}"
 
     @override
     def _texts(self) -> Sequence[str]:

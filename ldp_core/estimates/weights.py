@@ -41,7 +41,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
 from ldp_core.reports import Native
 from ldp_core.reports.numbers import Number
-from ldp_core.tables import View
+from ldp_core.tables import View, in_percent
 
 _HUGE = 1e100
 _COUNTERS = 1 << 20  # of tallies of one report each, at a time
@@ -430,7 +430,7 @@ class Quantiles(Result):
         rows = zip(self.probabilities, self.quantiles, self.low, self.high, strict=True)
         lines = [f"{100 * p:.4g}%: {word(q)} ({word(low)} to {word(high)})" for p, q, low, high in rows]
         what = "records" if self.mechanism is None else "reports"
-        return "\n".join([f"Quantiles of {self.n:,} {what}, {100 * self.confidence:.12g}% intervals", *lines])
+        return "\n".join([f"Quantiles of {self.n:,} {what}, {in_percent(self.confidence)}% intervals", *lines])
 
     @override
     def to_arrow(self) -> pa.Table:
