@@ -36,9 +36,10 @@ QUESTIONS: tuple[type[Question[Any]], ...] = (
     TableEstimate,
 )
 """What tells the most comes first."""
+_UNSAID = 0.95  # the confidence of all of them, if nothing is said
 
 
-def usual_question(mechanism: Mechanism, confidence: float = 0.95) -> Question[Any]:
+def usual_question(mechanism: Mechanism, confidence: float = _UNSAID) -> Question[Any]:
     """What is asked of a mechanism's reports if nothing is said: the first of `QUESTIONS` that it can answer.
 
     Raises:
@@ -73,7 +74,7 @@ def by_column(ask: Any) -> dict[str, Ask]:
 
 
 def questions_of(
-    columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = 0.95, **options: Any
+    columns: Mapping[str, Mechanism], ask: Mapping[str, Ask] | None = None, confidence: float = _UNSAID, **options: Any
 ) -> dict[str, Question[Any]]:
     """What is asked of each column: what ``ask`` says, else the usual; checked.
 
@@ -143,6 +144,12 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
     MeanEstimate(repeats=None, confidence=0.9, population=None)
     """
     if isinstance(asked, Question):
+        said = defaults.get("confidence", _UNSAID)
+        if getattr(asked, "confidence", said) == _UNSAID != said:  # (nobody can tell whether the question said it)
+            raise ParameterError(
+                f"a built question has a confidence of its own, {_UNSAID} if nothing was said, got confidence={said} "
+                f"beside it: say {type(asked).__name__}(confidence={said}), or name the question, {asked.name!r}"
+            )
         if not any(value is not None and getattr(asked, name, value) is None for name, value in defaults.items()):
             return asked
         asked = asked.to_dict()  # (what is None is not said)

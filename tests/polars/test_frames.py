@@ -710,6 +710,8 @@ def test_what_a_question_leaves_open_is_as_said_for_all_columns():
     assert both["age"].equals(reports.select(pl.col("age").ldp.mean(population="many", repeats=2)).unnest("age"))
     expected = reports.select(pl.col("level").ldp.histogram(confidence=0.9, population=8_001, repeats=7))
     assert both["level"].equals(expected.explode("level").unnest("level"))
+    with pytest.raises(ParameterError, match=r"say HistogramEstimate\(confidence=0.99\), or name .* 'histogram'"):
+        reports.ldp.estimates(plan, ask={"level": HistogramEstimate(population="many")}, confidence=0.99)
 
 
 def test_where_nothing_was_found_there_is_no_row(run):
