@@ -119,7 +119,9 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     [u] = columns_of(numbers=numbers)
     if len(u) and u.min() > 0:
         low -= 2 * repeats * z_score(confidence) ** 2 * mean.mean
-    found, (below, above) = float(u.sum()), _reach_of_products(u, error, z_score(confidence), repeats)
+    found, (below, above) = float(u.sum()), (0.0, 0.0)
+    if not _of_both(u)[1]:
+        below, above = _reach_of_products(u, error, z_score(confidence), repeats)
     return Total(found, error, min(low, found - below), max(high, found + above), len(u), confidence)
 
 
@@ -149,6 +151,27 @@ def _reach_of_products(u: F64, error: float, z: float, repeats: int) -> tuple[fl
 def _uneven(u: F64) -> bool:
     """Whether products above 0, or those below it, differ: y is not 1, or 0 and 1."""
     return any(side.max() > (1 + SAME) * side.min() for side in (u[u > 0], -u[u < 0]) if len(side))
+
+
+def _of_both(u: F64) -> tuple[float, bool]:
+    """The product of reports that support both of two values, 0 if these are no such products; and if y is alike.
+
+    Weights are a and -b, so that products are a1 a2, -a1 b2, -b1 a2 and b1 b2, the last one of most reports where both
+    values are rare. Perhaps the first one, which is the largest by far, is of nobody here; the others tell it.
+    """
+    below, above = -u[u < 0], u[u > 0]
+    if not (len(below) and len(above)):
+        return 0.0, False
+    none, ones, most = float(above.min()), (float(below.min()), float(below.max())), float(above.max())
+    both = ones[0] * ones[1] / none
+    four = ((below == ones[0]) | (below == ones[1])).all() and ((above == none) | (above == most)).all()
+    if four and none < ones[0] * (1 - SAME) and (most == none or abs(most - both) < SAME * both):
+        return both, True
+    logs = np.log(below), np.log(above)
+    smaller = float(logs[0].mean() - logs[1].mean())  # (of weights of one value, products above 0 are larger)
+    if smaller < 2 * math.sqrt(sum(some.var() / len(some) for some in logs)) + SAME:
+        return 0.0, False
+    return max(ones[1] * math.exp(min(smaller, _MOST_LOG)), most), False
 
 
 def told_by(carrying: float) -> bool:
@@ -282,13 +305,13 @@ def weighted_mean(
         length, inside = mechanism.domain.high - mechanism.domain.low, (means - mechanism.domain.low)
         variances = np.maximum(variances, sizes * mechanism.noise(inside / length) * length**2)
     variance, effective = float(variances.sum()), 1 / float(sizes.sum())
-    made, least, most = float(parts @ means), u.min(), u.max()
-    below = above = np.array([np.inf])
-    two = most > least and bool(((u == least) | (u == most)).all())
+    made, least, most, (both, _) = float(parts @ means), u.min(), u.max(), _of_both(u)
+    two = both == 0 and most > least and bool(((u == least) | (u == most)).all())
     if mechanism is not None:
         told = effective > LEAST_EFFECTIVE - SAME
         ends = _of_private(mechanism, parts, means, variances / parts**2, people, z) if told else (-math.inf, math.inf)
         return WeightedMean(made, math.sqrt(variance), *ends, effective, len(u), confidence)
+    below = above = np.array([np.inf])
     if effective > LEAST_EFFECTIVE - SAME and most > 0 and (two or variance > (DIGITS * made) ** 2):
         told_by(float(people.sum()) if np.ptp(d) > SAME * d.max() else math.inf)
         if two:
@@ -301,15 +324,16 @@ def weighted_mean(
             variances = known = np.array([variance])
             jumps, curve = repeats * np.array([squares @ r]) / squares.sum(), np.zeros(1)
             if variance < MANY * float(jumps @ jumps):
-                spread = float(squares @ squares / squares.sum() ** 2) - 1 / len(r)
-                degrees = min(degrees, 2 / (spread * repeats))
+                degrees = min(degrees, 2 / repeats / (float(squares @ squares / squares.sum() ** 2) - 1 / len(r)))
             else:
                 jumps *= 0
             t = student(z, max(degrees, 1))
-        below, above = (reach(t, variances, known, side * jumps, curve) for side in (-1, 1))
+        rare = (both - made) * v.max() * repeats if both else 0.0
+        farther = np.maximum(jumps, rare) if variance < MANY * rare**2 else jumps
+        below, above = (reach(t, variances, known, jump, curve) for jump in (-jumps, farther))
     low, high = made - float(np.sqrt(below @ below)), made + float(np.sqrt(above @ above))
-    error = math.sqrt(variance) if most > max(least, 0) else math.inf
-    return WeightedMean(made, error, low, high, effective, len(u), confidence)
+    variance = variance if most > max(least, 0) else math.inf
+    return WeightedMean(made, math.sqrt(variance), low, high, effective, len(u), confidence)
 
 
 def _of_private(mechanism: Any, parts: F64, means: F64, variances: F64, people: F64, z: float) -> tuple[float, float]:
