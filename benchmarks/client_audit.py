@@ -50,8 +50,7 @@ def in_node(plan: dict[str, Any], values: list[Any]) -> list[Any]:
         file.flush()
         command = ["node", str(CLIENT / "test" / "box.mjs"), file.name]
         made = subprocess.run(command, input=json.dumps(values), stdout=subprocess.PIPE, check=True, text=True)
-        reports: list[Any] = json.loads(made.stdout)
-        return reports
+        return json.loads(made.stdout)
 
 
 class _Quiet(SimpleHTTPRequestHandler):

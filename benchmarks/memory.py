@@ -61,8 +61,7 @@ def run(
     command = [sys.executable, "-m", "benchmarks.memory", str(source), str(target)]
     held = ["taskset", "-c", ",".join(map(str, sorted(os.sched_getaffinity(0))[:cores]))]
     done = subprocess.run([*held, *command, str(d), str(repeats), how], check=True, capture_output=True, text=True)
-    out: dict[str, Any] = json.loads(done.stdout)
-    return out
+    return json.loads(done.stdout)
 
 
 def write_events(path: Path, d: int, n: int) -> None:

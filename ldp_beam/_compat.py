@@ -206,5 +206,4 @@ def sink_of_windows(schema: pa.Schema, options: dict[str, Any]) -> _MarkedSink:
     template = options.get("shard_name_template")
     if template in (None, DEFAULT_SHARD_NAME_TEMPLATE):
         template = DEFAULT_WINDOW_SHARD_NAME_TEMPLATE
-    sink: _MarkedSink = write_parquet(schema, {**options, "shard_name_template": template})._sink
-    return sink
+    return write_parquet(schema, {**options, "shard_name_template": template})._sink

@@ -157,7 +157,7 @@ def scan(
             for file in found:
                 with _reading(file), open_parquet(file) as opened:
                     refuse_reports(opened.schema_arrow, plan.inputs)
-        return polars.scan_parquet(found, glob=False)  # type: ignore[no-any-return]
+        return polars.scan_parquet(found, glob=False)
     for file in found:
         _refuse_without_lines(file, form)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
@@ -172,7 +172,7 @@ def scan(
         if id is not None and there.get(id) == polars.String:
             for file, one in zip(found, sources, strict=True):
                 _refuse_numbers(file, one, id)
-        return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])  # type: ignore[no-any-return]
+        return polars.concat([polars.scan_ndjson(one, schema=there) for one in sources])
     said = {"str": polars.String, "date": polars.String, "float": polars.Float64, "int": polars.Int64}
     dtypes = {name: said[kind] for name, kind in kinds.items() if kind in said}
     read = partial(polars.scan_csv, found, try_parse_dates=True, glob=False)
@@ -185,7 +185,7 @@ def scan(
     bits = [name for name in flags if name in head and head[name].is_integer()]
     frame = read(schema_overrides=dtypes | dict.fromkeys(flags, polars.Boolean) | dict.fromkeys(bits, polars.Int64))
     asked = polars.selectors.by_name(bits).replace_strict([0, 1], [False, True], return_dtype=polars.Boolean)
-    return frame.with_columns(asked) if bits else frame  # type: ignore[no-any-return]
+    return frame.with_columns(asked) if bits else frame
 
 
 def _refuse_without_lines(file: str, form: str) -> None:
@@ -269,7 +269,7 @@ def together(path: str, names: Iterable[str | None]) -> pl.LazyFrame:
     first, *more = [frame.collect_schema() for frame in each]
     if wrong := [name for name in needed if any(there[name] != first[name] for there in more)]:
         raise InputError(f"{path!r}: columns {wrong} are not of one type in all files{_UNLIKE}")
-    return polars.concat(each)  # type: ignore[no-any-return]
+    return polars.concat(each)
 
 
 _UNLIKE = " (bits may be packed, or noise keyed, in some): take them one by one, or reports together by ldp pool"

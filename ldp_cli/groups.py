@@ -122,8 +122,7 @@ class ByPrivate:
                 raise DtypeError(f"--of and --weights take a column of numbers, got {name!r} ({there[name]})")
 
         def weight(name: str, value: Any = None) -> pl.Expr:
-            made: pl.Expr = ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)
-            return made
+            return ldp_polars.weight(selectors.by_name(name), value, self.plan[name], **said)
 
         each = {text: weight(self.column, value) for text, value in self._values().items()}
         for text, w in each.items():

@@ -202,5 +202,4 @@ def _hypergeometric(a: int, b: int, most: int) -> F64:
     values = -(logs[x] + logs[a - x] + logs[y] + logs[b - y])
     values[~inside] = -np.inf
     top = values.max(axis=1, keepdims=True)
-    out: F64 = np.exp(values - np.where(np.isfinite(top), top, 0))
-    return out
+    return np.exp(values - np.where(np.isfinite(top), top, 0))

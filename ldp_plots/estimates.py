@@ -304,8 +304,7 @@ def _record(row: Any) -> Mapping[str, Any]:
         return row
     for method in ("_asdict", "as_dict"):
         if hasattr(row, method):
-            made: Mapping[str, Any] = getattr(row, method)()
-            return made
+            return getattr(row, method)()
     raise ParameterError(f"expected rows of estimates, as Beam makes them, or mappings, got {type(row).__name__}")
 
 

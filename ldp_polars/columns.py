@@ -165,10 +165,7 @@ class Report(pl.BaseExtension):
     @override
     def ext_from_params(cls, name: str, storage: Any, metadata: str | None) -> Report:
         """What Polars makes of a column that it reads: columns of one mechanism have one text, and so concatenate."""
-        made: Report = super().ext_from_params(
-            name, storage, None if metadata is None else engine.canonical_once(metadata)
-        )
-        return made
+        return super().ext_from_params(name, storage, None if metadata is None else engine.canonical_once(metadata))
 
     @property
     def made(self) -> engine.Made:

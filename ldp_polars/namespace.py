@@ -31,8 +31,7 @@ class _Method(Generic[T, P, R]):
         self._function: Any = function
 
     def __get__(self, namespace: _Namespace[T] | None, owner: type) -> Callable[P, R]:
-        method: Callable[P, R] = self._function.__get__(namespace and namespace._on, owner)
-        return method
+        return self._function.__get__(namespace and namespace._on, owner)
 
 
 class _FrameMethod(Generic[P]):
@@ -42,8 +41,7 @@ class _FrameMethod(Generic[P]):
         self._function: Any = function
 
     def __get__(self, namespace: _Namespace[Frame] | None, owner: type) -> Callable[P, Frame]:
-        method: Callable[P, Frame] = self._function.__get__(namespace and namespace._on, owner)
-        return method
+        return self._function.__get__(namespace and namespace._on, owner)
 
 
 class _FrameTables(Generic[P]):
@@ -53,8 +51,7 @@ class _FrameTables(Generic[P]):
         self._function: Any = function
 
     def __get__(self, namespace: _Namespace[Frame] | None, owner: type) -> Callable[P, dict[str, Frame]]:
-        method: Callable[P, dict[str, Frame]] = self._function.__get__(namespace and namespace._on, owner)
-        return method
+        return self._function.__get__(namespace and namespace._on, owner)
 
 
 @pl.api.register_expr_namespace("ldp")

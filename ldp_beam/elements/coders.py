@@ -35,7 +35,7 @@ class RecordBatchCoder(beam.coders.Coder):
 
     @override
     def to_type_hint(self) -> type:
-        return pa.RecordBatch  # type: ignore[no-any-return]
+        return pa.RecordBatch
 
 
 class TallyCoder(beam.coders.Coder):

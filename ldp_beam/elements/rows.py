@@ -108,7 +108,7 @@ Row = TypeVar("Row")
 def _row(cls: type[Row]) -> type[Row]:
     """The type of rows with the columns that ``cls`` declares."""
     counts = Counts.__annotations__ if issubclass(cls, Counts) else {}
-    return _made(tuple({**cls.__annotations__, **counts}.items()), cls)  # type: ignore[no-any-return]
+    return _made(tuple({**cls.__annotations__, **counts}.items()), cls)
 
 
 @_row

@@ -165,8 +165,7 @@ class TallyReports(PartialTallies):
             raise ReportError(f"{engine.not_proved(self._unproved)}, as beam.Map(plan.assume_reports)")
         forms = {name: one.reports for name, one in self._tallier.by_column(self._column).items()}
         read = [form.from_arrow(part.reports(name, form), column=name) for name, form in forms.items()]
-        joined: Native = self._tallier.joined(read)
-        return joined
+        return self._tallier.joined(read)
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:
@@ -228,8 +227,7 @@ class PerturbAndTally(PartialTallies):
             values = part.column(name) if missing_is_null else part.required(name)
             randomness = Keystream() if self._key is None else self._key.randomness(part, name)
             drawn.append(mechanism.draw(values, randomness, name))
-        joined: Native = self._tallier.joined(drawn)
-        return joined
+        return self._tallier.joined(drawn)
 
     @override
     def check_schema(self, schema: pa.Schema) -> None:

@@ -103,8 +103,7 @@ def _with_late(
     if dead_letters is None:
         return None
     late |= "As the input" >> beam.WindowInto(like.windowing, allowed_lateness=like.windowing.allowed_lateness)
-    both: PCollection[Any] = (dead_letters, late) | "Dead letters" >> beam.Flatten()
-    return both
+    return (dead_letters, late) | "Dead letters" >> beam.Flatten()
 
 
 class Count(NamedTuple):

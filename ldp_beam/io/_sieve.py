@@ -119,8 +119,7 @@ def _pairs(line: bytes) -> tuple[tuple[str, Any], ...] | None:
             return None
     if end != len(text) or ("\\u" in text and _has_half_a_pair(text)):
         return None
-    made: tuple[tuple[str, Any], ...] = pairs
-    return made
+    return pairs
 
 
 def _has_half_a_pair(text: str) -> bool:

@@ -127,8 +127,7 @@ def _first_long(lines: bytes, limits: Limits) -> int:
 
 
 def _names(header: bytes) -> list[str]:
-    names: list[str] = _read(header).schema.names
-    return names
+    return _read(header).schema.names
 
 
 def _parsed(names: list[str], *parts: bytes | memoryview) -> pa.RecordBatch:

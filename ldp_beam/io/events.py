@@ -164,8 +164,7 @@ class EventSchema:
     @property
     def names(self) -> list[str]:
         """All columns to read."""
-        names: list[str] = self.output.names
-        return names
+        return self.output.names
 
     @property
     def output(self) -> pa.Schema:
@@ -339,8 +338,7 @@ class EventsDoFn(ReadFileDoFn):
 
 
 def _mask(array: pa.Array) -> Bools:
-    mask: Bools = array.to_numpy(zero_copy_only=False)
-    return mask
+    return array.to_numpy(zero_copy_only=False)
 
 
 def _are_numbers(times: pa.Array) -> pa.Array:

@@ -135,8 +135,7 @@ def _together(lines: Sequence[bytes], schema: pa.Schema) -> list[pa.RecordBatch]
         column.null_count for field, column in zip(schema, table.columns, strict=True) if not field.nullable
     ):
         return None
-    batches: list[pa.RecordBatch] = table.combine_chunks().to_batches()
-    return batches
+    return table.combine_chunks().to_batches()
 
 
 def _read_as(schema: pa.Schema) -> pa.Schema:

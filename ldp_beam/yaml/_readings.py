@@ -44,7 +44,7 @@ def _key(key: Any) -> Callable[[], Secret]:
         function = getattr(importlib.import_module(module), name)
     if not callable(function):
         raise ParameterError(f"key: there is no function {where!r} to import")
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 _WINDOWS: dict[Any, tuple[type, set[str]]] = {

@@ -290,8 +290,7 @@ def _expected(reduction: Reduction, m: F64, pairs: F64, epsilon: float, least: F
     before = pmf(k - 1, pairs, 0.5, 0.5)  # Pr[k - 1]
     at = before * np.maximum(pairs - k + 1, 0) / k  # Pr[k]
     tail = _tails(k, pairs, before, at, backwards=not reduction.rest) if least is None else _normal_tails(k, pairs, at)
-    bound: F64 = np.maximum(slope * k / 2 * at * (1 + 2 * ERROR) - b * tail * (1 - ERROR), 0.0)
-    return bound
+    return np.maximum(slope * k / 2 * at * (1 + 2 * ERROR) - b * tail * (1 - ERROR), 0.0)
 
 
 def _tails(k: F64, pairs: F64, before: F64, at: F64, *, backwards: bool) -> F64:
@@ -329,5 +328,4 @@ def _tail(k: F64, pairs: float, at: F64) -> F64:
     terms = min(int(pairs), int(8 * math.sqrt(pairs)) + 60)
     next_ones = k[..., None] + np.arange(1, terms + 1)
     ratios = np.maximum(pairs - next_ones + 1, 0) / next_ones
-    total: F64 = at * (1 + np.cumprod(ratios, axis=-1).sum(axis=-1)) * (1 - 1e-10)
-    return total
+    return at * (1 + np.cumprod(ratios, axis=-1).sum(axis=-1)) * (1 - 1e-10)

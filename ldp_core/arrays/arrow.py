@@ -103,8 +103,7 @@ def as_floats(values: Any, *, column: str) -> npt.NDArray[np.float64]:
     numbers = as_arrow(values, "float", column=column)
     if pa.types.is_dictionary(numbers.type):
         numbers = numbers.dictionary_decode()
-    floats: npt.NDArray[np.float64] = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return floats
+    return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
 
 
 def combine(chunks: pa.ChunkedArray) -> pa.Array:

@@ -180,8 +180,7 @@ def _lengths(array: pa.Array, inside: int | None = None) -> npt.NDArray[np.int64
         # A view is 16 bytes, its length the first 4. Those under nulls count: Arrow does not check, but adds them up.
         return stored(array, 4 * n, "<u4", at=4 * array.offset)[::4].astype(np.int64)
     with suppress(pa.ArrowNotImplementedError):
-        found: npt.NDArray[np.int64] = pc.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
-        return found
+        return pc.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
     inside = _spelled_out(array) if inside is None else inside
     return np.full(n, -(-(bytes_of(array) + inside) // max(n, 1)), np.int64)
 

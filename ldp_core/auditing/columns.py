@@ -93,8 +93,7 @@ def _of_texts(array: pa.Array) -> Column:
     ]
     numbers = np.array([*distinct, NULL], np.int64)
     at = array.indices.fill_null(len(distinct)) if array.indices.null_count else array.indices
-    found: Column = numbers[at.to_numpy(zero_copy_only=False)]
-    return found
+    return numbers[at.to_numpy(zero_copy_only=False)]
 
 
 def _signed(column: Column) -> Column:

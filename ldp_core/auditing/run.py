@@ -156,8 +156,7 @@ class _Drawing:
         """As many trials of each input, together."""
         batches = list(self.batches(trials))
         if len(batches) == 1:
-            made: list[Rows] = batches[0]
-            return made
+            return batches[0]
         together = []
         for of_input in zip(*batches, strict=True):
             parts = zip(*(rows.parts for rows in of_input), strict=True)

@@ -269,8 +269,7 @@ def _score(x: Rows, y: Rows, among: Sequence[Place], context: Place | None) -> S
     low, step = seen.min(), max(np.ptp(seen) / (MOST_KEYS - 1), 1e-9)
 
     def steps(of: npt.NDArray[np.float64]) -> Keys:  # (much faster than a search among quantiles)
-        found: Keys = ((of - low) / step).clip(0, MOST_KEYS - 1).astype(np.uint16)
-        return found
+        return ((of - low) / step).clip(0, MOST_KEYS - 1).astype(np.uint16)
 
     ordered = np.sort(steps(seen), kind="stable")  # (two bytes are sorted by their digits)
     inner = ordered[np.linspace(0, len(ordered) - 1, _QUANTILES).astype(int)]

@@ -497,8 +497,7 @@ def utc(time: Any) -> dt.datetime:
         if not isinstance(time, dt.date):
             raise ParameterError(f"the start of a window is a date or a time, got {type(time).__name__}")
         time = dt.datetime(time.year, time.month, time.day, tzinfo=dt.UTC)
-    made: dt.datetime = time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
-    return made
+    return time.replace(tzinfo=dt.UTC) if time.tzinfo is None else time.astimezone(dt.UTC)
 
 
 def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:

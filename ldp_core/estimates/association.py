@@ -182,8 +182,7 @@ def _enough_each(coins: Sequence[F64]) -> tuple[list[tuple[F64, I64]], Bools]:
 def _inside(f: F64) -> F64:
     """Shares of a column of which none is below 0."""
     shares = np.maximum(f, _NOTHING)
-    inside: F64 = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
-    return inside
+    return shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
 
 
 def _projected(mechanism: Any, covariances: F64) -> tuple[F64, F64]:

@@ -159,8 +159,7 @@ class Question(OfAll, ABC, Generic[R_co]):
         A question that needs other counts (of several columns together, of products) returns a `Tallier` of its own,
         whose report format may read a struct of several columns. Its tallies add up as all others.
         """
-        made: Tallier = mechanism
-        return made
+        return mechanism
 
     @abstractmethod
     def schema(self, mechanism: Mechanism) -> pa.Schema:

@@ -36,8 +36,7 @@ def possible(oracle: Any, shares: F64) -> F64:
     """Shares that can be, near estimated ones: of others covariances would not be those of anything."""
     positive = np.maximum(shares, 0)
     if not oracle.exhaustive:
-        made: F64 = positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
-        return made
+        return positive / np.maximum(positive.sum(axis=1, keepdims=True), 1)
     weights = np.maximum(oracle.variances(positive), 1e-300)  # (noise of those that have much is what is missing)
     missing = (1 - shares.sum(axis=1, keepdims=True)) / weights.sum(axis=1, keepdims=True)
     return consistent(shares + missing * weights, 1, "norm-sub")

@@ -200,5 +200,4 @@ def normal(t: F64, degrees: Any) -> F64:
     >>> normal(np.array([2.26, -1.984]), 9).round(2).tolist(), normal(np.array([2.26, -1.984]), 99).round(2).tolist()
     ([1.96, -1.76], [2.23, -1.96])
     """
-    made: F64 = np.copysign(np.sqrt(degrees * np.log1p(t**2 / degrees)), t) * (8 * degrees + 1) / (8 * degrees + 3)
-    return made
+    return np.copysign(np.sqrt(degrees * np.log1p(t**2 / degrees)), t) * (8 * degrees + 1) / (8 * degrees + 3)

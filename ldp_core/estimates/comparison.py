@@ -228,8 +228,7 @@ class Compare(OfAll):
 
     def tallier(self, mechanism: Any) -> Tallier:
         """What makes the tallies of both sides: the mechanism, as of a `Question`."""
-        made: Tallier = mechanism
-        return made
+        return mechanism
 
     def schema(self, mechanism: Any) -> pa.Schema:
         """Columns of `rows`: ``value``, of the values' own type (null text of a mean), and those in `ANSWER`."""

@@ -106,8 +106,7 @@ class Pairs(NamedTuple):
         ww, wm, mw, mm = self.cross
         both = self.before.squares(f1) * self.after.squares(f2)
         found = np.divide(ww - f2 * wm - f1 * mw + f1 * f2 * mm, np.sqrt(both), out=np.zeros_like(f1), where=both > 0)
-        rho: F64 = np.clip(found, -1, 1)
-        return rho
+        return np.clip(found, -1, 1)
 
     def covariances(self, f1: F64, f2: F64) -> F64:
         """S, float64[d, d]; 0 where the sides do not differ at all."""
@@ -190,8 +189,7 @@ class ComparePersons(Compare):
             """Standard errors of differences, or so many times as much, of the squares of those of both sides."""
             both = rho * np.sqrt(np.prod(squares, axis=0))
             both = np.where(rho > 0, np.maximum(both - step * (times / max(sums.effective, 1)) ** 2, 0), both)
-            made: F64 = np.sqrt(np.maximum(np.sum(squares, axis=0) - 2 * both, 0))
-            return made
+            return np.sqrt(np.maximum(np.sum(squares, axis=0) - 2 * both, 0))
 
         before, after = (np.where(side.n > 0, side.estimates, np.nan) for side in sides)
         d, z = two.estimates - one.estimates, z_score(self.confidence, len(f1) if self.simultaneous else 1)

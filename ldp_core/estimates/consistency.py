@@ -270,8 +270,7 @@ def _posterior_mean(estimate: F64, sigma: F64, alpha: F64, n: F64) -> F64:
     log_weight = (1 - alpha[:, None]) * log_x - ((estimate[:, None] - x) / sigma[:, None]) ** 2 / 2
     weight = np.exp(log_weight - log_weight.max(-1, keepdims=True))
     weight[:, [0, -1]] /= 2
-    mean: F64 = (weight * x).sum(-1) / weight.sum(-1)
-    return mean
+    return (weight * x).sum(-1) / weight.sum(-1)
 
 
 def _exponent(n: F64, d: int) -> F64:

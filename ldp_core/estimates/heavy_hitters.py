@@ -123,5 +123,4 @@ class HeavyHittersEstimate(Question[Found]):
         self.check(mechanism)
         mechanism.check_tally(tally)
         watch(mechanism, tally.n, tally.counters)
-        found: Found = mechanism.search(tally, self)
-        return found
+        return mechanism.search(tally, self)

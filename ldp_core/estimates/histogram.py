@@ -364,8 +364,7 @@ class Side(NamedTuple):
 
     def more(self, f: F64) -> F64:
         """What ``far`` adds to the variance of the estimate of one report, if the means are ``f``."""
-        made: F64 = np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
-        return made
+        return np.where(f < self.estimates, *self.far) * np.abs(f - self.estimates)
 
     def of_clusters(self, noise: Any, sample: Any = None) -> Side:
         """With so many times the variance of noise, and (default: as many) of the sample."""
@@ -398,8 +397,7 @@ class Side(NamedTuple):
 
         def end(side: int) -> F64:
             slope = square / 2 * (self.b + self.sampled * (1 - 2 * f) + side * self.far[side > 0])
-            made: F64 = f + (slope + side * np.sqrt(np.maximum(slope**2 + scale * at_f, 0))) / scale
-            return made
+            return f + (slope + side * np.sqrt(np.maximum(slope**2 + scale * at_f, 0))) / scale
 
         of_one = self.a / n, (self.b + self.sampled) / n, -self.sampled / n
         return reach_of_few((end(-1), end(1)), f, self.n, z, self.step / n, of_one, 1, self.safer)
@@ -411,8 +409,7 @@ class Side(NamedTuple):
         people = np.broadcast_to(np.maximum(self.n, 1) / times, self.estimates.shape)
 
         def score(errors: F64, at: F64) -> F64:
-            found: F64 = tails.error_score(errors * people, people, self.variance(at) * people**2)
-            return found
+            return tails.error_score(errors * people, people, self.variance(at) * people**2)
 
         width = z * np.sqrt(self.variance(self.inside))
         return ends_together(self.estimates, np.broadcast_to(self.n, people.shape), z, score, width)

@@ -345,8 +345,7 @@ class Table(Counted):
         if not {*names} <= {*self.joint.names}:
             raise ParameterError(f"expected some of the columns {list(self.joint.names)}, got {[*map(str, names)]}")
         axes = [axis for axis, name in enumerate(self.joint.names) if name in names]
-        of_these: F64 = self.with_margins[margin(len(self.joint.names), axes)]
-        return of_these
+        return self.with_margins[margin(len(self.joint.names), axes)]
 
     def consistent(self, method: Consistency = "norm-sub") -> F64:
         """Counts for display: moved least so that they add up to the margins, then made non-negative; biased.

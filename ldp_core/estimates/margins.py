@@ -34,5 +34,4 @@ def along(sums: Any, terms: Sequence[tuple[Any, Any]], *, margins: bool = False)
         sums = a * cells + b * every
         if margins:
             sums = np.concatenate([sums, every], axis=-1)
-    made: F64 = sums
-    return made
+    return sums

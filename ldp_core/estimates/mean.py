@@ -232,14 +232,12 @@ def coin_of(mechanism: Any, population: Population, n: I64, repeats: int | None 
     """`Numeric.step` in the numbers' own unit; of N people, the more of whom noise is all, of rare reports, too."""
     part = sampled_part("many" if population is None else population, n, repeats)
     share = part * mechanism.step + (1 - part) * np.ptp(mechanism.value_bounds())
-    made: F64 | float = share * (mechanism.domain.high - mechanism.domain.low)
-    return made
+    return share * (mechanism.domain.high - mechanism.domain.low)
 
 
 def off_of(mechanism: Any) -> float:
     """By how much the expectation of a mean may be off, in the numbers' own unit."""
-    made: float = mechanism.blur * (mechanism.domain.high - mechanism.domain.low)
-    return made
+    return mechanism.blur * (mechanism.domain.high - mechanism.domain.low)
 
 
 def finite_times(
@@ -252,5 +250,4 @@ def finite_times(
     low, length = mechanism.domain.low, mechanism.domain.high - mechanism.domain.low
     noise = mechanism.noise_among((mean - low) / length, (error / length) ** 2 * n) * length**2
     spread = np.maximum(error**2 - noise / np.maximum(n, 1), 0) * np.greater_equal(n, FEW_NUMBERS)
-    times: F64 = np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)
-    return times
+    return np.sqrt(1 - (1 - part) * spread / np.where(error > 0, error, 1) ** 2)

@@ -77,13 +77,11 @@ class Reader:
     @cached_property
     def ends(self) -> tuple[pa.Array, pa.Array]:
         """The lowest and the highest value of each cell; see `Inputs.ends`."""
-        made: tuple[pa.Array, pa.Array] = self.mechanism.inputs.ends
-        return made
+        return self.mechanism.inputs.ends
 
     def between(self, low: Any, high: Any) -> tuple[int, int]:
         """Cells of a range; see `Inputs.between`."""
-        found: tuple[int, int] = self.mechanism.inputs.between(low, high)
-        return found
+        return self.mechanism.inputs.between(low, high)
 
     def name(self, first: int, beyond: int) -> str:
         """A range in words: its one value, or its two ends."""
@@ -245,8 +243,7 @@ class _OfDistribution(Reader):
 
     @cached_property
     def _grid(self) -> F64:
-        grid: F64 = self.mechanism.distribution(self.mechanism.empty_tally()).grid
-        return grid
+        return self.mechanism.distribution(self.mechanism.empty_tally()).grid
 
     @cached_property
     @override

@@ -130,8 +130,7 @@ def _distance(totals: F64, n: Any, term: Term, enough: float) -> F64:
         exponents = far**2 / (2 * (terms * term.variance + length * far / 3))
     outside = np.zeros(suspects.shape)
     outside[suspects] = np.where(exponents > enough, far / (root * deviation + rounding), 0)
-    distance: F64 = outside.max(axis=-1)
-    return distance
+    return outside.max(axis=-1)
 
 
 _PLAUSIBLE = np.zeros(())

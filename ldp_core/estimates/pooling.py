@@ -347,8 +347,7 @@ def _roots(sides: Sequence[Side], t: F64) -> F64:
     def score(f: F64) -> F64:
         weights = np.array([1 / side.variance(_inside(f, side)) for side in sides])
         errors = np.array([side.estimates - f for side in sides])
-        found: F64 = (weights * errors).sum(axis=0) / np.sqrt(weights.sum(axis=0))
-        return found
+        return (weights * errors).sum(axis=0) / np.sqrt(weights.sum(axis=0))
 
     estimates = np.array([side.estimates for side in sides])
     each = [side.variance(np.full_like(side.estimates, f)).max(axis=1) for side in sides for f in (0, 0.5, 1)]
@@ -358,5 +357,4 @@ def _roots(sides: Sequence[Side], t: F64) -> F64:
         middle = (low + high) / 2
         above = score(middle) > t
         low, high = np.where(above, middle, low), np.where(above, high, middle)
-    root: F64 = (low + high) / 2
-    return root
+    return (low + high) / 2

@@ -166,8 +166,7 @@ class CompareQuantiles(Compare):
             both[:2] |= first[:2]  # (where one jumps so near, the other need not)
             both[-2:] |= second[1::-1]
             sums = np.where(both, one[:-1] + two[-2::-1], 0)
-            made: F64 = np.maximum(add(one[-1], two[-1]), sums.max(axis=0))
-            return made
+            return np.maximum(add(one[-1], two[-1]), sums.max(axis=0))
 
         d = q2 - q1
         low, high = d - reach(q2 - low2, high1 - q1), d + reach(high2 - q2, q1 - low1)

@@ -115,8 +115,7 @@ class Several(Tallier):
 
     def spent_by(self, history: History) -> Spent:
         """What reports of all columns spend together; see `Mechanism.spent_by`."""
-        spent: Spent = self.together(m.spent_by(history) for m in self.makers.values())
-        return spent
+        return self.together(m.spent_by(history) for m in self.makers.values())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form: each column's mechanism."""

@@ -131,8 +131,7 @@ def reach_of_few(
         return ends
 
     def at(c: Any, a: Any, b: Any, e: Any) -> F64:
-        made: F64 = a + (b + e * c) * c
-        return made
+        return a + (b + e * c) * c
 
     most, share = n if most is None else most, 1 - _ALL / np.maximum(n, 1)
     none = _NONE / safer * np.exp(np.minimum(1.1 * (1.921 - np.square(z) / 2), 0))  # (z^2 / 2 is 1.921 of 95 %)
@@ -247,8 +246,7 @@ def least_beyond(z: Any, score: Callable[[F64], F64], width: F64, close: float =
     """
 
     def excess(distance: F64) -> F64:
-        capped: F64 = np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
-        return capped
+        return np.minimum(score(distance), 4 * z) - z  # (finite, so that the search goes on)
 
     far = width.astype(float)
     near, at_near = np.zeros_like(far), np.zeros_like(far) - z

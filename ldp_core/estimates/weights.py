@@ -388,8 +388,7 @@ SAME, DIGITS = 1e-9, 1e-12
 def reach(z: float, variance: F64, known: F64, jump: F64, curve: F64 | float) -> F64:
     """The greatest x with x^2 <= z^2 (known + jump x - curve x^2), and no less than z standard errors."""
     error = np.sqrt(np.maximum(known, 0))  # (rounding may leave less than 0, where all numbers of a group are one)
-    reach: F64 = np.maximum(score_reach(z, error, jump, curve), z * np.sqrt(variance))
-    return reach
+    return np.maximum(score_reach(z, error, jump, curve), z * np.sqrt(variance))
 
 
 MANY = 50

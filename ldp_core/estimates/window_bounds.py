@@ -71,8 +71,7 @@ class WindowBounds:
             variance = np.maximum(squares @ observed - mean**2, self.low * squares.sum(axis=1))
             bound = mean + shift + side * (far * np.sqrt(variance) + rest)
             best[take], found[take] = expected[take], bound[take]
-        clipped: F64 = np.clip(found, 0, 1)
-        return clipped
+        return np.clip(found, 0, 1)
 
     def _widths(self) -> list[int]:
         """Widths of windows to choose from, each about half as wide again as the one before."""

@@ -84,8 +84,7 @@ _TILE = 4  # planes of one column at a time: what they are ANDed to stays in the
 
 
 def _ones(words: npt.NDArray[np.uint64]) -> I64:
-    ones: I64 = np.bitwise_count(words).sum(axis=-1, dtype=np.uint16).astype(np.int64)
-    return ones
+    return np.bitwise_count(words).sum(axis=-1, dtype=np.uint16).astype(np.int64)
 
 
 _MASKS = (1 << np.arange(8)).astype(np.uint8)[:, None]
@@ -107,8 +106,7 @@ def row_weights(rows: U8) -> npt.NDArray[np.int32]:
     """The number of ones in each row, by its widest words; few words add up faster column by column."""
     ones = np.bitwise_count(rows.view(f"u{_word_bytes(rows.shape[1])}"))
     if ones.shape[1] > _FEW_WORDS:
-        wide: npt.NDArray[np.int32] = ones.sum(axis=1, dtype=np.int32)
-        return wide
+        return ones.sum(axis=1, dtype=np.int32)
     total: npt.NDArray[np.int32] = ones[:, 0].astype(np.int32)
     for column in range(1, ones.shape[1]):
         total += ones[:, column]

@@ -35,8 +35,7 @@ class MultiplyShift:
         hashed >>= _HALF_BITS
         hashed *= self._buckets
         hashed >>= _HALF_BITS
-        out: I64 = hashed.view(np.int64)
-        return out
+        return hashed.view(np.int64)
 
     def sums(self, table: F64, first: int, codes: U64) -> F64:
         """For each code the sum over rows j of table[j] at its bucket under function first + j.

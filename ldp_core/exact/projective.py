@@ -152,8 +152,7 @@ class ProjectiveSpace:
         """bool[values, m]: whether each of these values is supported by these reports, int64[m]."""
         digits, power = self._values(values)
         products = self._digits(digits * np.uint32(self.field) + power) @ self._digits(self._points[reports]).T
-        supported: Bools = products.astype(np.uint32) % np.uint32(self.field) == 0  # (a sum below t F^2)
-        return supported
+        return products.astype(np.uint32) % np.uint32(self.field) == 0  # (a sum below t F^2)
 
     @cached_property
     def _points(self) -> I64:
@@ -177,8 +176,7 @@ class ProjectiveSpace:
         while True:
             settled = (settled + sums[-w % f, 0]).reshape(1, -1)  # u = (1): z = -w
             if sums.shape[1] == 1:
-                by_value: I64 = settled.reshape(-1, m).T
-                return by_value
+                return settled.reshape(-1, m).T
             by_digit = sums[:, 1:].reshape(f, -1, f, settled.size // f).transpose(2, 0, 1, 3)
             sums = _shifted_sums(by_digit.reshape(f, f, -1)).reshape(f, f, -1, settled.size // f)
             sums = sums.transpose(1, 2, 0, 3).reshape(f, -1, settled.size)
@@ -216,8 +214,7 @@ class PointsAndZero:
         f = np.uint16(self.field)
         product = self._space._product(tail, buckets.astype(np.uint16)) % f  # (below 2^16: F^m <= 2^14, m >= 2)
         head = (np.uint16(self.field + 1) - product - agree) % f
-        reports: U16 = self._report[head * np.uint32(self.buckets) + tail]
-        return reports
+        return self._report[head * np.uint32(self.buckets) + tail]
 
     def counted(self, drawn: I64) -> I64:
         """int64[m, F^m, F], how often each tail was drawn with <report, (1, bucket)> less its head, to int64[m, size].

@@ -62,7 +62,7 @@ class Inputs(ABC):
     def counted(self, values: pa.Array) -> list[Any]:
         """What each of the values that `encode` takes is counted as: it, the label that stands for it, or None."""
         if self.listed is None:
-            return values.to_pylist()  # type: ignore[no-any-return]
+            return values.to_pylist()
         of: Any = self
         labels = [*of.arrow_values.to_pylist(), None]
         return [labels[code] for code in self.encode(values).tolist()]

@@ -336,8 +336,7 @@ def _parsed(array: pa.Array) -> I64:
     def number(name: str) -> I64:
         text = pc.fill_null(pc.struct_field(found, name).cast(pa.string()), "")
         text = pc.utf8_slice_codeunits(pc.utf8_rpad(text, 6, "0"), 0, 6) if name == "f" else text
-        made: I64 = pc.binary_join_element_wise("0", text, "").cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return made
+        return pc.binary_join_element_wise("0", text, "").cast(pa.int64()).to_numpy(zero_copy_only=False)
 
     month, day, hour, minute, second = map(number, ("mo", "d", "h", "mi", "s"))
     begins = ((number("y") - 1970) * 12 + month - 1).astype("datetime64[M]")

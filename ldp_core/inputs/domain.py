@@ -285,8 +285,7 @@ class Domain(Declared, Inputs):
     @override
     def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         codes = self._positions(as_arrow(values, self.kind, column=column), column)
-        found: npt.NDArray[np.bool_] = codes == self.unmatched_code
-        return found
+        return codes == self.unmatched_code
 
     def decode(self, codes: Codes) -> pa.Array:
         """Values of ``codes`` as an Arrow array: Boolean, int64, or dictionary-encoded text."""

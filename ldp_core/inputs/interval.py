@@ -218,8 +218,7 @@ class WholeNumbers(Interval):
 
     @override
     def _outside(self, numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-        outside: npt.NDArray[np.bool_] = super()._outside(numbers) | (np.rint(numbers) != numbers)
-        return outside
+        return super()._outside(numbers) | (np.rint(numbers) != numbers)
 
     @override
     def compiled(self) -> dict[str, Any]:

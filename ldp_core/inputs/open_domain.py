@@ -82,8 +82,7 @@ class OpenDomain(Inputs):
         if self.kind == "int":
             if pa.types.is_dictionary(array.type):
                 array = array.dictionary_decode()
-            codes: Codes = array.cast(pa.int64()).to_numpy().view(np.uint64)
-            return codes
+            return array.cast(pa.int64()).to_numpy().view(np.uint64)
         if is_text(array.type) and _repeats(array):
             array = array.dictionary_encode()
         high, low = id_words(array, _PUBLIC_KEY)
@@ -99,10 +98,9 @@ class OpenDomain(Inputs):
     @override
     def outside(self, values: Any, *, column: str = "values") -> npt.NDArray[np.bool_]:
         array = self._as_arrow(values, column)
-        missing: npt.NDArray[np.bool_] = pc.is_null(
-            array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-        ).to_numpy(zero_copy_only=False)
-        return missing
+        return pc.is_null(array.dictionary_decode() if pa.types.is_dictionary(array.type) else array).to_numpy(
+            zero_copy_only=False
+        )
 
     @override
     def to_dict(self) -> dict[str, Any]:

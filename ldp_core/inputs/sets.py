@@ -183,5 +183,4 @@ class Sets(Inputs):
 def _different(numbers: I64) -> I64:
     """Each number once, in order; `numpy.unique` hashes integers, which takes four times as long."""
     ordered = np.sort(numbers)
-    once: I64 = ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]
-    return once
+    return ordered[np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(ordered)]]

@@ -81,8 +81,7 @@ class Choice:
     def make(self, domain: Domain, epsilon: float) -> FrequencyOracle:
         """The mechanism for a domain and an epsilon."""
         kind: Any = self.mechanism
-        made: FrequencyOracle = kind(domain, epsilon=epsilon, **({"variant": self.variant} if self.variant else {}))
-        return made
+        return kind(domain, epsilon=epsilon, **({"variant": self.variant} if self.variant else {}))
 
     def report_bytes(self, d: int, epsilon: float) -> int:
         """What a report takes in a column of many: codes as themselves, without dictionary or offsets."""

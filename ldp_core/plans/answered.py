@@ -94,8 +94,7 @@ class _OfPairs(Several):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         each = zip(self.makers.values(), self._by_pair(counters), strict=True)
-        possible: Bools = np.logical_and.reduce([m.is_possible(n, part) for m, part in each])
-        return possible
+        return np.logical_and.reduce([m.is_possible(n, part) for m, part in each])
 
     def _by_pair(self, counters: I64) -> list[I64]:
         return np.split(counters, np.cumsum([m.counters for m in self.makers.values()])[:-1], axis=-1)

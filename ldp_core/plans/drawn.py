@@ -81,8 +81,7 @@ class DrawnColumn(Wrapping):
 
     def codes(self, values: Mapping[str, Any], name: str) -> Codes:
         """The codes of n records, given the values of its sources."""
-        codes: Codes = self.inputs.encode(values[name], column=name)
-        return codes
+        return self.inputs.encode(values[name], column=name)
 
     @property
     def title(self) -> str:

@@ -112,8 +112,7 @@ class SampledPair(SampledColumn):
     def spent_by(self, history: History) -> Spent:
         """A pair changes when either of its columns does: with c changes of each it has up to 2 c + 1 values."""
         changes = None if history.changes is None else len(self.of) * history.changes
-        spent: Spent = super().spent_by(replace(history, changes=changes))
-        return spent
+        return super().spent_by(replace(history, changes=changes))
 
     @override
     def codes(self, values: Mapping[str, Any], name: str) -> Codes:

@@ -301,8 +301,7 @@ def make(key: Any, inputs: Inputs, epsilon: float) -> Mechanism:
         return key
     name = getattr(key, "name", None) if isinstance(key, type) else key
     if isinstance(name, str) and name in _NUMBERS:
-        made: Mechanism = _NUMBERS[name](inputs, epsilon=epsilon)
-        return made
+        return _NUMBERS[name](inputs, epsilon=epsilon)
     return choice_named(name).make(inputs, epsilon)  # type: ignore[arg-type]
 
 

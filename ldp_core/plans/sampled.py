@@ -94,8 +94,7 @@ class Sampled(DrawnColumn):
 
     def answers(self, n: I64, counters: I64) -> tuple[Any, I64, I64]:
         """The inner mechanism, of those who answer."""
-        made: tuple[Any, I64, I64] = self.inner.answers(counters[..., 0], counters[..., 1:])
-        return made
+        return self.inner.answers(counters[..., 0], counters[..., 1:])
 
     @property
     def counters(self) -> int:
@@ -105,8 +104,7 @@ class Sampled(DrawnColumn):
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Whether there are at most n answers, and the inner mechanism's counters can be of as many."""
         answers = counters[..., 0]
-        good: Bools = (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
-        return good
+        return (answers >= 0) & (answers <= n) & super().is_possible(answers, counters[..., 1:])
 
 
 @dataclass(frozen=True, init=False)

@@ -63,8 +63,7 @@ class DeclaredMechanism(Declared, Tallier):
     @property
     def inputs(self) -> Inputs:
         """What values may be perturbed: a `Domain`, an `Interval`, an `OpenDomain`, `Prefixes`."""
-        made: Inputs = self.domain
-        return made
+        return self.domain
 
     def sources(self, name: str) -> dict[str, Any]:
         """What the columns of records may hold that this column, called ``name``, is made from: its own."""
@@ -130,8 +129,7 @@ class DeclaredMechanism(Declared, Tallier):
         make: Any = cls  # nearly every mechanism takes its inputs, and then its parameters by name
         if cls.other_constructor is not None and not parameters.keys().isdisjoint(cls.other_constructor[2]):
             make = getattr(cls, cls.other_constructor[0])
-        made: Self = make(domain, **parameters)
-        return made
+        return make(domain, **parameters)
 
     def _repr_html_(self) -> str:
         """Parameters, and what reports are."""

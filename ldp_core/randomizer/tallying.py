@@ -203,8 +203,7 @@ class Tallier(ABC):
         `most_reports`], so that n times the number of counters is no overflow.
         """
         least, most = np.minimum.reduce(counters, axis=-1), np.maximum.reduce(counters, axis=-1)
-        possible: Bools = (least >= 0) & (most <= n)
-        return possible
+        return (least >= 0) & (most <= n)
 
     def bounded_sums(self, n: Any, counters: npt.NDArray[np.int64], counts: Any) -> Sequence[Any]:
         """Sums of which it is known what reports can add up to, see `ldp_core.estimates.plausibility`; here, none.
@@ -233,8 +232,7 @@ class NumberedCounters(Tallier):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report counts once."""
-        possible: Bools = super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
-        return possible
+        return super().is_possible(n, counters) & (counters.sum(axis=-1) == n)
 
 
 def _of_one_length(rows: pa.Array) -> pa.Array:

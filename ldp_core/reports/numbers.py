@@ -125,8 +125,7 @@ class Row(ReportFormat):
         if not same or got.value_type != expected.value_type:
             raise other_type(column, expected, got)
         refuse_nulls(reports, column)
-        rows: Native = reports.flatten().to_numpy().reshape(len(reports), self.size)
-        return rows
+        return reports.flatten().to_numpy().reshape(len(reports), self.size)
 
     def check(self, rows: Native, column: str) -> None:
         """Raise `ReportError` for rows that are no reports; here all rows are some."""

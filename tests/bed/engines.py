@@ -307,8 +307,7 @@ class _Publisher:
 
     def send(self, message: Message) -> Future[Any]:
         """See `fleet.Send`."""
-        future: Future[Any] = self._client.publish(TOPIC, message.data, **message.attributes)
-        return future
+        return self._client.publish(TOPIC, message.data, **message.attributes)
 
     def close(self) -> None:
         """Release the connection."""

@@ -36,8 +36,7 @@ def searched(name: str, cases: int, planted: str = "", first: int = FIRST) -> di
     if done.returncode:
         last = done.stdout.strip().rpartition("\n")[2]
         return {"faults": 1, "found": f"ended with {done.returncode} in the 64 cases from {last}", "cases": cases}
-    report: dict[str, Any] = json.loads(done.stdout.strip().rpartition("\n")[2])
-    return report
+    return json.loads(done.stdout.strip().rpartition("\n")[2])
 
 
 @pytest.mark.parametrize("name", SHARES)

@@ -225,8 +225,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
         def cell(values: I64, row: I64) -> I64:
             prefixes = self.domain.prefix(codes[values], lengths[row // self.rows])
-            at: I64 = row * buckets + self.hashes.at(row, prefixes)
-            return at
+            return row * buckets + self.hashes.at(row, prefixes)
 
         scatter(people, rows, cell, table, generator)
         agree = generator.binomial(table, self.p)

@@ -223,8 +223,7 @@ class DBitFlip(CountsOnes, Longitudinal, Uncorrelated):
 
     @override
     def ones(self, reports: Native) -> I64:
-        ones: I64 = (reports & 1).sum(axis=1, dtype=np.int64)
-        return ones
+        return (reports & 1).sum(axis=1, dtype=np.int64)
 
     @override
     def ones_chances(self) -> F64:

@@ -218,8 +218,7 @@ class Numeric(Mechanism):
     def noise(self, shares: Any) -> F64:
         """The variance of a report's value, of one number each: second moments are linear between points."""
         inside = np.clip(shares, self.places[0], self.places[-1])
-        variances: F64 = np.interp(inside, self.places, self.point_variances() + self.places**2) - inside**2
-        return variances
+        return np.interp(inside, self.places, self.point_variances() + self.places**2) - inside**2
 
     def noise_among(self, mean: F64, variance: F64) -> F64:
         """The noise in such a variance of reports of numbers with such a mean, as shares; at most, if it is not told.
@@ -338,8 +337,7 @@ class Symbols(NumberedCounters, Numeric):
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         rounded = simulate_points(codes, people, self.points, generator)
         channel = np.array([self.channel(point) for point in range(self.points)], float)
-        counters: I64 = multinomials(rounded, channel, generator).sum(axis=0)
-        return counters
+        return multinomials(rounded, channel, generator).sum(axis=0)
 
     def means_and_errors(self, n: Any, counters: I64) -> tuple[F64, F64]:
         """Of shares. The sample variance is at least what it is on average if all are equal.
@@ -376,8 +374,7 @@ def sample_variance(squares: F64, n: Any, mean: F64, least: Any, most: Any) -> F
     """
     inside = (n * np.clip(mean, 0, 1) + 2) / (n + 4)
     least = np.where(np.less(n, FEW_NUMBERS), most + inside * (1 - inside), least)
-    variance: F64 = np.maximum(squares / np.maximum(n - 1, 1), least)
-    return variance
+    return np.maximum(squares / np.maximum(n - 1, 1), least)
 
 
 def round_to_points(codes: Codes, points: int, noise: Noise) -> Codes:

@@ -239,8 +239,7 @@ class Window(Symbols):
         high, low = (float(p) for p in self.cell_probabilities)
         squares = np.concatenate(([0.0], np.cumsum(self.values**2)))
         window = squares[self.cells[1] :] - squares[: self.points]
-        variances: F64 = low * squares[-1] + (high - low) * window - self.places**2
-        return variances
+        return low * squares[-1] + (high - low) * window - self.places**2
 
     @override
     def worst_ratio(self) -> Fraction:

@@ -127,8 +127,7 @@ class SquareWave(Window):
     def noise(self, shares: Any) -> F64:
         """Numbers in one bucket have the same."""
         bucket = np.clip(np.asarray(shares) * self.buckets, 0, self.buckets - 1).astype(np.int64)
-        variances: F64 = self.point_variances()[bucket]
-        return variances
+        return self.point_variances()[bucket]
 
     @cached_property
     @override

@@ -106,8 +106,7 @@ class BlockReports(CountedCells):
         sums, greatest = (add.reduceat(supports, first, axis=-1) for add in (np.add, np.maximum))
         inside = ((greatest <= reports) & (reports * least <= sums) & (sums <= reports * most)).all(axis=-1)
         inside &= np.add.reduce(counters[..., d:], axis=-1) == n
-        possible: Bools = Mechanism.is_possible(self, n, counters) & inside
-        return possible
+        return Mechanism.is_possible(self, n, counters) & inside
 
     @property
     @override

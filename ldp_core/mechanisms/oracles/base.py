@@ -94,8 +94,7 @@ class FrequencyOracle(Mechanism):
         """Each counter is in [0, n], and their sum what n reports can support."""
         least, most = self.supported
         total = np.add.reduce(counters, axis=-1)
-        possible: Bools = super().is_possible(n, counters) & (n * least <= total) & (total <= n * most)
-        return possible
+        return super().is_possible(n, counters) & (n * least <= total) & (total <= n * most)
 
     @abstractmethod
     def support_probabilities(self) -> tuple[list[Fraction], list[Fraction]]:
@@ -460,8 +459,7 @@ class FrequencyOracle(Mechanism):
 
     def weights_by(self, supports: Any, code: int) -> F64:
         """Weights, given what each report adds to the number that is debiased."""
-        weights: F64 = (supports - self.rates.q[code]) / self.rates.difference
-        return weights
+        return (supports - self.rates.q[code]) / self.rates.difference
 
     def estimate(
         self,

@@ -134,8 +134,7 @@ class SummedCells(CountedCells):
         def noise(people: Any, supported: F64, sums: F64, of_squares: F64) -> F64:
             """Squares, less those of the means of each x, ``base`` + (p - q) w_x."""
             means = people * base**2 + difference * (2 * base * sums + difference * of_squares)
-            made: F64 = (people * other * square + more * supported - means) / difference**2
-            return made
+            return (people * other * square + more * supported - means) / difference**2
 
         size, given, everybody = inside.sum(axis=1), groups[:, :d], groups.sum(axis=1)[:, None]
         variances = noise(everybody, supported, given @ weights.T, given @ squares.T)

@@ -144,8 +144,7 @@ class HadamardResponse(SummedCells):
         rows[1 : d + 1, 0] = generator.binomial(have[:d], self.p)
         rows[1 : d + 1, 1] = have[:d] - rows[1 : d + 1, 0]
         rows[0, 0] = have[d]  # a row without bits, with which all columns agree
-        counters: I64 = self.counters_of(inner_products(rows, generator, zero=True)[None, :, 0])[0]
-        return counters
+        return self.counters_of(inner_products(rows, generator, zero=True)[None, :, 0])[0]
 
     @property
     @override
@@ -221,8 +220,7 @@ class BlockHadamardResponse(BlockReports):
 
     @override
     def supports(self, points: I64, code: int) -> Bools:
-        even: Bools = np.bitwise_count((code // self.blocks + 1) & points) & 1 == 0
-        return even
+        return np.bitwise_count((code // self.blocks + 1) & points) & 1 == 0
 
     @cached_property
     @override
@@ -265,8 +263,7 @@ class BlockHadamardResponse(BlockReports):
         forced += column
         forced ^= anywhere
         forced &= np.negative(force.astype(np.uint32))
-        reports: U64 = (anywhere ^ forced).astype(np.uint64)
-        return reports
+        return (anywhere ^ forced).astype(np.uint64)
 
     @override
     def counters_of(self, counts: I64) -> I64:
@@ -284,8 +281,7 @@ class BlockHadamardResponse(BlockReports):
         rows[of % self.blocks, of // self.blocks + 1, 0] = forced
         anywhere = multinomials(people.sum() - forced.sum(), self.cells, generator).copy()
         anywhere += inner_products(rows, generator, zero=True)[..., 0].reshape(-1)
-        counters: I64 = self.counters_of(anywhere[None])[0]
-        return counters
+        return self.counters_of(anywhere[None])[0]
 
 
 _FORCE = 0  # a lane of noise, beside that of columns

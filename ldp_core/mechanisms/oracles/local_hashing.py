@@ -74,8 +74,7 @@ class AffineFamily:
     def draw(self, n: int, noise: Noise) -> U64:
         """Numbers of ``n`` functions, uniform."""
         a = noise.uniform_below(PRIME, n, FIRST).astype(np.uint64)
-        functions: U64 = a << _HALF | noise.uniform_below(PRIME, n, SECOND)
-        return functions
+        return a << _HALF | noise.uniform_below(PRIME, n, SECOND)
 
     def hash(self, functions: U64, codes: Codes) -> U64:
         """The hash of each code under its function."""

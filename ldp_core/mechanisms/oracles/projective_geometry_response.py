@@ -152,8 +152,7 @@ class ProjectiveGeometryResponse(SummedCells):
         chosen = generator.binomial(have, float((fraction(self._agree) - share) / (1 - share)))
         points = multinomials((have - chosen).sum(), space.points, generator).copy()
         scatter(chosen, space.support, lambda v, i: space.draw(v, v >= 0, i, np.zeros_like(i)), points, generator)
-        counters: I64 = self.counters_of(points[None])[0]
-        return counters
+        return self.counters_of(points[None])[0]
 
 
 _AGREE, _INSIDE, _OUTSIDE = 0, 1, 2  # lanes of noise
@@ -279,8 +278,7 @@ class HybridProjectiveGeometryResponse(BlockReports):
 
     @override
     def supports(self, points: I64, code: int) -> Bools:
-        supported: Bools = self.space.supports(points, np.array([code % self._in_block]))[0]
-        return supported
+        return self.space.supports(points, np.array([code % self._in_block]))[0]
 
     @cached_property
     @override
@@ -332,5 +330,4 @@ class HybridProjectiveGeometryResponse(BlockReports):
             return block * space.points + space.draw(code, code >= 0, inside, np.zeros_like(inside)).astype(np.int64)
 
         scatter(chosen, space.support, cell, points, generator)
-        counters: I64 = self.counters_of(points[None])[0]
-        return counters
+        return self.counters_of(points[None])[0]

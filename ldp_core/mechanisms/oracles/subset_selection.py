@@ -184,8 +184,7 @@ class SubsetSelection(BitReports):
         mean = (weights.sum(axis=1, keepdims=True) - weights) / others
         variance = ((weights**2).sum(axis=1, keepdims=True) - weights**2) / others - mean**2
         drawn = (p * (k - 1) * (others - k + 1) + (1 - p) * k * (others - k)) / max(others - 1, 1)
-        variances: F64 = drawn * variance + p * (1 - p) * (weights - mean) ** 2
-        return variances
+        return drawn * variance + p * (1 - p) * (weights - mean) ** 2
 
 
 def repair(

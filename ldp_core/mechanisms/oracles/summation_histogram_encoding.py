@@ -202,8 +202,7 @@ class SummationHistogramEncoding(Uncorrelated):
         # The root of a y / (1 - a y) - a / (y - a) = t in [1, 1 / a).
         y = (t * (1 + a**2) + np.hypot(t * (1 - a**2), 2 * a)) / (2 * a * (1 + t))
         exponent = t * np.log(y) + np.log1p(-a * (y - 1) / (1 - a)) + np.log1p(a * (y - 1) / (y * (1 - a)))
-        score: F64 = np.sqrt(np.maximum(2 * n * exponent, 0))
-        return score
+        return np.sqrt(np.maximum(2 * n * exponent, 0))
 
     def accuracy(self, n: int, beta: float = 0.05) -> float:
         """The alpha with Pr[|estimated - true frequency| >= alpha] <= beta, for one value.
@@ -281,8 +280,7 @@ class SummationHistogramEncoding(Uncorrelated):
         have = by_code(codes, people, self.domain.size + 1)[:-1]
         drawn = multinomials(np.array([have, people.sum() - have]), np.array(self._weights[1], float), generator)
         true, others = drawn @ np.arange(self.entries[0], self.entries[1] + 1)
-        counters: I64 = self.unit * have - true + others
-        return counters
+        return self.unit * have - true + others
 
     @property
     @override
@@ -292,8 +290,7 @@ class SummationHistogramEncoding(Uncorrelated):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         low, high = self.entries
-        possible: Bools = (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
-        return possible
+        return (n * low <= counters.min(axis=-1)) & (counters.max(axis=-1) <= n * high)
 
     @override
     def tally(self, reports: Any, *, column: str = "reports") -> Tally:
@@ -355,5 +352,4 @@ def _sums(rows: npt.NDArray[Any], greatest: int) -> I64:
         rows = rows[:half] + rows[half:]
         greatest *= 2
     parts = np.add.reduce(rows.reshape(_PARTS, -1), axis=0, dtype=wide).reshape(-1, rows.shape[1])
-    total: I64 = parts.sum(axis=0, dtype=np.int64) + rest
-    return total
+    return parts.sum(axis=0, dtype=np.int64) + rest

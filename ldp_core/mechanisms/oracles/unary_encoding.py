@@ -73,8 +73,7 @@ class BitVectors(CountsOnes, BitReports, Uncorrelated):
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:
         have = by_code(codes, people, self.domain.size + 1)[:-1]  # the last ones have no value
-        counters: I64 = generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
-        return counters
+        return generator.binomial(have, self.p) + generator.binomial(people.sum() - have, self.q)
 
     @override
     def ones(self, reports: Native) -> I64:

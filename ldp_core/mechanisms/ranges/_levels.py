@@ -171,8 +171,7 @@ class Level:
             return multiplier << self.head | shift ^ self._heads(multiplier, nodes)
 
         scatter(chosen, self.multipliers * self.favored, cell, counts, generator)
-        supporters: I64 = self.supporters(counts[None])[0]
-        return supporters
+        return self.supporters(counts[None])[0]
 
 
 _AGREE, _INSIDE, _OUTSIDE, _MULTIPLIER = range(4)  # lanes of noise

@@ -232,8 +232,7 @@ class HierarchicalHistogram(Mechanism):
             reports, rest = np.divmod(mine.sum(axis=-1), level.support)
             possible = possible & (rest == 0) & (mine.max(axis=-1) <= reports)
             left = np.subtract(left, reports, dtype=np.int64)
-        made: Bools = possible & (left == 0)
-        return made
+        return possible & (left == 0)
 
     # ---- what crafted reports can do
 
@@ -346,8 +345,7 @@ class HierarchicalHistogram(Mechanism):
                 begin, end = (np.minimum((nodes + i) << len(self.levels) - level, d) for i in (0, 1))
                 own = np.maximum(np.minimum(end, beyond) - np.maximum(begin, first), 0)
                 spread = own / np.maximum(size, 1), (end - begin - own) / np.maximum(d - size, 1)
-                made: F64 = (inside * spread[0] + (1 - inside) * spread[1])[None]
-                return made
+                return (inside * spread[0] + (1 - inside) * spread[1])[None]
 
             return self._variances(reports, mass, low, high)
 
@@ -426,8 +424,7 @@ class HierarchicalHistogram(Mechanism):
         reports = np.array(self.shares, float)[:, None] / PARTS
         share = (high - low) / self.leaves
         variances, _ = self._variances(reports, lambda level, _: np.array([[0.5**level]]), low, high)
-        made: F64 = variances[0] - share * (1 - share)
-        return made
+        return variances[0] - share * (1 - share)
 
     def _ends(self, codes: I64) -> I64:
         """Codes as leaves: beyond the last value there is nobody, up to the last leaf."""

@@ -59,8 +59,7 @@ class NumberedBits(Row):
 
     def ones(self, reports: Native) -> I64:
         """How many bits of each report are 1."""
-        ones: I64 = np.bitwise_count(reports[:, 1:]).sum(axis=1, dtype=np.int64)
-        return ones
+        return np.bitwise_count(reports[:, 1:]).sum(axis=1, dtype=np.int64)
 
     def cells(self, reports: Native, groups: I64) -> I64:
         """Which of n_groups * limit cells each report belongs to: ``group * limit + number``."""

@@ -301,8 +301,7 @@ class CountMeanSketch(CountsOnes, CountMean):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """A report counts at most once in each column, and for one function."""
-        possible: Bools = super().is_possible(n, counters) & (self.table(counters).max(axis=-1).sum(axis=-1) <= n)
-        return possible
+        return super().is_possible(n, counters) & (self.table(counters).max(axis=-1).sum(axis=-1) <= n)
 
 
 _FUNCTION, _BITS = 0, 1  # lanes of noise

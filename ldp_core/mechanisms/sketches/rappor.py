@@ -361,8 +361,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
         """Cohorts add up to n, and none has more 1s of a bit than reports."""
         table = self._by_cohort(counters)
         inside = (table[..., 1:].max(axis=-1) <= table[..., 0]).all(axis=-1)
-        possible: Bools = super().is_possible(n, counters) & inside & (table[..., 0].sum(axis=-1) == n)
-        return possible
+        return super().is_possible(n, counters) & inside & (table[..., 0].sum(axis=-1) == n)
 
     @override
     def bounded_sums(self, n: Any, counters: I64, counts: F64 | None) -> Sequence[Sums]:
@@ -389,8 +388,7 @@ class Rappor(CountsOnes, _NoInfluence, Sketch):
             raise ParameterError('hashing="md5" needs texts, not codes: use over(candidates)')
         first = self.positions(codes, ())[:, :, 0]
         table = self._by_cohort(counters)
-        out: I64 = table[..., np.arange(self.cohorts)[:, None], 1 + first].sum(axis=-2)
-        return out
+        return table[..., np.arange(self.cohorts)[:, None], 1 + first].sum(axis=-2)
 
     def positions(self, codes: Codes, texts: Iterable[Label]) -> I64:
         """Bits of candidates in each cohort: int64[m, c, h]; of their codes or, by MD5, of their texts."""
