@@ -138,7 +138,7 @@ def _errors(confidence: float, repeats: int | None) -> dict[str, Any]:
 
 
 def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None) -> pl.Expr:
-    """Aggregate to a sum of numbers with its interval: products of weights and public numbers.
+    """Aggregate to a sum of numbers with its interval: products of public numbers and weights of one column or two.
 
     Args:
         expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.

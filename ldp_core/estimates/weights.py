@@ -99,9 +99,9 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     warning if fewer than 30 reports carry a sum of uneven numbers, and of fewer than ten it is unbounded.
 
     Args:
-        numbers: float[n], of n records, which are independent: products of weights and of public numbers. Of numbers
-            y below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded.
-            Or a pair of a mechanism for numbers and its reports.
+        numbers: float[n], of n records, which are independent: products of public numbers and of weights of one column
+            or two (ask a table of three). Of numbers y below 0 take -y: if no product is above 0, no report supports
+            the value, and the interval is unbounded. Or a pair of a mechanism for numbers and its reports.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
@@ -261,8 +261,8 @@ def weighted_mean(
 
     Args:
         numbers: float[n], of n records of independent people: unbiased weights of reports for a value
-            (`Mechanism.weights`), so that the mean is its share; or, of private numbers, a pair of the mechanism and
-            its reports.
+            (`Mechanism.weights`), so that the mean is its share, or products of those of two columns; or, of private
+            numbers, a pair of the mechanism and its reports.
         weights: float[n], above 0: how many people each stands for, as one over the probability of being asked.
         groups: the public group of each, with ``shares``.
         shares: of each group in the population; they add up to 1.
