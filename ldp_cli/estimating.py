@@ -105,7 +105,7 @@ def estimate(
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
-    whom = population_of(population) or (None if person is None else "many")  # (persons told apart are a sample)
+    whom = "many" if (said := population_of(population)) is None and person is not None else said  # (a sample)
     how = (confidence, whom, repeats)
     reports = files.as_reports(reports, made) if assume_reports else reports
     own = plan is None or assume_reports  # (a file that has its plan has that plan's reports)

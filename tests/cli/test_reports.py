@@ -422,6 +422,7 @@ def test_what_the_numbers_mean_is_below_them(ldp, people, reports):
         assert "95 % intervals of noise and sampling together." in said, options
         ldp(f"report {options[0]} -o page.html --overwrite")
         assert '"alone": false' in Path("page.html").read_text(encoding="utf-8"), options
+    assert "--population must be none (these people)" in ldp("estimate reports.parquet --population 0", code=2).err
 
 
 def test_polars_expressions_are_not_shown(ldp, people, reports):
