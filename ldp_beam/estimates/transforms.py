@@ -108,8 +108,8 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             with two noises of the same records, which then spend epsilon twice.
         window: fixed windows by length, in seconds or like ``"1h"``; or a Beam ``FixedWindows``, ``SlidingWindows`` (a
             record is in at most 20,000), ``Sessions`` (per key) or ``GlobalWindows``. None: the windows that the
-            elements are in; ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of ``"7d"`` on
-            Thursdays (as 1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
+            elements are in, with their panes; ``event_time`` is not read then. Windows of ``"1w"`` begin on Mondays, of
+            ``"7d"`` on Thursdays (as 1970-01-01 was one), of ``"1w+6d"`` 6 days after Monday; all in UTC.
         event_time: column of the records' times: Arrow timestamps (without zone: UTC), dates, or integers or floats
             since the epoch; in single records also datetime or Beam Timestamp. None: the elements' timestamps. Times
             before 1990 or after 2100 are counted in the metric ``odd_times``, and said once a worker in its log.

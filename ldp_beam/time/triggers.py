@@ -6,10 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from apache_beam import PCollection
-from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, AfterWatermark, TriggerFn
+from apache_beam.transforms.trigger import (
+    AccumulationMode,
+    AfterCount,
+    AfterProcessingTime,
+    AfterWatermark,
+    DefaultTrigger,
+    TriggerFn,
+)
 
 from ldp_core import ParameterError
-from ldp_core.engine import check_integer
+from ldp_core.engine import check_integer, warn_user
 
 
 class AfterTallies(AfterCount):
@@ -58,11 +65,17 @@ def check_trigger(trigger: TriggerFn, lateness: float) -> None:
 
 
 def check_windowing(pcoll: PCollection[Any]) -> None:
-    """Raise if a stream has no windows, or a trigger that is not right for counting."""
+    """Raise if a stream has no windows, or a trigger that is not right for counting; warn of panes nobody chose."""
     windowing = pcoll.windowing
     if windowing.is_default() and not (pcoll.is_bounded or pcoll.pipeline.allow_unsafe_triggers):
         raise ParameterError("a stream, also one with stop_at=, is counted in windows: pass window=, as '1h'")
     check_trigger(windowing.triggerfn, windowing.allowed_lateness.micros)
+    discards = windowing.accumulation_mode == AccumulationMode.DISCARDING and not pcoll.is_bounded
+    if discards and windowing.allowed_lateness.micros and isinstance(windowing.triggerfn, DefaultTrigger):
+        warn_user(  # (Beam asks for the mode only beside another trigger)
+            "in the windows of the input late records get panes of their own, which do not replace the pane before: "
+            "add up those of a window, or give beam.WindowInto accumulation_mode=AccumulationMode.ACCUMULATING"
+        )
 
 
 def reads_clock(trigger: TriggerFn) -> bool:
