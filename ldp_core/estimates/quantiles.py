@@ -103,7 +103,12 @@ class QuantilesEstimate(Question[Quantiles]):
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
-        if answer_type(reader.ends[0]) == pa.float64():
+        if reader.ascending is False:
+            raise ParameterError(
+                "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
+                "declare them from the smallest to the largest, or as text, which has an error in steps"
+            )
+        if reader.ascending:
             at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
         below, above = (
             np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
