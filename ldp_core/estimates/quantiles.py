@@ -96,8 +96,8 @@ class QuantilesEstimate(Question[Quantiles]):
         What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
         density at the quantile. (An answer is a value, and so up to half a step farther away.)
 
-        ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
-        people are spread evenly.
+        ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
+        each unit; default: people are spread evenly.
         """
         reader = reader_of("a quantile", mechanism, self)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
@@ -118,7 +118,8 @@ class QuantilesEstimate(Question[Quantiles]):
         if frequency is not None:
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
-            half /= frequency * (at[-1] - at[0])
+            declared = reader.ends[0].equals(reader.ends[1])  # (values by themselves, however far apart)
+            half /= frequency * (len(last) if declared else at[-1] - at[0])
         return half / z_score(self.confidence), half
 
 

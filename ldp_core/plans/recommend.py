@@ -239,7 +239,7 @@ def recommend(
         cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
         note = f"Asked: {question.name} {whom_of(population, 'these people')}. std.error and within: of the answer"
-        note += f"{in_steps(question, inputs) or ','} {spread(frequency)}.{cells}"
+        note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
@@ -366,11 +366,12 @@ def in_steps(question: Question[Any], inputs: Inputs) -> str:
     return f", in steps of {getattr(inputs, 'every', 'one value')}," if steps else ""
 
 
-def spread(frequency: float | None) -> str:
+def spread(frequency: float | None, inputs: Inputs) -> str:
     """Of which people the errors of answers are."""
     if frequency is None:
         return "if people are spread evenly over the values"
-    return f"if {100 * frequency:.4g} % of the people have each value near it"
+    near = "have each value" if isinstance(inputs, Domain | WholeNumbers) else "are in each unit of the numbers"
+    return f"if {100 * frequency:.4g} % of the people {near} near it"
 
 
 _SMOOTH = (

@@ -478,7 +478,7 @@ def _of_answers(
         what = "epsilon" if people else "number of people"
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
     said = f"{question.name} {asked.whom}, within the margin{in_steps(question, inputs)} {asked.sure}, "
-    said += spread(asked.frequency)
+    said += spread(asked.frequency, inputs)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     return asked.table(rows, asked.sentence(said))

@@ -106,6 +106,23 @@ def test_how_near_a_quantile_is_says_its_steps_and_needs_numbers_that_go_up():
     assert "in steps of one value" in recommend(["low", "middle", "high"], 1.0, N, ask="median").note
 
 
+def test_a_frequency_is_that_of_each_declared_value_however_far_apart():
+    """Of prices in tens, of which 10 % of the people have each, one person was enough: it was taken for each unit."""
+    asked = {"ask": "median", "epsilon": 1.0}
+    for frequency in (None, 0.1, 0.02):
+        ones, tens = (
+            required_n(
+                "hierarchical_histogram", margin, domain=range(0, 10 * margin, margin), frequency=frequency, **asked
+            )
+            for margin in (1, 10)
+        )
+        assert ones.n == tens.n
+    cells = Cells(np.arange(0, 110, 10))
+    need = required_n("hierarchical_histogram", 10.0, domain=cells, frequency=0.01, **asked)
+    assert need.n == required_n("hierarchical_histogram", 10.0, domain=cells, **asked).n
+    assert "if 1 % of the people are in each unit of the numbers near it" in need.note.replace("\n", " ")
+
+
 @pytest.mark.slow
 def test_each_question_has_its_own_order():
     trees = ["hierarchical_histogram:prefixes", "hierarchical_histogram"]
