@@ -79,6 +79,13 @@ class Reader:
         """The lowest and the highest value of each cell; see `Inputs.ends`."""
         return self.mechanism.inputs.ends
 
+    @property
+    def ascending(self) -> bool | None:
+        """Whether numbers go up, so that their differences say how far apart they are; None of what is no number."""
+        first = self.ends[0]
+        numbers = answer_type(first) == pa.float64()
+        return bool((np.diff(first.to_numpy(zero_copy_only=False)) > 0).all()) if numbers else None
+
     def between(self, low: Any, high: Any) -> tuple[int, int]:
         """Cells of a range; see `Inputs.between`."""
         return self.mechanism.inputs.between(low, high)

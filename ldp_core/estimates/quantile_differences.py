@@ -126,14 +126,17 @@ class CompareQuantiles(Compare):
     @override
     def compares(self, mechanism: Any) -> bool:
         with suppress(ParameterError):
-            return bool(pa.types.is_floating(self._question.schema(mechanism).field("quantile").type))
+            return bool(reader_of("a quantile", mechanism, self._question).ascending)
         return False
 
     @override
     def check(self, mechanism: Mechanism) -> None:
         self._question.check(mechanism)
         if not self.compares(mechanism):
-            raise ParameterError(f"differences are of numbers: the values of this {mechanism.name} are none")
+            raise ParameterError(
+                f"differences are of numbers that go up: the values of this {mechanism.name} are none, or are declared "
+                "in another order; compare their shares"
+            )
         if self.anytime:
             raise ParameterError("quantiles are compared at one look: leave out anytime=, or compare shares")
         self.check_people(mechanism)
@@ -204,8 +207,8 @@ def compare_quantiles(
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.
-        ParameterError: values that are no numbers, or a mechanism without quantiles; what `compare` refuses;
-            probabilities or a confidence outside (0, 1).
+        ParameterError: values that are no numbers, or do not go up; a mechanism without quantiles; what `compare`
+            refuses; probabilities or a confidence outside (0, 1).
 
     >>> from ldp_core import UnaryEncoding
     >>> m = UnaryEncoding(range(20), epsilon=50.0)  # hardly any noise

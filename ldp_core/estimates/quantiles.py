@@ -96,14 +96,19 @@ class QuantilesEstimate(Question[Quantiles]):
         What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
         density at the quantile. (An answer is a value, and so up to half a step farther away.)
 
-        ``frequency`` is f, the share of the people of each value near the quantile, of numbers in each unit; default:
-        people are spread evenly.
+        ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
+        each unit; default: people are spread evenly.
         """
         reader = reader_of("a quantile", mechanism, self)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
-        if answer_type(reader.ends[0]) == pa.float64():
+        if reader.ascending is False:
+            raise ParameterError(
+                "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
+                "declare them from the smallest to the largest, or as text, which has an error in steps"
+            )
+        if reader.ascending:
             at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
         below, above = (
             np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
@@ -113,7 +118,8 @@ class QuantilesEstimate(Question[Quantiles]):
         if frequency is not None:
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
-            half /= frequency * (at[-1] - at[0])
+            declared = reader.ends[0].equals(reader.ends[1])  # (values by themselves, however far apart)
+            half /= frequency * (len(last) if declared else at[-1] - at[0])
         return half / z_score(self.confidence), half
 
 

@@ -21,6 +21,7 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
+from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -237,8 +238,8 @@ def recommend(
     if ask is not None:
         cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
-        note = f"Asked: {question.name} {whom_of(population, 'these people')}. std.error and within: of the answer, "
-        note += f"{spread(frequency)}.{cells}"
+        note = f"Asked: {question.name} {whom_of(population, 'these people')}. std.error and within: of the answer"
+        note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
@@ -358,11 +359,19 @@ def answering(
         raise refused
 
 
-def spread(frequency: float | None) -> str:
+def in_steps(question: Question[Any], inputs: Inputs) -> str:
+    """In what the error of a quantile is, where it is not in the unit of numbers."""
+    labels = isinstance(inputs, Domain) and inputs.kind != "int"
+    steps = labels and isinstance(question, MedianEstimate | QuantilesEstimate)
+    return f", in steps of {getattr(inputs, 'every', 'one value')}," if steps else ""
+
+
+def spread(frequency: float | None, inputs: Inputs) -> str:
     """Of which people the errors of answers are."""
     if frequency is None:
         return "if people are spread evenly over the values"
-    return f"if {100 * frequency:.4g} % of the people have each value near it"
+    near = "have each value" if isinstance(inputs, Domain | WholeNumbers) else "are in each unit of the numbers"
+    return f"if {100 * frequency:.4g} % of the people {near} near it"
 
 
 _SMOOTH = (

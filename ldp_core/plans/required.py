@@ -36,6 +36,7 @@ from ldp_core.plans.recommend import (
     asked_of,
     check_group,
     error_of_answer,
+    in_steps,
     make,
     of_each,
     of_group,
@@ -136,7 +137,8 @@ def required_n(
             0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
         ask: the question, as ``"median"``; see `recommend`. The margin is half of its widest interval where people are
-            spread evenly: of quantiles and means in the values' own unit, else of a share. To 0.1 % of n.
+            spread evenly: of quantiles and means in the values' own unit, of dates in cells, else of a share. To 0.1 %
+            of n.
         change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit, of 20
             people or more.
         base: with a change of a share: what the share is before.
@@ -475,7 +477,8 @@ def _of_answers(
     if not rows:
         what = "epsilon" if people else "number of people"
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
-    said = f"{question.name} {asked.whom}, within the margin {asked.sure}, {spread(asked.frequency)}"
+    said = f"{question.name} {asked.whom}, within the margin{in_steps(question, inputs)} {asked.sure}, "
+    said += spread(asked.frequency, inputs)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     return asked.table(rows, asked.sentence(said))

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
+    HierarchicalHistogram,
     LongitudinalUnaryEncoding,
     ParameterError,
     QuantilesEstimate,
@@ -48,6 +49,15 @@ def test_both_medians_may_jump_the_other_way_at_once():
     for confidence in (0.8, 0.95):
         found, back = (compare_quantiles(m, *sides, confidence=confidence) for sides in ((one, two), (two, one)))
         assert (found.low[0], found.differences[0], back.differences[0], back.high[0]) == (-2, 1, -1, 2)
+
+
+def test_numbers_declared_in_another_order_have_no_differences():
+    """Of hours over midnight 23 and 0 are one apart: of two tallies alike the difference was 23, and 0 not in it."""
+    hours = HierarchicalHistogram([20, 21, 22, 23, 0, 1, 2, 3], epsilon=1.0)
+    one, two = (hours.simulate([40, 40, 80, 240, 240, 80, 40, 40], seed=seed) for seed in (1, 2))
+    with pytest.raises(ParameterError, match="numbers that go up"):
+        compare_quantiles(hours, one, two)
+    assert QuantilesEstimate([0.5]).result(hours, one).quantiles[0] in (23, 0)  # their order is the domain's
 
 
 def test_one_median_may_jump_while_the_other_moves():

@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from ldp_core import (
     CdfEstimate,
     Cells,
+    Dates,
     Domain,
     HierarchicalHistogram,
     Interval,
@@ -86,6 +87,40 @@ def test_the_errors_of_medians_and_means_are_the_closed_forms():
     average = m.noise(np.linspace(0, 1, 10_001)).mean() + 1 / 12
     row = found(Interval(0, 60), "mean")["n_output"]
     assert row.standard_error == pytest.approx(60 * math.sqrt(average / N), rel=1e-3)
+
+
+def test_how_near_a_quantile_is_says_its_steps_and_needs_numbers_that_go_up():
+    """Of hours over midnight the error was that of 3 less 22: one person was enough, and `recommend` found nothing."""
+    hours = Domain([22, 23, 0, 1, 2, 3])
+    for ask in ("median", "quantiles:probabilities=[0.9]"):
+        with pytest.raises(ParameterError, match="numbers that go up"):
+            required_n("subset_selection", 3, ask=ask, domain=hours, epsilon=1.0)
+        with pytest.raises(ParameterError, match="numbers that go up"):
+            recommend(hours, 1.0, N, ask=ask)
+    assert found(hours, "cdf")
+    months = Dates("2000-01-01", "2010-01-01", every="1mo")
+    assert "steps" not in required_n("subset_selection", 6, ask="median", domain=120, epsilon=1.0).note
+    need = required_n("subset_selection", 6, ask="median", domain=months, epsilon=1.0)
+    assert "the margin, in steps of 1mo, with" in need.note
+    assert "of the answer, in steps of 1mo, if" in recommend(months, 1.0, N, ask="median").note
+    assert "in steps of one value" in recommend(["low", "middle", "high"], 1.0, N, ask="median").note
+
+
+def test_a_frequency_is_that_of_each_declared_value_however_far_apart():
+    """Of prices in tens, of which 10 % of the people have each, one person was enough: it was taken for each unit."""
+    asked = {"ask": "median", "epsilon": 1.0}
+    for frequency in (None, 0.1, 0.02):
+        ones, tens = (
+            required_n(
+                "hierarchical_histogram", margin, domain=range(0, 10 * margin, margin), frequency=frequency, **asked
+            )
+            for margin in (1, 10)
+        )
+        assert ones.n == tens.n
+    cells = Cells(np.arange(0, 110, 10))
+    need = required_n("hierarchical_histogram", 10.0, domain=cells, frequency=0.01, **asked)
+    assert need.n == required_n("hierarchical_histogram", 10.0, domain=cells, **asked).n
+    assert "if 1 % of the people are in each unit of the numbers near it" in need.note.replace("\n", " ")
 
 
 @pytest.mark.slow
