@@ -139,7 +139,7 @@ class ByPrivate:
                 y = selectors.by_name(self.of) if x is None else weight(self.of)
                 yield text, "mean", ldp_polars.ratio(w * y, w, of=x, **how)
                 if x is not None:
-                    yield text, "jump", abs((w**3).sum()) / (w**2).sum()
+                    yield text, "jump", abs((w**3).sum()) / (w**2).sum() / (w.max() > 0).cast(float)
                 yield text, "total", ldp_polars.total(w * y, **how)
                 if self.quantiles:
                     yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)

@@ -99,9 +99,10 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     warning if fewer than 30 reports carry a sum of uneven numbers, and of fewer than ten it is unbounded.
 
     Args:
-        numbers: float[n], of n records, which are independent: products of public numbers and of weights of one column
-            or two (ask a table of three). Of numbers y below 0 take -y: if no product is above 0, no report supports
-            the value, and the interval is unbounded. Or a pair of a mechanism for numbers and its reports.
+        numbers: float[n], of n records, which are independent: products of public numbers and of weights for values of
+            one column or two (of three ask a table, of private numbers ``ldp estimate --by-private``). Of numbers y
+            below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded. Or
+            a pair of a mechanism for numbers and its reports.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
@@ -353,8 +354,10 @@ def reach_of_private(
     """How far a total of w y reaches, y private, for far reports of y that nobody sent; 0 where it is of many.
 
     Products do not show them. The ``mean`` is that of y, the ``error`` the total's; the ``jump`` is what one report
-    adds to sum w^2 a unit of y, sum w^3 / sum w^2.
+    adds to sum w^2 a unit of y, sum w^3 / sum w^2; infinite if no w is above 0: no report tells what y then is.
     """
+    if math.isinf(jump):
+        return math.inf, math.inf
     z, domain = z_score(confidence), mechanism.domain
     far = np.abs(domain.decode(np.array(mechanism.value_bounds())) - np.clip(mean, domain.low, domain.high))
     jumps = far * jump * repeats
