@@ -148,7 +148,8 @@ def question_of(asked: Ask, **defaults: Any) -> Question[Any]:
         if getattr(asked, "confidence", said) == _UNSAID != said:  # (nobody can tell whether the question said it)
             raise ParameterError(
                 f"a built question has a confidence of its own, {_UNSAID} if nothing was said, got confidence={said} "
-                f"beside it: say {type(asked).__name__}(confidence={said}), or name the question, {asked.name!r}"
+                f"beside it: say {type(asked).__name__}(confidence={said}), or name the question, {asked.name!r}; "
+                f"its to_dict() keeps {_UNSAID}"
             )
         if not any(value is not None and getattr(asked, name, value) is None for name, value in defaults.items()):
             return asked

@@ -158,15 +158,22 @@ def _of_both(u: F64) -> tuple[float, bool]:
     """The product of reports that support both of two values, 0 if these are no such products; and if y is alike.
 
     Weights are a and -b, so that products are a1 a2, -a1 b2, -b1 a2 and b1 b2, the last one of most reports where both
-    values are rare. Perhaps the first one, which is the largest by far, is of nobody here; the others tell it.
+    values are rare. Perhaps the first one, which is the largest by far, is of nobody here; the others tell it. Where u
+    is clearly above 0 somebody has it, or these are weights of one value or more, or one less such weights.
     """
-    below, above = -u[u < 0], u[u > 0]
+    digits = DIGITS * np.abs(u).max(initial=0)  # (sums of weights that are 0 but for rounding)
+    below, above = -u[u < -digits], u[u > digits]
     if not (len(below) and len(above)):
         return 0.0, False
     none, ones, most = float(above.min()), (float(below.min()), float(below.max())), float(above.max())
     both = ones[0] * ones[1] / none
     four = ((below == ones[0]) | (below == ones[1])).all() and ((above == none) | (above == most)).all()
-    if four and none < ones[0] * (1 - SAME) and (most == none or abs(most - both) < SAME * both):
+    four = four and none < ones[0] * (1 - SAME)
+    if four and abs(most - both) < SAME * both:
+        return both, True
+    if u.sum() > 2 * math.sqrt(u @ u):
+        return 0.0, False
+    if four and most == none:
         return both, True
     logs = np.log(below), np.log(above)
     smaller = float(logs[0].mean() - logs[1].mean())  # (of weights of one value, products above 0 are larger)

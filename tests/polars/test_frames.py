@@ -712,6 +712,8 @@ def test_what_a_question_leaves_open_is_as_said_for_all_columns():
     assert both["level"].equals(expected.explode("level").unnest("level"))
     with pytest.raises(ParameterError, match=r"say HistogramEstimate\(confidence=0.99\), or name .* 'histogram'"):
         reports.ldp.estimates(plan, ask={"level": HistogramEstimate(population="many")}, confidence=0.99)
+    kept = reports.ldp.estimates(plan, ask={"level": HistogramEstimate().to_dict()}, confidence=0.99)["level"]
+    assert kept.equals(reports.ldp.estimates(plan, ask={"level": "histogram"})["level"])
 
 
 def test_where_nothing_was_found_there_is_no_row(run):

@@ -269,6 +269,27 @@ def test_those_who_have_two_private_values_are_counted():
         assert held([weighted_mean(u) for u in w * v], share, np.full(runs, 1 / runs))[0] >= 0.92
 
 
+def test_weights_of_several_values_or_of_none_are_no_products_of_two_columns():
+    """Taken for such, where those above 0 are small, intervals of many people were 3 to 17 times as wide."""
+    generator, n = np.random.default_rng(8), 20_000
+    m, y = RandomizedResponse(range(100), epsilon=1.0), generator.lognormal(size=n)
+    others = 1 - weights_of(generator.random(n) < m.q + (m.p - m.q) * (np.arange(n) < 1000), m)
+    two_signs = HadamardResponse(range(10), epsilon=1.0)  # sums of eight are 0 but for rounding, too
+    reports = two_signs.perturb(generator.integers(0, 10, n), randomness=keyed(n))
+    eight = sum(two_signs.weights(reports, value) for value in range(8))
+    for kind, numbers, most in (
+        ("others", others, 1.1),
+        ("y", others * y, 1.7),
+        ("8", eight, 1.1),
+        ("8y", eight * y, 1.3),
+    ):
+        with case(kind):
+            for found in (total(numbers), weighted_mean(numbers)):
+                assert found.high - found.low <= most * 2 * 1.96 * found.standard_error
+    few = [weighted_mean(eight[k : k + 30]) for k in range(0, n, 30)]
+    assert max(found.high - found.low for found in few) < 50
+
+
 def test_totals_of_reports_of_other_blocks_are_as_narrow_as_of_one():
     """Their weights are nearly 0, and intervals were 6 to 104 times as wide."""
     y = np.exp(stats.norm.ppf((np.arange(400) + 0.5) / 400))
