@@ -485,6 +485,7 @@ def _of_answers(
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}" + cells * (off > 0))
     said = f"{question.name} {asked.whom}, within the margin{in_steps(question, inputs)} {asked.sure}, "
     said += spread(asked.frequency, inputs)
+    said += ". An answer is the middle of a cell, and half of a cell is a part of the margin" * (off > 0)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     return asked.table(rows, asked.sentence(said))

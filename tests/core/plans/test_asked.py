@@ -140,6 +140,7 @@ def test_a_quantile_of_cells_is_the_middle_of_one(edges):
     with pytest.raises(ParameterError, match=r"no epsilon is enough .* middle of a cell"):
         required_epsilon(margin=width / 2, n=N, domain=asked["domain"], ask="median")
     need = required_n("hierarchical_histogram", 0.9 * width, **asked)
+    assert "half of a cell is a part of the margin" in need.note.replace("\n", " ")
     m = HierarchicalHistogram(asked["domain"], epsilon=2.0)
     numbers = edges[rng.integers(0, d, (200, need.n))]  # (a cell has its lower edge)
     tallies = counters_of_runs(m, numbers)
