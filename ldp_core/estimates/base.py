@@ -232,6 +232,10 @@ class Question(OfAll, ABC, Generic[R_co]):
         records = n if self.view.counts else 1
         return float(np.sqrt(np.mean(np.square(error)))) / records, half / records
 
+    def rounding(self, mechanism: Any) -> float:
+        """By how much an answer may be off what `expected_error` is of: half of a cell whose middle it is."""
+        return 0.0
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form, as YAML has it: the name under ``question``, and the options that are not None.
 

@@ -94,7 +94,8 @@ class QuantilesEstimate(Question[Quantiles]):
         """In values: whole numbers and numbers in their own unit, other labels in steps from one to the next.
 
         What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
-        density at the quantile. (An answer is a value, and so up to half a step farther away.)
+        density at the quantile. (An answer is a value, and so up to half a step farther away: of cells see
+        `rounding`.)
 
         ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
         each unit; default: people are spread evenly.
@@ -103,12 +104,14 @@ class QuantilesEstimate(Question[Quantiles]):
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
+        declared = reader.ends[0].equals(reader.ends[1])  # (values by themselves, however far apart)
         if reader.ascending is False:
             raise ParameterError(
                 "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
                 "declare them from the smallest to the largest, or as text, which has an error in steps"
             )
-        if reader.ascending:
+        # People are spread evenly over the cells, and cells need not be equally wide.
+        if reader.ascending and (frequency is None or declared):
             at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
         below, above = (
             np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
@@ -118,9 +121,19 @@ class QuantilesEstimate(Question[Quantiles]):
         if frequency is not None:
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
-            declared = reader.ends[0].equals(reader.ends[1])  # (values by themselves, however far apart)
-            half /= frequency * (len(last) if declared else at[-1] - at[0])
+            half /= frequency * len(last)
         return half / z_score(self.confidence), half
+
+    @override
+    def rounding(self, mechanism: Any) -> float:
+        reader = reader_of("a quantile", mechanism, self)
+        if reader.ascending is None:
+            return 0.0
+        first, last = (np.array(end, float) for end in reader.ends)
+        widths = np.abs(last - first)
+        at = np.array(self.probabilities) * len(widths)
+        near = np.concatenate([np.ceil(at) - 1, np.floor(at)]).astype(int)  # (on both sides of an edge)
+        return float(widths[near].max()) / 2
 
 
 def _schema(reader: Reader) -> pa.Schema:
@@ -224,6 +237,10 @@ class MedianEstimate(Question[Median]):
         self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
     ) -> tuple[float, float]:
         return self._quantile.expected_error(mechanism, n, counters, frequency)
+
+    @override
+    def rounding(self, mechanism: Any) -> float:
+        return self._quantile.rounding(mechanism)
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:

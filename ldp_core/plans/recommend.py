@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import override
 
-from ldp_core.errors import ParameterError, no_warning_of_epsilon
+from ldp_core.errors import DomainError, ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
 from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
@@ -35,6 +35,8 @@ from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
+from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
+from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
 from ldp_core.plans.answered import Margin
@@ -84,7 +86,7 @@ class Recommendation(Row):
         """
         if isinstance(self.domain, (Interval, Cells, Prefixes)):
             return make(self.key, self.domain, self.epsilon)
-        size = self.domain if isinstance(self.domain, int) else self.domain.listed
+        size = self.domain.size if isinstance(self.domain, Domain) else self.domain
         if domain is None and isinstance(self.domain, Domain):
             domain = self.domain
         if domain is None:
@@ -221,7 +223,7 @@ def recommend(
             margin = each.margin(reports, 0.05, ANY if frequency is None else (f, f), whom)
             return math.sqrt(each.n_variance(f) / reports), margin
 
-        made = [_recommendation(choice, domain, e, people, f, errors) for choice in CHOICES.values()]
+        made = [_recommendation(CHOICES[key], domain, e, people, f, errors) for key in keys_for(domain)]
     else:
         refuse_frequency(frequency)
         if isinstance(domain, Cells):
@@ -238,7 +240,8 @@ def recommend(
     if ask is not None:
         cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
         smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
-        note = f"Asked: {question.name} {whom_of(population, 'these people')}. std.error and within: of the answer"
+        whom = said_of(question, population)
+        note = f"Asked: {question.name} {whom_of(whom, 'these people')}. std.error and within: of the answer"
         note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
         return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
@@ -296,6 +299,12 @@ def asked_of(
     return question, inputs, _ASKED.get(type(inputs), ())
 
 
+def said_of(question: Any, population: Population) -> Population:
+    """Whose answer it is: a question may say so itself (`asked_of` takes a finite population for a large one)."""
+    own = vars(question).get("population", population)
+    return population if own == "many" and population is not None else own
+
+
 def make(key: Any, inputs: Inputs, epsilon: float) -> Mechanism:
     """The mechanism of a name, or of a class; or itself."""
     if isinstance(key, Mechanism):
@@ -341,21 +350,25 @@ def answering(
     repeats: int = 1,
 ) -> Iterator[tuple[Any, Mechanism, tuple[float, float]]]:
     """Those that can answer the question, by name, with their errors."""
+    if type(inputs) not in _ASKED:
+        raise ParameterError(f"no question is asked of {type(inputs).__name__} in advance: leave out ask=")
     if repeats > 1 and isinstance(question, MeanEstimate):
         raise ParameterError("of a mean leave out ask=: what repeats changes is known of the mechanism, and not of it")
     if isinstance(inputs, Domain) and isinstance(question, MeanEstimate):
         ends = f"{min(inputs.values)}, {max(inputs.values)}" if inputs.kind == "int" else "0, 60"
         raise ParameterError(f"a mean is of numbers between two ends, as Interval({ends}), got declared values")
-    found, refused = 0, ParameterError(f"no question is asked of {type(inputs).__name__} in advance")
+    refused: DomainError | ParameterError | None
+    found, refused = 0, None
     for key in kinds:
         try:
             m = make(key, inputs, epsilon)
             replace(question, repeats=repeats).check(m)
-            yield key, m, error_of_answer(question, m, people, f, repeats)
+            error, half = error_of_answer(question, m, people, f, repeats)
+            yield key, m, (error, half + question.rounding(m))
             found += 1
-        except ParameterError as why:
+        except (DomainError, ParameterError) as why:
             refused = why
-    if not found:
+    if not found and refused:
         raise refused
 
 
@@ -392,7 +405,7 @@ def _recommendation(
     choice: Choice, domain: Domain | int, epsilon: float, n: int, f: float, errors: Callable[..., tuple[float, float]]
 ) -> Recommendation:
     d = domain if isinstance(domain, int) else domain.size
-    p, q = choice.probabilities(d, epsilon)
+    p, q = _probabilities(choice, domain, epsilon)
     error = errors(Error.of(p, q, d))
     most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
@@ -527,8 +540,23 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
     if not isinstance(d, int | Domain):
         kind = f"{choice.name} is for declared values, got {type(d).__name__}"
         raise ParameterError(_ASK_OF_CELLS if isinstance(d, Cells) else kind)
-    d = d if isinstance(d, int) else d.size
-    return Error.of(*choice.probabilities(d, check_epsilon("epsilon", epsilon)), d)
+    if choice.key not in keys_for(d):
+        choice.make(d, epsilon)  # type: ignore[arg-type]  # refuses it
+    return Error.of(*_probabilities(choice, d, check_epsilon("epsilon", epsilon)), d if isinstance(d, int) else d.size)
+
+
+def keys_for(values: Any) -> list[str]:
+    """The names of all mechanisms for such values: where some are none of them, not every mechanism can say so."""
+    never = _NEVER_NONE if getattr(values, "unmatched", "") == "none" else ()
+    return list(KINDS.get(type(values)) or (key for key in CHOICES if CHOICES[key].mechanism not in never))
+
+
+_NEVER_NONE = (RandomizedResponse, SubsetSelection)
+
+
+def _probabilities(choice: Choice, values: Domain | int, epsilon: float) -> tuple[float, float]:
+    """Of so many codes: "none" is one more (projective geometry tells it apart)."""
+    return choice.probabilities(values if isinstance(values, int) else values.listed, epsilon)
 
 
 def _values(values: Any) -> int | Domain | Interval | Cells | Prefixes:

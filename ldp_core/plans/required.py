@@ -21,6 +21,7 @@ from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
@@ -30,17 +31,18 @@ from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     EVERYBODY,
-    KINDS,
     Values,
     answering,
     asked_of,
     check_group,
     error_of_answer,
     in_steps,
+    keys_for,
     make,
     of_each,
     of_group,
     resolve,
+    said_of,
     spread,
     whom_of,
 )
@@ -209,7 +211,7 @@ def required_n(
 
 def _keys(mechanism: Any, domain: Values | None) -> list[Any]:
     """What to ask: one mechanism, or all that are for such values."""
-    return list(KINDS.get(type(domain), CHOICES)) if mechanism is None else [mechanism]
+    return keys_for(domain) if mechanism is None else [mechanism]
 
 
 def _called(mechanism: Any) -> str:
@@ -453,22 +455,25 @@ def _of_answers(
     spent = mechanism.epsilon if epsilon is None else check_epsilon("epsilon", epsilon)
     values = mechanism.inputs if domain is None else domain
     question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
+    sure = getattr(question, "confidence", 1 - asked.beta)  # (a question may say so itself)
+    asked = asked._replace(beta=round(1 - sure, 12), population=said_of(question, asked.population))
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
     _check_step(margin, question, inputs)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
-    rows = []
+    rows, off = [], 0.0
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
+        left = margin - (off := question.rounding(m))
 
         @cache
-        def suffices(epsilon: float, times: float, key: Any = key) -> bool:
+        def suffices(epsilon: float, times: float, key: Any = key, left: float = left) -> bool:
             reports = people * asked.group * times
             half = error_of_answer(question, make(key, inputs, epsilon), reports, f, repeats)[1]
-            return bool(half <= margin)
+            return bool(half <= left)
 
-        n = people or _people(question, m, margin, f, repeats) / asked.group
+        n = people or _people(question, m, left, f, repeats) / asked.group
         if n > asked.everybody:  # if all of them report, there is no error of a sample
             alone, *_ = asked_of(ask, values, None, asked.beta)
-            n = max(_people(alone, m, margin, f, repeats) / asked.group, asked.everybody)
+            n = max(_people(alone, m, left, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
         if least is not None and least < _ANY:
             raise ParameterError(f"any epsilon keeps margin {margin:g} of {question.name}: give a smaller margin")
@@ -476,9 +481,11 @@ def _of_answers(
             rows.append(Need("", _called(key), margin, least, math.ceil(n)))
     if not rows:
         what = "epsilon" if people else "number of people"
-        raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}")
+        cells = f": an answer is the middle of a cell, {off:g} from its ends; ask for a wider one, or of narrower Cells"
+        raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}" + cells * (off > 0))
     said = f"{question.name} {asked.whom}, within the margin{in_steps(question, inputs)} {asked.sure}, "
     said += spread(asked.frequency, inputs)
+    said += ". An answer is the middle of a cell, and half of a cell is a part of the margin" * (off > 0)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     return asked.table(rows, asked.sentence(said))
@@ -487,7 +494,7 @@ def _of_answers(
 def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:
     """How many people it takes, or `_MOST`: intervals narrow as the root of n, or more slowly, or in steps."""
     n, few, enough = _FIRST, 0.5, _MOST
-    while enough > max(1.001 * few, few + 1):
+    while margin > 0 and enough > max(1.001 * few, few + 1):
         half = error_of_answer(question, m, n, f, repeats)[1]
         if 0.999 * margin <= half <= margin:
             return n
@@ -514,9 +521,10 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
 
 def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
     """Raise `ParameterError` for a quantile of labels that is to be nearer than one label to the next."""
-    if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain):
+    if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain | WholeNumbers):
         return
-    step = float(np.diff(np.sort(np.array(inputs.values, float))).min()) if inputs.kind == "int" else 1.0
+    spaced = inputs.values if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)
+    step = float(np.diff(np.sort(np.array(spaced, float))).min())
     if margin < step:
         raise ParameterError(
             f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, and "
