@@ -7,8 +7,9 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.io.unbounded_source import ReadFromUnboundedSource
+from apache_beam.transforms.window import FixedWindows
 
-from ldp_beam import Histogram, Perturb
+from ldp_beam import BoundContributions, Histogram, Perturb
 from ldp_beam.io import WriteReports
 from ldp_core import PrivacyPlan, RandomizedResponse
 from tests.bed.flink import FlinkCluster
@@ -92,6 +93,29 @@ def test_what_waits_for_a_checkpoint_is_not_late(flink_cluster, tmp_path):
     with Job(flink_cluster, build, flink_cluster.pipeline_flags(streaming=True, checkpoint_every=5.0)):
         until(lambda: len(set(_told(windows))) >= 12, PATIENCE, "windows")
     assert _told(late) == []
+
+
+def test_a_limit_that_takes_late_records_holds_no_window_back(flink_cluster, tmp_path):
+    """What comes behind it, and windows of its dead letters, waited until no late record could come any more."""
+    windows, letters = tmp_path / "windows", tmp_path / "letters"
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}, keep=["t"])
+
+    def build(p):
+        ticks = p | ReadFromUnboundedSource(Ticks(), max_read_time_seconds=0.5)
+        events = ticks | beam.Map(lambda _: pa.record_batch({"user": ["a"], "crashed": [True], "t": [time.time()]}))
+        events |= beam.WindowInto(FixedWindows(2))  # (else the letters are of the end of the hour)
+        limit = BoundContributions("user", 1, window=2, event_time="t", allowed_lateness="1h")
+        passed, dead = events | limit.with_exception_handling()
+        reports = passed | Perturb(plan, stabilize=False)
+        rows = reports | Histogram("crashed", plan["crashed"], window=1, event_time="t")
+        _ = rows | beam.Map(lambda row: row.window_start) | "Tell rows" >> beam.Map(_tell, windows)
+        counts = dead | beam.Map(lambda letter: (letter.reason, letter.count))
+        told = counts | beam.CombinePerKey(sum) | "Counts" >> beam.Values()
+        _ = told | "Tell letters" >> beam.Map(_tell, letters)
+
+    with Job(flink_cluster, build, flink_cluster.pipeline_flags(streaming=True, checkpoint_every=2.0)):
+        until(lambda: len(set(_told(windows))) >= 4, 60.0, "windows")
+        until(lambda: len(_told(letters)) >= 4, 60.0, "windows of dead letters")
 
 
 def test_checkpoints_are_kept_when_a_cluster_is_stopped(tmp_path):
