@@ -23,6 +23,7 @@ from ldp_core.engine import (
     joint_of,
     margins,
     questions_and_margins,
+    refuse_keys_in,
     replacing,
     text_of,
 )
@@ -101,7 +102,8 @@ def estimate(
     _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
     _check_reports(unplanned=assume_reports and plan is None, twice=person is not None and repeats is not None)
     alone = [] if output or by_private or table else column or []  # (all else tells of whole plans)
-    reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time])
+    share_of = share and share.partition("=")[0]
+    reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time, share_of])
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
@@ -114,7 +116,6 @@ def estimate(
             raise typer.BadParameter(
                 "--by-private is asked alone: with --by, --window, --repeats, --confidence and --json at most"
             )
-        share_of = share and share.partition("=")[0]
         reports = files.having(reports, [of, weights, share_of], source)
         private = ByPrivate(made, by_private, of, quantile or [], among or [], weights, share, confidence, repeats)
         private.show(reports, by or (), window, event_time, as_json=as_json, assume_reports=own)
@@ -474,6 +475,7 @@ def _read(
                     "without --output, --table and --by-private, takes those that are the same in all"
                 )
             made, several = max(made, found, key=lambda one: one.epsilon), True
+    refuse_keys_in({*others} & made.columns.keys(), "the plan")  # (of all columns: --column leaves some out)
     return files.together(source, [*columns, *others]) if several else reports, made, several
 
 

@@ -244,7 +244,7 @@ def recommend(
         note = f"Asked: {question.name} {whom_of(whom, 'these people')}. std.error and within: of the answer"
         note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
-        return Table(_ranked(fitting), note=f"{note} {_SMOOTH}" if smooth else note)
+        return Table(_ranked(fitting), note=f"{note} {SMOOTH}" if smooth else note)
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
         _ranked(fitting),
@@ -387,7 +387,7 @@ def spread(frequency: float | None, inputs: Inputs) -> str:
     return f"if {100 * frequency:.4g} % of the people {near} near it"
 
 
-_SMOOTH = (
+SMOOTH = (
     "square_wave: its intervals hold for every population, and are wide for that. Of smooth ones its estimates are "
     "nearer (100,000 people at epsilon 1: its curve is 0.44 % off on average, a tree's 0.89 %), of heaps they are not "
     "(30 % at one value: up to 15 %, a tree's 3 %)."

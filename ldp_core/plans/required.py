@@ -24,6 +24,7 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
+from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.answered import Margin, margins
 from ldp_core.plans.known_error import Error, Shares, part_of
@@ -31,6 +32,7 @@ from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     EVERYBODY,
+    SMOOTH,
     Values,
     answering,
     asked_of,
@@ -488,7 +490,8 @@ def _of_answers(
     said += ". An answer is the middle of a cell, and half of a cell is a part of the margin" * (off > 0)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
-    return asked.table(rows, asked.sentence(said))
+    wide = any(row.mechanism == SquareWave.name for row in rows) and question.name != "mean"
+    return asked.table(rows, asked.sentence(said) + f" {SMOOTH}" * wide)
 
 
 def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -134,6 +135,21 @@ def test_what_people_read(ldp, reports):
     PEOPLE.ldp.perturb(seeded).ldp.sink_parquet("seeded.parquet", seeded)
     assert "NOT private" in ldp("estimate seeded.parquet --by-private os --of minutes").out
     assert all(row["seeded"] for row in ldp("estimate seeded.parquet --by-private os --of minutes --json").data)
+
+
+def test_groups_of_equal_reports_are_refused(ldp, reports):
+    """Records of all values are in each. Only dtypes, which other programs' files do not have, told what is private."""
+    Path("plan.toml").write_text(PLAN.to_toml())
+    PEOPLE.ldp.perturb(PLAN, typed=False).write_parquet("plain.parquet")
+    by_private, plain = "estimate reports.parquet --by-private os", "estimate plain.parquet --plan plan.toml"
+    for line in (
+        f"{by_private} --of minutes --by crashed",
+        f"{by_private} --among ios --among web --by country --by crashed",
+        f"{plain} --assume-reports --by-private os --share crashed=true:0.5,false:0.5",
+        f"{plain} --assume-reports --column os --by crashed",
+        f"{plain} --assume-reports --column os --person crashed",
+    ):
+        assert "columns ['crashed'] hold reports, says the plan" in ldp(line, code=1).err.replace("\n", " "), line
 
 
 def test_known_shares_of_groups(ldp, reports):

@@ -189,6 +189,8 @@ def test_each_question_has_its_own_order():
     note = recommend(Interval(0, 60), 1.0, N, ask="cdf").note
     assert "256 cells" in note
     assert "of heaps they are not" in note
+    needs = [required_n("square_wave", 2.0, ask=ask, domain=Interval(0, 60), epsilon=4.0) for ask in ("median", "mean")]
+    assert ["of heaps they are not" in one.note for one in needs] == [True, False]
     text = repr(recommend(["none", "school", "phd"], 1.0, N, ask=CdfEstimate(confidence=0.9)))
     assert "90% within" in text
     assert "%" in text.splitlines()[1]
