@@ -104,14 +104,14 @@ class QuantilesEstimate(Question[Quantiles]):
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
-        declared = reader.ends[0].equals(reader.ends[1])  # (values by themselves, however far apart)
+        cells = mechanism.inputs.listed and not reader.ends[0].equals(reader.ends[1])  # (no values by themselves)
         if reader.ascending is False:
             raise ParameterError(
                 "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
                 "declare them from the smallest to the largest, or as text, which has an error in steps"
             )
-        # People are spread evenly over the cells, and cells need not be equally wide.
-        if reader.ascending and (frequency is None or declared):
+        # People are spread evenly over declared cells, which need not be equally wide, and over an interval's numbers.
+        if reader.ascending and (frequency is None or not cells):
             at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
         below, above = (
             np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
@@ -121,13 +121,13 @@ class QuantilesEstimate(Question[Quantiles]):
         if frequency is not None:
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
-            half /= frequency * len(last)
+            half /= frequency * (len(last) if mechanism.inputs.listed else float(at[-1] - at[0]))
         return half / z_score(self.confidence), half
 
     @override
     def rounding(self, mechanism: Any) -> float:
         reader = reader_of("a quantile", mechanism, self)
-        if reader.ascending is None:
+        if reader.ascending is None or not mechanism.inputs.listed:  # (of an interval answers are between the ends)
             return 0.0
         first, last = (np.array(end, float) for end in reader.ends)
         widths = np.abs(last - first)

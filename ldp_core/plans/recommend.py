@@ -355,7 +355,7 @@ def answering(
     if repeats > 1 and isinstance(question, MeanEstimate):
         raise ParameterError("of a mean leave out ask=: what repeats changes is known of the mechanism, and not of it")
     if isinstance(inputs, Domain) and isinstance(question, MeanEstimate):
-        ends = f"{min(inputs.values)}, {max(inputs.values)}" if inputs.kind == "int" else "0, 60"
+        ends = f"{min(inputs.labels)}, {max(inputs.labels)}" if inputs.kind == "int" else "0, 60"
         raise ParameterError(f"a mean is of numbers between two ends, as Interval({ends}), got declared values")
     refused: DomainError | ParameterError | None
     found, refused = 0, None
@@ -407,7 +407,8 @@ def _recommendation(
     d = domain if isinstance(domain, int) else domain.size
     p, q = _probabilities(choice, domain, epsilon)
     error = errors(Error.of(p, q, d))
-    most = choice.supported(d, epsilon)  # (q is at most 1/2: to support moves a count more than not to)
+    listed = d if isinstance(domain, int) else domain.listed
+    most = min(choice.supported(listed, epsilon), d)  # (q is at most 1/2: to support moves a count more than not to)
     costs = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     lies = Influence((1 - q) / (p - q), (most * (1 - q) + (d - most) * q) / (p - q))
     return Recommendation(choice.name, choice.variant, domain, epsilon, n, f, *error, *costs, lies)
@@ -418,7 +419,7 @@ def _of_mechanism(
 ) -> Recommendation:
     name, _, variant = key.partition(":")
     if key in CHOICES:
-        choice, d = CHOICES[key], m.inputs.listed or 0
+        choice, d = CHOICES[key], m.domain.size
         size, operations = choice.report_bytes(d, epsilon), choice.server_operations(d, epsilon)
     else:
         kind = m.reports.arrow_type()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -459,6 +459,7 @@ def _of_answers(
     question, inputs, kinds = asked_of(ask, values, asked.population, check_open("beta", asked.beta))
     sure = getattr(question, "confidence", 1 - asked.beta)  # (a question may say so itself)
     asked = asked._replace(beta=round(1 - sure, 12), population=said_of(question, asked.population))
+    question = _about(question, asked.population and "many")  # (a finite one, too: more people may be tried)
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
     _check_step(margin, question, inputs)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
@@ -474,8 +475,7 @@ def _of_answers(
 
         n = people or _people(question, m, left, f, repeats) / asked.group
         if n > asked.everybody:  # if all of them report, there is no error of a sample
-            alone, *_ = asked_of(ask, values, None, asked.beta)
-            n = max(_people(alone, m, left, f, repeats) / asked.group, asked.everybody)
+            n = max(_people(_about(question, None), m, left, f, repeats) / asked.group, asked.everybody)
         least = _least(suffices, 1.2, 1e-3) if people else spent
         if least is not None and least < _ANY:
             raise ParameterError(f"any epsilon keeps margin {margin:g} of {question.name}: give a smaller margin")
@@ -487,11 +487,17 @@ def _of_answers(
         raise ParameterError(f"no {what} is enough for margin {margin:g} of {question.name}" + cells * (off > 0))
     said = f"{question.name} {asked.whom}, within the margin{in_steps(question, inputs)} {asked.sure}, "
     said += spread(asked.frequency, inputs)
-    said += ". An answer is the middle of a cell, and half of a cell is a part of the margin" * (off > 0)
+    half = f". Of cells an answer is the middle of one, and half of a cell is a part of the margin, here {off:g}: "
+    said += f"{half}there may be narrower Cells" * (off > 0)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
     wide = any(row.mechanism == SquareWave.name for row in rows) and question.name != "mean"
     return asked.table(rows, asked.sentence(said) + f" {SMOOTH}" * wide)
+
+
+def _about(question: Any, population: Population) -> Any:
+    """It, of another population, if it has one."""
+    return replace(question, population=population) if "population" in vars(question) else question
 
 
 def _people(question: Question[Any], m: Mechanism, margin: float, f: float | None, repeats: int) -> float:
@@ -526,7 +532,7 @@ def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
     """Raise `ParameterError` for a quantile of labels that is to be nearer than one label to the next."""
     if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain | WholeNumbers):
         return
-    spaced = inputs.values if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)
+    spaced = inputs.labels if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)  # (without "other")
     step = float(np.diff(np.sort(np.array(spaced, float))).min())
     if margin < step:
         raise ParameterError(

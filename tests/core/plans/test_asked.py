@@ -23,6 +23,8 @@ from ldp_core import (
     QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
+    SquareWave,
+    StochasticRounding,
     UnaryEncoding,
     WholeNumbers,
     question_of,
@@ -148,6 +150,29 @@ def test_a_quantile_of_cells_is_the_middle_of_one(edges):
     assert np.mean(np.abs(np.array(table["median"]) - edges[d // 2]) <= 0.9 * width) >= 0.95
 
 
+def test_of_an_interval_a_quantile_is_between_the_ends_of_cells():
+    """Half of a cell was taken from the margin: no number of people was enough for what 11,644 had in all of the cases.
+
+    And people who are spread evenly over the numbers have a density, which as ``frequency`` is the same question."""
+    numbers = Interval(-500, 500)
+    smooth = StochasticRounding(numbers, epsilon=2.0)
+    assert required_n(smooth, 100, ask="median").n < 12_000
+    assert MedianEstimate().rounding(smooth) == MedianEstimate().rounding(SquareWave(numbers, epsilon=2.0)) == 0
+    even, dense = (found(numbers, "median", frequency=f) for f in (None, 1 / 1000))
+    for key, row in even.items():
+        assert dense[key].margin == pytest.approx(row.margin)
+
+
+def test_other_has_no_place_in_the_order():
+    """`required_n` raised ValueError, and `recommend` of a mean TypeError: "other" was no number."""
+    tens = Domain(range(0, 90, 10), unmatched="other")
+    with pytest.raises(ParameterError, match="margin must be at least 10, "):
+        required_n(margin=9, ask="median", domain=tens, epsilon=2.0)
+    assert required_n("subset_selection", 15, ask="median", domain=tens, epsilon=2.0).n == pytest.approx(246, abs=5)
+    with pytest.raises(ParameterError, match=r"Interval\(0, 80\)"):
+        recommend(tens, 2.0, N, ask="mean")
+
+
 def test_a_question_that_says_its_confidence_or_its_population_is_answered_in_its_words():
     """Said were 95 %, for the people that 80 % take; and a population, of whom 85 % as many people were said."""
     how = {"domain": 50, "epsilon": 3.0}
@@ -158,6 +183,8 @@ def test_a_question_that_says_its_confidence_or_its_population_is_answered_in_it
     alone = required_n("unary_encoding", 0.01, ask={**ranged, "population": None}, **how)
     assert alone == required_n("unary_encoding", 0.01, ask=ranged, population=None, **how)
     assert "of these people." in recommend(50, 3.0, N, ask={**ranged, "population": None}).note.replace("\n", " ")
+    few = required_n("unary_encoding", 0.1, ask={**ranged, "population": 5000}, **how)  # (fewer than are tried first)
+    assert few == required_n("unary_encoding", 0.1, ask=ranged, population=5000, **how)
 
 
 def test_values_that_may_be_none_of_the_declared_ones():
@@ -168,7 +195,13 @@ def test_values_that_may_be_none_of_the_declared_ones():
     for row in rows:
         m = row.mechanism()
         assert m.inputs == values
+        asked = {row.key: row for row in recommend(values, 2.0, N, ask="histogram")}[row.key]
+        assert (asked.bytes_per_report, asked.server_operations) == (row.bytes_per_report, row.server_operations)
+        if row.name == UnaryEncoding.name:
+            assert (row.bytes_per_report, row.server_operations) == (1, 8)  # (none of the values is no bit)
         assert required_n(row.key, 0.1, domain=values, epsilon=2.0).n == required_n(m, 0.1).n
+    many = Domain(range(13), unmatched="none")  # (of 14 codes there are more points)
+    assert all(row.influence.all == pytest.approx(row.mechanism().influence().all) for row in recommend(many, 0.5, N))
     keys = {row.key for row in rows}
     assert keys == {row.mechanism for row in required_n(domain=values, epsilon=2.0, margin=0.1)}
     assert keys == {row.key for row in recommend(values, 2.0, N, ask="histogram")}
