@@ -59,6 +59,7 @@ class Choice:
         most: the most values that one report supports, if these are not all.
         one: whether a report adds to one counter, whatever d is.
         variant: where there are several, that which is not the default: an option of the mechanism.
+        none: whether a record may have none of the values, in place of "other".
     """
 
     mechanism: type[FrequencyOracle]
@@ -67,6 +68,7 @@ class Choice:
     most: Callable[[int, float], int] | None = None
     one: bool = False
     variant: str | None = None
+    none: bool = True
 
     @property
     def name(self) -> str:
@@ -284,10 +286,10 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
 
 
 _CHOICES = (
-    Choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True),
+    Choice(RandomizedResponse, _randomized_response, "code", lambda _d, _epsilon: 1, one=True, none=False),
     Choice(UnaryEncoding, lambda _d, e: (0.5, math.exp(-e) * _kept(e)), "bits"),
     Choice(UnaryEncoding, lambda _d, e: (_kept(e / 2), math.exp(-e / 2) * _kept(e / 2)), "bits", variant="symmetric"),
-    Choice(SubsetSelection, _subset_selection, "bits", _subset),
+    Choice(SubsetSelection, _subset_selection, "bits", _subset, none=False),
     Choice(LocalHashing, lambda _d, e: _of_buckets(min(round(math.exp(min(e, 20))) + 1, MOST_BUCKETS), e), "word"),
     Choice(LocalHashing, lambda _d, e: _of_buckets(best_symbols(SMALL_PRIMES, e), e), "word", one=True, variant="fast"),
     Choice(HadamardResponse, lambda _d, e: (_kept(e), 0.5), "word", one=True),

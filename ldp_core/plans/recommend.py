@@ -35,8 +35,6 @@ from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.numbers.means import Hybrid, NOutput, OneBitMean, Piecewise
 from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.mechanisms.numbers.stochastic_rounding import StochasticRounding
-from ldp_core.mechanisms.oracles.randomized_response import RandomizedResponse
-from ldp_core.mechanisms.oracles.subset_selection import SubsetSelection
 from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.parameters import check_epsilon, check_integer, check_probability, shown
 from ldp_core.plans.answered import Margin
@@ -548,11 +546,8 @@ def resolve(mechanism: Any, domain: Values | None, epsilon: float | None) -> Err
 
 def keys_for(values: Any) -> list[str]:
     """The names of all mechanisms for such values: where some are none of them, not every mechanism can say so."""
-    never = _NEVER_NONE if getattr(values, "unmatched", "") == "none" else ()
-    return list(KINDS.get(type(values)) or (key for key in CHOICES if CHOICES[key].mechanism not in never))
-
-
-_NEVER_NONE = (RandomizedResponse, SubsetSelection)
+    none = getattr(values, "unmatched", "") == "none"
+    return list(KINDS.get(type(values)) or (key for key in CHOICES if CHOICES[key].none >= none))
 
 
 def _probabilities(choice: Choice, values: Domain | int, epsilon: float) -> tuple[float, float]:
