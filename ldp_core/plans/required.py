@@ -141,8 +141,8 @@ def required_n(
             0.01.
         beta: probability of a larger error, or of finding a change where there is none, in (0, 1).
         ask: the question, as ``"median"``; see `recommend`. The margin is half of its widest interval where people are
-            spread evenly: of quantiles and means in the values' own unit, of dates in cells, else of a share. To 0.1 %
-            of n.
+            spread evenly: of quantiles and means in the values' own unit (of labels in whole steps), of dates in cells,
+            else of a share. To 0.1 % of n.
         change: in place of a margin: what a share gains, in (0, 1), or how much a mean moves, in its own unit, of 20
             people or more.
         base: with a change of a share: what the share is before.
@@ -461,11 +461,11 @@ def _of_answers(
     asked = asked._replace(beta=round(1 - sure, 12), population=said_of(question, asked.population))
     question = _about(question, asked.population and "many")  # (a finite one, too: more people may be tried)
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
-    _check_step(margin, question, inputs)
+    whole = _whole_steps(margin, question, inputs, f)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows, off = [], 0.0
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
-        left = margin - (off := question.rounding(m))
+        left = whole - (off := question.rounding(m))
 
         @cache
         def suffices(epsilon: float, times: float, key: Any = key, left: float = left) -> bool:
@@ -528,17 +528,30 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
     return float(margin)
 
 
-def _check_step(margin: float, question: Question[Any], inputs: Inputs) -> None:
-    """Raise `ParameterError` for a quantile of labels that is to be nearer than one label to the next."""
+def _whole_steps(margin: float, question: Question[Any], inputs: Inputs, f: float | None) -> float:
+    """What of a margin answers can use: of labels, whole steps; of less than one raise `ParameterError`.
+
+    And the way from the quantile to the edge of its value, if it is known where it is.
+    """
     if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain | WholeNumbers):
-        return
+        return margin
     spaced = inputs.labels if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)  # (without "other")
-    step = float(np.diff(np.sort(np.array(spaced, float))).min())
+    steps = np.diff(np.array(spaced, float))
+    step = float(np.abs(steps).min())
+    if steps.min() > 0 and steps.max() > step:
+        raise ParameterError(
+            f"how near a quantile is, is planned of numbers that are equally far apart, got steps of {step:g} to "
+            f"{steps.max():g}: declare them as text, in their order, which has an error in steps"
+        )
     if margin < step:
         raise ParameterError(
             f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, and "
             "where as many people are below one as above it is the next one in half of the cases"
         )
+    values = inputs.high - inputs.low if isinstance(inputs, WholeNumbers) else len(inputs.ends[0])
+    at = np.array(getattr(question, "probabilities", 0.5)) * values
+    inside = 0.0 if f else float(np.abs(at - np.rint(at)).min())
+    return min(margin, (margin // step + inside) * step)
 
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
