@@ -102,7 +102,7 @@ def estimate(
     _check_files(output, plot, csv=csv, drawn=bool(value or at), unwindowed=at is not None and window is None)
     _check_reports(unplanned=assume_reports and plan is None, twice=person is not None and repeats is not None)
     alone = [] if output or by_private or table else column or []  # (all else tells of whole plans)
-    share_of = share and share.partition("=")[0]
+    share_of = share.partition("=")[0] if share and by_private else None
     reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time, share_of])
     files.refuse_same([source], made, repeats=repeats, person=person)
     reports = files.having(reports, [person, *(by or ()), event_time], source)
