@@ -237,12 +237,11 @@ def recommend(
         raise ParameterError(f"bytes_per_report must be at least {least}, got {shown(bytes_per_report)}")
     if ask is not None:
         cells = f" A hierarchical histogram has {_CELLS} cells." if type(domain) is Interval else ""
-        smooth = any(row.name == SquareWave.name and question.name != "mean" for row in fitting)
         whom = said_of(question, population)
         note = f"Asked: {question.name} {whom_of(whom, 'these people')}. std.error and within: of the answer"
         note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
-        return Table(_ranked(fitting), note=f"{note} {SMOOTH}" if smooth else note)
+        return Table(_ranked(fitting), note=note + of_smooth((row.name for row in fitting), question))
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
         _ranked(fitting),
@@ -385,7 +384,12 @@ def spread(frequency: float | None, inputs: Inputs) -> str:
     return f"if {100 * frequency:.4g} % of the people {near} near it"
 
 
-SMOOTH = (
+def of_smooth(names: Iterable[str], question: Question[Any]) -> str:
+    """Why square_wave asks for so many people, if it is among these mechanisms, of all that is asked but means."""
+    return f" {_SMOOTH}" if question.name != "mean" and SquareWave.name in names else ""
+
+
+_SMOOTH = (
     "square_wave: its intervals hold for every population, and are wide for that. Of smooth ones its estimates are "
     "nearer (100,000 people at epsilon 1: its curve is 0.44 % off on average, a tree's 0.89 %), of heaps they are not "
     "(30 % at one value: up to 15 %, a tree's 3 %)."

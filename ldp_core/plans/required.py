@@ -24,7 +24,6 @@ from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
-from ldp_core.mechanisms.numbers.square_wave import SquareWave
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.answered import Margin, margins
 from ldp_core.plans.known_error import Error, Shares, part_of
@@ -32,7 +31,6 @@ from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
     EVERYBODY,
-    SMOOTH,
     Values,
     answering,
     asked_of,
@@ -43,6 +41,7 @@ from ldp_core.plans.recommend import (
     make,
     of_each,
     of_group,
+    of_smooth,
     resolve,
     said_of,
     spread,
@@ -491,8 +490,7 @@ def _of_answers(
     said += f"{half}there may be narrower Cells" * (off > 0)
     if _SLOW in kinds and _SLOW not in named and mechanism is None:
         said += f". Left out: {_SLOW}, whose errors take minutes unless it is named"
-    wide = any(row.mechanism == SquareWave.name for row in rows) and question.name != "mean"
-    return asked.table(rows, asked.sentence(said) + f" {SMOOTH}" * wide)
+    return asked.table(rows, asked.sentence(said) + of_smooth((row.mechanism for row in rows), question))
 
 
 def _about(question: Any, population: Population) -> Any:
