@@ -6,9 +6,13 @@ import time
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import apache_beam as beam
 import pytest
+from apache_beam.testing.util import assert_that, equal_to
 from typer.testing import CliRunner
 
+from ldp_beam import Deduplicate, Histogram
+from ldp_beam.io import DecodeMessages
 from ldp_beam.io.messages import decode
 from ldp_cli.app import app as command
 from ldp_core import InputError, ParameterError, PrivacyPlan
@@ -20,6 +24,7 @@ from ..bed.pubsub import PubSub, PubSubServer, google_types
 from .helpers import (
     KEPT,
     NDJSON,
+    OS,
     PLAN,
     ROW,
     SECRET,
@@ -89,6 +94,25 @@ def test_what_did_not_arrive_is_refused_and_may_come_again(served, caplog):
         assert app.post(lines({**ROW, "level": SECRET}), key="b").status_code == 400
         assert (app.get("/health").status_code, app.n, len(sent)) == (200, 1, 2)
     assert sent[0] == sent[1]  # the same key both times
+
+
+def test_who_reads_a_queue_drops_by_its_key_what_is_there_twice(served):
+    """The queue had the first message, but its answer was lost, and the client sent again."""
+    sent, outcomes = [], [{}, {}, {b"": "timed out"}]
+
+    def send(messages):
+        sent.extend(messages)
+        return dict.fromkeys([name for name, _ in messages], "timed out") if outcomes.pop() else {}
+
+    with served(send) as app:
+        answers = [app.post(lines(*[ROW] * n), key=key).status_code for n, key in ((3, "a"), (3, "a"), (5, "b"))]
+    assert (answers, len(sent)) == ([503, 200, 200], 3)
+    with beam.Pipeline("FnApiRunner") as p:
+        batches = p | beam.Create([(message, key) for key, message in sent]) | DecodeMessages(position="message")
+        once = batches | Deduplicate("message", within="1d", event_time="day")
+        for name, reports, n in (("Twice", batches, 11), ("Once", once, 8)):
+            rows = reports | name >> Histogram("os", PLAN["os"], window="1d", event_time="day")
+            assert_that(rows | f"n {name}" >> beam.Map(lambda row: row.n), equal_to([n] * len(OS)), name)
 
 
 def test_large_messages_are_cut(served, monkeypatch):
