@@ -491,6 +491,8 @@ def test_files_that_end_polars_or_have_nothing_are_errors_of_ours(ldp):
     Path("old.csv").write_bytes(b"os,x\rios,1\rweb,2\r")  # (it had no records, and the plan fitted)
     for line in ("perturb old.csv out.parquet --plan plan.toml", "plan check plan.toml old.csv"):
         assert r"ends its lines with \r alone" in ldp(line, code=1).err
+    Path("latin.csv").write_bytes("os,city\nios,München\n".encode("latin-1"))
+    assert '"CSV UTF-8"' in ldp("perturb latin.csv out.parquet --plan plan.toml", code=1).err
     pl.DataFrame({"other": [1], "os": ["ios"]}).write_parquet("raw.parquet")
     Path("raw.parquet").write_bytes(Path("raw.parquet").read_bytes().replace(b"other", b"oth\xff\xff"))
     for line in ("simulate plan.toml raw.parquet", "plan check plan.toml raw.parquet"):
