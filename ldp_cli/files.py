@@ -392,7 +392,7 @@ def polars_work(what: str, data: pl.LazyFrame | None = None) -> Iterator[None]:
         if isinstance(error, polars.exceptions.SchemaError) or str(error).startswith("schema "):  # the second is of CSV
             remedy = f"; of several files not all have the same columns and types in one order{_UNLIKE}"
         elif str(error).startswith("invalid utf-8"):
-            remedy = "; it is no text in UTF-8: spreadsheets save it as \"CSV UTF-8\", and iconv makes it of other text"
+            remedy = '; it is no text in UTF-8: spreadsheets save it as "CSV UTF-8", and iconv makes it of other text'
         raise InputError(
             f"{what}: Polars could not read or write the data ({type(error).__name__}); its message is left out, as it "
             f"may quote them{remedy}"
