@@ -236,6 +236,14 @@ class Question(OfAll, ABC, Generic[R_co]):
         """By how much an answer may be off what `expected_error` is of: half of a cell whose middle it is."""
         return 0.0
 
+    def whole_steps(self, inputs: Any, margin: float, frequency: float | None = None) -> float:
+        """What of a margin answers can use: of labels, whole steps; of less than one raise `ParameterError`."""
+        return margin
+
+    def error_unit(self, inputs: Any) -> str:
+        """In what `expected_error` is of these inputs, if it is neither shares nor the unit of numbers."""
+        return ""
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form, as YAML has it: the name under ``question``, and the options that are not None.
 

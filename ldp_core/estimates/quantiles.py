@@ -14,9 +14,11 @@ from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import Population, Question, Result, Tabular, check_population, z_score
+from ldp_core.estimates.base import Population, Question, R_co, Result, Tabular, check_population, z_score
 from ldp_core.estimates.ordered import Reader, answer_type, reader_of
 from ldp_core.estimates.weights import QUANTILE_SCHEMA, Quantiles, word
+from ldp_core.inputs.domain import Domain
+from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag, check_open, parameter, shown
 from ldp_core.tables import SHARE, View, about_whom, in_percent, text_of
@@ -33,8 +35,100 @@ def check_probabilities(name: str, value: Any) -> tuple[float, ...]:
     return made
 
 
+class _Placed(Question[R_co]):
+    """What the median and other quantiles share: who can answer, and how near an answer will be."""
+
+    @property
+    def _probabilities(self) -> tuple[float, ...]:
+        return getattr(self, "probabilities", (0.5,))
+
+    @override
+    def check(self, mechanism: Mechanism) -> None:
+        reader_of("a quantile", mechanism, self)
+
+    @override
+    def expected_error(
+        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
+    ) -> tuple[float, float]:
+        """In values: whole numbers and numbers in their own unit, other labels in steps from one to the next.
+
+        What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
+        density at the quantile. (An answer is a value, and so up to half a step farther away: of cells see
+        `rounding`.)
+
+        ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
+        each unit; default: people are spread evenly.
+        """
+        reader = reader_of("a quantile", mechanism, self)
+        curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
+        first, last = (np.array(end) for end in reader.ends)
+        at = np.arange(len(last) + 1.0)
+        cells = mechanism.inputs.listed and not reader.ends[0].equals(reader.ends[1])  # (no values by themselves)
+        if reader.ascending is False:
+            raise ParameterError(
+                "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
+                "declare them from the smallest to the largest, or as text, which has an error in steps"
+            )
+        # People are spread evenly over declared cells, which need not be equally wide, and over an interval's numbers.
+        if reader.ascending and (frequency is None or not cells):
+            at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
+        below, above = (
+            np.interp(self._probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
+            for end in (curve.high, curve.low)
+        )
+        # Where the first or the last value cuts one side short, errors are on the other (a tree's differ by 3 %).
+        middle = np.interp(self._probabilities, np.linspace(0, 1, len(at)), at)
+        half, longer = (above - below) / 2, np.maximum(above - middle, middle - below)
+        chance = 1e-5 * float(at[-1] - at[0])  # (of the counters that are expected)
+        half = float(np.where(longer > 1.1 * half + chance, longer, half).max())
+        if frequency is not None:
+            if not frequency > 0:
+                raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
+            half /= frequency * (len(last) if mechanism.inputs.listed else float(at[-1] - at[0]))
+        return half / z_score(self.confidence), half
+
+    @override
+    def rounding(self, mechanism: Any) -> float:
+        reader = reader_of("a quantile", mechanism, self)
+        if reader.ascending is None or not mechanism.inputs.listed:  # (of an interval answers are between the ends)
+            return 0.0
+        first, last = (np.array(end, float) for end in reader.ends)
+        widths = np.abs(last - first)
+        at = np.array(self._probabilities) * len(widths)
+        near = np.concatenate([np.ceil(at) - 1, np.floor(at)]).astype(int)  # (on both sides of an edge)
+        return float(widths[near].max()) / 2
+
+    @override
+    def whole_steps(self, inputs: Any, margin: float, frequency: float | None = None) -> float:
+        """And the way from the quantile to the edge of its value, if it is known where it is."""
+        if not isinstance(inputs, Domain | WholeNumbers):
+            return margin
+        spaced = inputs.labels if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)  # (without "other")
+        steps = np.diff(np.array(spaced, float))
+        step = float(np.abs(steps).min())
+        if steps.min() > 0 and steps.max() > step:
+            raise ParameterError(
+                f"how near a quantile is, is planned of numbers that are equally far apart, got steps of {step:g} to "
+                f"{steps.max():g}: declare them as text, in their order, which has an error in steps"
+            )
+        if margin < step:
+            raise ParameterError(
+                f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, "
+                "and where as many people are below one as above it is the next one in half of the cases"
+            )
+        values = inputs.high - inputs.low if isinstance(inputs, WholeNumbers) else len(inputs.ends[0])
+        at = np.array(self._probabilities) * values
+        inside = 0.0 if frequency else float(np.abs(at - np.rint(at)).min())
+        return min(margin, (margin // step + inside) * step)
+
+    @override
+    def error_unit(self, inputs: Any) -> str:
+        labels = isinstance(inputs, Domain) and inputs.kind != "int"
+        return f"steps of {getattr(inputs, 'every', 'one value')}" if labels else ""
+
+
 @dataclass(frozen=True)
-class QuantilesEstimate(Question[Quantiles]):
+class QuantilesEstimate(_Placed[Quantiles]):
     """Quantiles of ordered values: the first value that at least such a share of the records does not exceed.
 
     Args:
@@ -67,10 +161,6 @@ class QuantilesEstimate(Question[Quantiles]):
     population: Population = parameter(check_population, default=None)
 
     @override
-    def check(self, mechanism: Mechanism) -> None:
-        reader_of("a quantile", mechanism, self)
-
-    @override
     def schema(self, mechanism: Any) -> pa.Schema:
         return _schema(reader_of("a quantile", mechanism, self))
 
@@ -86,58 +176,6 @@ class QuantilesEstimate(Question[Quantiles]):
         found = reader.quantiles(n, counters, np.array(self.probabilities), self.confidence)
         columns = [np.tile(self.probabilities, len(n)), *found, np.repeat(n, size)]
         return pa.table(columns, _schema(reader)), np.full(len(n), size)
-
-    @override
-    def expected_error(
-        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
-    ) -> tuple[float, float]:
-        """In values: whole numbers and numbers in their own unit, other labels in steps from one to the next.
-
-        What the widest interval of the curve is across, read between the values, too: about z sd(F(t)) / f, f the
-        density at the quantile. (An answer is a value, and so up to half a step farther away: of cells see
-        `rounding`.)
-
-        ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
-        each unit; default: people are spread evenly.
-        """
-        reader = reader_of("a quantile", mechanism, self)
-        curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
-        first, last = (np.array(end) for end in reader.ends)
-        at = np.arange(len(last) + 1.0)
-        cells = mechanism.inputs.listed and not reader.ends[0].equals(reader.ends[1])  # (no values by themselves)
-        if reader.ascending is False:
-            raise ParameterError(
-                "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
-                "declare them from the smallest to the largest, or as text, which has an error in steps"
-            )
-        # People are spread evenly over declared cells, which need not be equally wide, and over an interval's numbers.
-        if reader.ascending and (frequency is None or not cells):
-            at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)
-        below, above = (
-            np.interp(self.probabilities, np.append(0, np.maximum.accumulate(end[0])), at)
-            for end in (curve.high, curve.low)
-        )
-        # Where the first or the last value cuts one side short, errors are on the other (a tree's differ by 3 %).
-        middle = np.interp(self.probabilities, np.linspace(0, 1, len(at)), at)
-        half, longer = (above - below) / 2, np.maximum(above - middle, middle - below)
-        chance = 1e-5 * float(at[-1] - at[0])  # (of the counters that are expected)
-        half = float(np.where(longer > 1.1 * half + chance, longer, half).max())
-        if frequency is not None:
-            if not frequency > 0:
-                raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
-            half /= frequency * (len(last) if mechanism.inputs.listed else float(at[-1] - at[0]))
-        return half / z_score(self.confidence), half
-
-    @override
-    def rounding(self, mechanism: Any) -> float:
-        reader = reader_of("a quantile", mechanism, self)
-        if reader.ascending is None or not mechanism.inputs.listed:  # (of an interval answers are between the ends)
-            return 0.0
-        first, last = (np.array(end, float) for end in reader.ends)
-        widths = np.abs(last - first)
-        at = np.array(self.probabilities) * len(widths)
-        near = np.concatenate([np.ceil(at) - 1, np.floor(at)]).astype(int)  # (on both sides of an edge)
-        return float(widths[near].max()) / 2
 
 
 def _schema(reader: Reader) -> pa.Schema:
@@ -200,7 +238,7 @@ def _median_schema(kind: pa.DataType) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class MedianEstimate(Question[Median]):
+class MedianEstimate(_Placed[Median]):
     """The median of ordered values, one row: `QuantilesEstimate` of 0.5.
 
     Args:
@@ -229,22 +267,8 @@ class MedianEstimate(Question[Median]):
         return QuantilesEstimate((0.5,), self.confidence, self.population, repeats=self.repeats)
 
     @override
-    def check(self, mechanism: Mechanism) -> None:
-        self._quantile.check(mechanism)
-
-    @override
     def schema(self, mechanism: Any) -> pa.Schema:
         return _median_schema(self._quantile.schema(mechanism).field("quantile").type)
-
-    @override
-    def expected_error(
-        self, mechanism: Any, n: int, counters: I64, frequency: float | None = None
-    ) -> tuple[float, float]:
-        return self._quantile.expected_error(mechanism, n, counters, frequency)
-
-    @override
-    def rounding(self, mechanism: Any) -> float:
-        return self._quantile.rounding(mechanism)
 
     @override
     def result(self, mechanism: Any, tally: Tally) -> Median:

@@ -21,7 +21,6 @@ from typing_extensions import override
 from ldp_core.errors import DomainError, ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import MeanEstimate
-from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask, question_of
 from ldp_core.inputs.base import Inputs
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -371,9 +370,8 @@ def answering(
 
 def in_steps(question: Question[Any], inputs: Inputs) -> str:
     """In what the error of a quantile is, where it is not in the unit of numbers."""
-    labels = isinstance(inputs, Domain) and inputs.kind != "int"
-    steps = labels and isinstance(question, MedianEstimate | QuantilesEstimate)
-    return f", in steps of {getattr(inputs, 'every', 'one value')}," if steps else ""
+    unit = question.error_unit(inputs)
+    return f", in {unit}," if unit else ""
 
 
 def spread(frequency: float | None, inputs: Inputs) -> str:

@@ -16,12 +16,8 @@ from typing_extensions import override
 from ldp_core.errors import ParameterError, no_warning_of_epsilon
 from ldp_core.estimates.base import Population, Question, check_population, sampled_part
 from ldp_core.estimates.mean import FEW_NUMBERS
-from ldp_core.estimates.quantiles import MedianEstimate, QuantilesEstimate
 from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
-from ldp_core.inputs.base import Inputs
-from ldp_core.inputs.domain import Domain
-from ldp_core.inputs.interval import WholeNumbers
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
@@ -460,7 +456,7 @@ def _of_answers(
     asked = asked._replace(beta=round(1 - sure, 12), population=said_of(question, asked.population))
     question = _about(question, asked.population and "many")  # (a finite one, too: more people may be tried)
     margin = _check_margin(margin, own_unit=not (question.view.counts or question.view.shares))
-    whole = _whole_steps(margin, question, inputs, f)
+    whole = question.whole_steps(inputs, margin, f)
     named = [key for key in kinds if not (people and key == _SLOW)] if mechanism is None else [mechanism]
     rows, off = [], 0.0
     for key, m, _ in answering(question, inputs, named, spent, _FIRST, f, repeats):
@@ -524,32 +520,6 @@ def _check_margin(margin: float, *, own_unit: bool) -> float:
     if isinstance(margin, bool) or not isinstance(margin, (int, float)) or not 0 < margin < math.inf:
         raise ParameterError(f"margin in the unit of the numbers must be a number in (0, inf), got {shown(margin)}")
     return float(margin)
-
-
-def _whole_steps(margin: float, question: Question[Any], inputs: Inputs, f: float | None) -> float:
-    """What of a margin answers can use: of labels, whole steps; of less than one raise `ParameterError`.
-
-    And the way from the quantile to the edge of its value, if it is known where it is.
-    """
-    if not isinstance(question, MedianEstimate | QuantilesEstimate) or not isinstance(inputs, Domain | WholeNumbers):
-        return margin
-    spaced = inputs.labels if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)  # (without "other")
-    steps = np.diff(np.array(spaced, float))
-    step = float(np.abs(steps).min())
-    if steps.min() > 0 and steps.max() > step:
-        raise ParameterError(
-            f"how near a quantile is, is planned of numbers that are equally far apart, got steps of {step:g} to "
-            f"{steps.max():g}: declare them as text, in their order, which has an error in steps"
-        )
-    if margin < step:
-        raise ParameterError(
-            f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, and "
-            "where as many people are below one as above it is the next one in half of the cases"
-        )
-    values = inputs.high - inputs.low if isinstance(inputs, WholeNumbers) else len(inputs.ends[0])
-    at = np.array(getattr(question, "probabilities", 0.5)) * values
-    inside = 0.0 if f else float(np.abs(at - np.rint(at)).min())
-    return min(margin, (margin // step + inside) * step)
 
 
 def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Asked) -> Needs:
