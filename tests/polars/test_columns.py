@@ -190,6 +190,8 @@ def test_what_puts_raw_values_among_reports():
         "extend_constant": lambda: x.extend_constant(True, 2),
         "replace": lambda: x.replace(False, True),
         "fill_null(strategy=)": lambda: pl.concat([x, x.clear(1)]).fill_null(strategy="zero"),
+        "pl.fold": lambda: reports.select(pl.fold(column, lambda _, __: raw["x"], ["x"]))["x"],
+        "pl.reduce": lambda: reports.select(pl.reduce(lambda _, __: raw["x"], ["x", column]))["x"],
         "map_elements": lambda: x.map_elements(lambda _: True, return_dtype=dtype),
         "cast": lambda: raw["x"].cast(dtype),
     }.items():
