@@ -448,15 +448,19 @@ def nearer(difference: F64, off: Any) -> F64:
     return difference - np.clip(difference, -off, off)
 
 
-def side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None) -> Side:
-    """k tallies as one side, with the variances of at most so many reports of a person."""
-    one = _side_of(mechanism, n, counters, population, repeats)
+def side_of(
+    mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None = None, most: float | None = None
+) -> Side:
+    """k tallies as one side, with the variances of at most so many reports of a person; ``most``: only for `watch`."""
+    one = _side_of(mechanism, n, counters, population, repeats, most or repeats)
     return one if repeats is None else one.of_clusters(repeats)
 
 
-def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None) -> Side:
+def _side_of(
+    mechanism: Any, n: I64, counters: I64, population: Population, repeats: int | None, most: float | None
+) -> Side:
     if not isinstance(mechanism, Comparable):
-        watch(mechanism, n[:, None], counters)
+        watch(mechanism, n[:, None], counters, repeats=most)
         means, errors, *_ = np.nan_to_num(mechanism.means(np.maximum(n, 1), counters))
         people = np.where(mechanism.answers(n, counters)[1], n, 0)[:, None].astype(float)
         times = finite_times(mechanism, population, n, means, errors, repeats)
@@ -469,7 +473,7 @@ def _side_of(mechanism: Any, n: I64, counters: I64, population: Population, repe
     side = counted_side(oracle, answers, counters)
     side = side._replace(sampled=answering_part(population, reported[:, None], side.n, repeats))
     people = np.maximum(answers, 1)[:, None].astype(float)
-    watch(oracle, people, counters, side.estimates * people)
+    watch(oracle, people, counters, side.estimates * people, repeats=most)
     return side
 
 

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -169,7 +170,8 @@ class ComparePersons(Compare):
         n, counters = self._sides(mechanism, *tallies)
         refuse_empty(*n[0])
         oracle, who = mechanism, (sums.before, sums.after)
-        one, two = sides = [side_of(mechanism, n[:, i], counters[:, i], "many") for i in (0, 1)]
+        read = partial(side_of, mechanism, population="many")
+        one, two = sides = [read(n[:, i], counters[:, i], most=of.most) for i, of in enumerate(who)]
         f1, f2 = one.estimates[0], two.estimates[0]
         step: Any = 4 * np.max([side.n * side.variance(side.inside) for side in sides], axis=0)
         if isinstance(mechanism, Comparable):

@@ -264,7 +264,7 @@ class HistogramEstimate(Question[Histogram]):
         side = counted_side(mechanism, np.array(tally.n), tally.counters, 1.0)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
         reach = student(z, sums.degrees) / z
-        arrays = many._arrays(mechanism, tally.n, tally.counters, side.effects(sums), reach)
+        arrays = many._arrays(mechanism, tally.n, tally.counters, side.effects(sums), reach, sums.most)
         asked = (self.confidence, self.simultaneous, self.consistency)
         return Histogram(mechanism.domain, tally.n, *arrays, *asked, mechanism, "many")
 
@@ -277,19 +277,25 @@ class HistogramEstimate(Question[Histogram]):
         return table, np.full(len(n), domain.size)
 
     def _arrays(
-        self, mechanism: Any, n: Any, counters: I64, times: tuple[Any, Any] | None = None, reach: float = 1.0
+        self,
+        mechanism: Any,
+        n: Any,
+        counters: I64,
+        times: tuple[Any, Any] | None = None,
+        reach: float = 1.0,
+        most: float | None = None,
     ) -> tuple[F64, F64, F64, F64]:
         """`Counting.debias`, and counts made consistent, of any number of tallies at once.
 
         ``times``: the design effects of noise and of the sample, if they are not ``repeats``. ``reach``: how many times
-        as many standard errors intervals are wide.
+        as many standard errors intervals are wide. ``most``: how many reports of a person `watch` allows for.
         """
         if times is None and (self.repeats or 1) > 1:
             times = self.repeats, self.repeats
         counts, errors, low, high = mechanism.debias(
             n, counters, confidence=self.confidence, simultaneous=self.simultaneous
         )
-        watch(mechanism, n, counters, counts)
+        watch(mechanism, n, counters, counts, repeats=most or self.repeats)
         if self.population is not None or times is not None:
             of_noise = (errors, low, high)
             errors, low, high = self._widened(mechanism, n, counters, of_noise, times or (1, 1), reach)

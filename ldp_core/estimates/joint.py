@@ -536,7 +536,7 @@ class TableEstimate(Question[Table]):
         estimates = along(sums, inverse, margins=True)
         for axis, mechanism in enumerate(joint.mechanisms):
             alone = margin(k, (axis,))
-            watch(mechanism, n[:, None], sums[alone], estimates[alone])
+            watch(mechanism, n[:, None], sums[alone], estimates[alone], repeats=self.repeats)
         within, counts = np.clip(estimates, 0, people), estimates[margin(k, range(k))]
         a, b = _noise(columns, within)
         most = np.maximum(people, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
@@ -113,13 +113,13 @@ class MeanEstimate(Question[Mean]):
     def result(self, mechanism: Any, tally: Tally) -> Mean:
         self.check(mechanism)
         mechanism.check_tally(tally)
-        watch(mechanism, tally.n, tally.counters)
+        watch(mechanism, tally.n, tally.counters, repeats=self.repeats)
         mean, error, low, high = (float(x) for x in self._numbers(mechanism, np.array(tally.n), tally.counters))
         return Mean(mean, error, low, high, tally.n, self.confidence, mechanism, self.population)
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        watch(mechanism, n[:, None], counters)
+        watch(mechanism, n[:, None], counters, repeats=self.repeats)
         columns = (*self._numbers(mechanism, n, counters), n)
         return pa.table([pa.array(column) for column in columns], Mean.arrow_schema()), np.ones(len(n), np.int64)
 
@@ -166,16 +166,18 @@ class MeanEstimate(Question[Mean]):
 
     @override
     def of_sums(self, mechanism: Any, tally: Tally, sums: Persons) -> Mean:
-        alone = replace(self, population=None, repeats=None).result(mechanism, tally)
-        mean, error = np.array([[alone.mean], [alone.standard_error]])
+        mechanism.check_tally(tally)
+        watch(mechanism, tally.n, tally.counters, repeats=sums.most)
+        numbers = mechanism.means(np.array(tally.n), tally.counters, confidence=self.confidence)
+        mean, error, (lowest,), (highest,) = (np.array([x], float) for x in numbers)
         n, z, (times, far) = sums.m, z_score(self.confidence), of_clusters(mechanism, sums, mean, error)
         reach, off = student(z, sums.degrees), off_of(mechanism)
         side = Side(n, mean, error**2 * n, step=coin_of(mechanism, "many", np.array(tally.n)), far=far, safer=NEAR)
         ends = side.of_clusters(*np.where(np.isinf(times), 1, times)).ends(reach)
         made = float(error[0] * np.sqrt(times[0][0]))
-        more = reach * made - z * alone.standard_error  # (what else there is in the interval stays)
-        low, high = min(alone.low - more, float(ends[0][0]) - off), max(alone.high + more, float(ends[1][0]) + off)
-        return Mean(alone.mean, made, low, high, tally.n, self.confidence, mechanism, "many")
+        more = reach * made - z * error[0]  # (what else there is in the interval stays)
+        low, high = min(lowest - more, ends[0][0] - off), max(highest + more, ends[1][0] + off)
+        return Mean(float(mean[0]), made, float(low), float(high), tally.n, self.confidence, mechanism, "many")
 
 
 def of_clusters(mechanism: Any, sums: Persons, mean: F64, error: F64) -> tuple[tuple[F64, F64], tuple[F64, F64]]:

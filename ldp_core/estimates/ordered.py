@@ -100,7 +100,7 @@ class Reader:
         """Warn if tallies are not what reports add up to."""
         m = self.mechanism
         counts = m.debias(n[:, None], counters, confidence=COUNTS_ALONE)[0] if isinstance(m, Counting) else None
-        watch(m, n[:, None], counters, counts)
+        watch(m, n[:, None], counters, counts, repeats=self.repeats)
 
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:
         """Counts of the ranges ``cells``, int64[r, 2], their errors, low and high ends: float64[k, r] each."""

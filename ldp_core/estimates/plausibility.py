@@ -18,8 +18,10 @@ the variance v of a term, its range r and the distance t of the sum from n m,
 two ends each. It is called implausible if the bound of one of them is below `FALSE_ALARMS` / (2 k), so that data that
 were perturbed as the mechanism says, record by record, are called so with a probability below `FALSE_ALARMS`.
 
-The one honest case that is not covered: many reports of one person under keyed noise are not independent of each other.
-(The standard errors allow for that with ``repeats`` or ``person``.)
+Reports of one person under keyed noise are not independent of each other. Where a person has at most r of them,
+exponents are an r-th of these (S. Janson, "Large Deviations for Sums of Partly Dependent Random Variables", Random
+Structures and Algorithms 24(3), 2004, Theorems 2.1 and 2.3): ``repeats`` says r. With ``person`` it is the mean number
+over the reports, `Persons.most`, which is r where all have sent as many. Where neither is said, r is 1.
 """
 
 from __future__ import annotations
@@ -90,18 +92,18 @@ class Sums(NamedTuple):
     """What is the first to look for if no data give it, as "this; or ": what is likely of all sums comes after it."""
 
 
-def distances(sums: Sequence[Sums], *, tallies: int = 1) -> list[F64]:
+def distances(sums: Sequence[Sums], *, tallies: int = 1, repeats: float = 1) -> list[F64]:
     """Of each kind of sums float64[...]: how many standard errors a tally's are outside of what any data give.
 
     0 where that may well be chance; one 0 for all tallies if it may be for all of them. With `FALSE_ALARMS` at most is
-    any other number found in ``tallies`` tallies of honest reports (Bonferroni).
+    any other number found in ``tallies`` tallies of honest reports (Bonferroni), of which ``repeats`` are a person's.
 
     >>> coin = Term(0.25, 0.75, 0.0, 1.0)  # heads: how many of 100?
     >>> [d.round(1).tolist() for d in distances([Sums(np.array([[80], [100]]), 100, coin)])]
     [[0.0, 5.8]]
     """
     tests = 2 * tallies * sum(s.totals.shape[-1] for s in sums)
-    enough = math.log(max(tests, 1) / FALSE_ALARMS)
+    enough = math.log(max(tests, 1) / FALSE_ALARMS) * repeats
     return [_distance(s.totals, s.n, s.term, enough) for s in sums]
 
 
@@ -137,10 +139,12 @@ _PLAUSIBLE = np.zeros(())
 _ROUNDING = 1e-6  # of a term's range: far above what floats round, far below what a report adds
 
 
-def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None) -> None:
+def watch(
+    mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None, *, repeats: float | None = None
+) -> None:
     """Warn once if some of these tallies cannot be of reports of this mechanism; see `Tallier.bounded_sums`."""
     sums = mechanism.bounded_sums(n, counters, counts)
-    found = distances(sums, tallies=max(math.prod(counters.shape[:-1]), 1))
+    found = distances(sums, tallies=max(math.prod(counters.shape[:-1]), 1), repeats=repeats or 1)
     if not any(d.any() for d in found):
         return
     outside = np.maximum.reduce(np.broadcast_arrays(*map(np.atleast_1d, found)))
@@ -152,7 +156,7 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
         f"standard errors away from anything possible{many}. Likely {odd[0].likely}the values were never perturbed, or "
         "by another mechanism or with another epsilon than this one. (Many reports of the same people under keyed "
-        "noise look like that too. Error bars allow for them with repeats= or person=, this warning does not.)"
+        "noise look like that too, unless repeats= or person= says so.)"
     )
     collected = _collected.get()
     if collected is None:

@@ -1,6 +1,7 @@
 """Estimates that no data give are called so, with the likely mistake; those of honest reports are not."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from ldp_core import (
     SummationHistogramEncoding,
     Tally,
     UnaryEncoding,
+    compare_persons,
 )
 from ldp_core.accounting.binomials import divergence
 from ldp_core.estimates import plausibility
@@ -31,7 +33,7 @@ from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Sums, Term, collecting, distances
 
-from ...cases import each
+from ...cases import case, each
 from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
 
 N = 20_000
@@ -247,6 +249,36 @@ def test_counts_that_add_up_to_twice_the_records():
 
 
 # ---- who is told
+
+
+def test_reports_of_the_same_people_are_plausible_where_that_is_said():
+    """500 people with keyed noise who send one answer 30 times each: it was said of 8 to 20 in 20."""
+    persons = np.repeat(np.arange(500), 30)
+
+    def heard_of(m, run):
+        ask: Any = MeanEstimate if isinstance(m, Averaging) else HistogramEstimate
+        reports = np.repeat(m.perturb([1] * 500, randomness=keyed(500, run)), 30, axis=0)
+        raw = reports[[np.argmax(reports.reshape(15_000, -1)[:, 0])] * 15_000]
+        for answer in (
+            lambda: ask().result(m, m.tally(reports)),
+            lambda: ask(repeats=30).result(m, m.tally(raw)),
+            lambda: ask(repeats=30).result(m, m.tally(reports)),
+            lambda: ask().of_persons(m, reports, persons),
+            lambda: compare_persons(m, (reports, persons), (reports, persons)),
+        ):
+            with collecting() as said:
+                answer()
+            yield bool(said)
+
+    for m in (
+        Hybrid((1, 2), epsilon=3.0),
+        SubsetSelection(range(8), epsilon=1.0),
+        RandomizedResponse(range(4), epsilon=2.0),
+    ):
+        with case(m):
+            unsaid, raw, *said = np.sum([list(heard_of(m, run)) for run in range(20)], axis=0)
+            assert unsaid >= 5
+            assert (raw, *said) == (20, 0, 0, 0)
 
 
 def test_it_is_said_once_a_call_with_the_place_of_the_call():
