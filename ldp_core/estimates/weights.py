@@ -101,8 +101,8 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     Args:
         numbers: float[n], of n records, which are independent: products of public numbers and of weights for values of
             one column or two (of three, or of two of which few reports support one, ask a table, of private numbers
-            ``ldp estimate --by-private``). Of numbers y below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded. Or
-            a pair of a mechanism for numbers and its reports.
+            ``ldp estimate --by-private``). Of numbers y below 0 take -y: if no product is above 0, no report supports
+            the value, and the interval is unbounded. Or a pair of a mechanism for numbers and its reports.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
