@@ -43,7 +43,7 @@ from ldp_beam.graph.upstream import (
     refuse_unsaid,
 )
 from ldp_beam.time.times import EventTime, TimeUnit
-from ldp_beam.time.triggers import check_trigger, check_windowing, reads_clock
+from ldp_beam.time.triggers import check_trigger, check_windowing, has_one_end, reads_clock
 from ldp_beam.time.windows import WindowLike, window_fn
 from ldp_core import engine
 
@@ -328,7 +328,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 accumulation_mode=self._accumulation_mode,
                 allowed_lateness=self._lateness,
             )
-        once = self._person is not None
+        once = self._person is not None or has_one_end(self._trigger or pcoll.windowing.triggerfn)
         partials, dead_letters = in_time(partials, into, column, pcoll, dead_letters, once=once)
         tallies = self._summed(partials)
         rows_of = self._rows_of(bounded=tallies.is_bounded, filled=self._fill is not None)

@@ -49,7 +49,7 @@ class AfterTallies(AfterCount):
 
 def check_trigger(trigger: TriggerFn, lateness: float) -> None:
     """Raise if a trigger means to count records, or drops those that come late within the allowed lateness."""
-    if lateness and isinstance(trigger, AfterWatermark) and trigger.late is None:
+    if lateness and has_one_end(trigger):
         raise ParameterError(
             "with allowed_lateness a trigger AfterWatermark(...) needs late=, or records that come late are dropped, "
             "and not counted: add late=AfterCount(1), with each late batch, or late=AfterProcessingTime(60)"
@@ -76,6 +76,11 @@ def check_windowing(pcoll: PCollection[Any]) -> None:
             "in the windows of the input late records get panes of their own, which do not replace the pane before: "
             "add up those of a window, or give beam.WindowInto accumulation_mode=AccumulationMode.ACCUMULATING"
         )
+
+
+def has_one_end(trigger: TriggerFn) -> bool:
+    """Whether no pane comes after the one at the window's end."""
+    return isinstance(trigger, AfterWatermark) and trigger.late is None
 
 
 def reads_clock(trigger: TriggerFn) -> bool:

@@ -86,6 +86,9 @@ def is_of_pandas(values: Any) -> bool:
 def as_arrow(values: Any, kind: str, *, column: str) -> pa.Array:
     """``values`` as one Arrow array of what ``kind`` says, or a dictionary of it; else raise `DtypeError`."""
     values = column_of(values)
+    if isinstance(values, pa.ExtensionArray) and values.type.extension_name == "pandas.period":  # 56 is 2026
+        of = "numbers or text of them, as column.dt.year or column.astype(str)"
+        raise DtypeError(f"column {column!r}: {_INPUTS[kind]} cannot encode periods of pandas: make {of}")
     values = plain(values) if isinstance(values, pa.Array) else _from_python(values, kind, column)
     found = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     if pa.types.is_null(found):

@@ -171,7 +171,7 @@ class MeanEstimate(Question[Mean]):
         n, z, (times, far) = sums.m, z_score(self.confidence), of_clusters(mechanism, sums, mean, error)
         reach, off = student(z, sums.degrees), off_of(mechanism)
         side = Side(n, mean, error**2 * n, step=coin_of(mechanism, "many", np.array(tally.n)), far=far, safer=NEAR)
-        ends = side.of_clusters(*times).ends(reach)
+        ends = side.of_clusters(*np.where(np.isinf(times), 1, times)).ends(reach)
         made = float(error[0] * np.sqrt(times[0][0]))
         more = reach * made - z * alone.standard_error  # (what else there is in the interval stays)
         low, high = min(alone.low - more, float(ends[0][0]) - off), max(alone.high + more, float(ends[1][0]) + off)

@@ -141,7 +141,7 @@ class Reader:
         none, places = np.zeros(size, np.int64), np.arange(1, size + 1)
         upto, v_upto = count(n, counters, none, places)
         whole, v_whole = upto[:, -1:], v_upto[:, -1:]
-        if not v_whole.any():  # the number of all is known
+        if not v_whole.any() and np.allclose(whole, n[:, None]):  # the number of all is known
             terms = self.mechanism.range_terms(n, counters, none, places)
             found = self.with_ends(n, counters, upto, v_upto, z, terms)
             return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found))

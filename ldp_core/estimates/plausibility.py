@@ -19,7 +19,7 @@ two ends each. It is called implausible if the bound of one of them is below `FA
 were perturbed as the mechanism says, record by record, are called so with a probability below `FALSE_ALARMS`.
 
 The one honest case that is not covered: many reports of one person under keyed noise are not independent of each other.
-(The standard errors do not allow for that either.)
+(The standard errors allow for that with ``repeats`` or ``person``.)
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def watch(mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None
         f"implausible for {mechanism.title}, epsilon {mechanism.epsilon:.4g}: {what}, which is {outside.max():,.0f} "
         f"standard errors away from anything possible{many}. Likely {odd[0].likely}the values were never perturbed, or "
         "by another mechanism or with another epsilon than this one. (Many reports of the same people under keyed "
-        "noise look like that too: error bars allow for them with repeats= alone.)"
+        "noise look like that too. Error bars allow for them with repeats= or person=, this warning does not.)"
     )
     collected = _collected.get()
     if collected is None:

@@ -165,6 +165,16 @@ def objects(labels):
     return np.array(labels, object)  # as ``unique`` of pandas makes them
 
 
+@each("mechanism", [RandomizedResponse(range(100), epsilon=1.0), Hybrid((0, 120), epsilon=1.0)])
+def test_periods_of_pandas_are_no_numbers(mechanism):
+    """Arrow has the number of years, months or days since 1970, which came out as values."""
+    born = pd.DataFrame({"born": pd.period_range("1990", periods=3, freq="Y")})
+    for values in (born["born"], pa.array(born["born"], from_pandas=True), pl.from_pandas(born)["born"]):
+        with pytest.raises(DtypeError, match=r"periods of pandas: make numbers or text.* column\.dt\.year"):
+            mechanism.perturb(values)
+    assert len(mechanism.perturb(born["born"].dt.year - 1970)) == 3
+
+
 @each("make", [pa.array, lambda os: pa.chunked_array([os[:1], os[1:]]), pd.Categorical, pl.Series, pd.Series, objects])
 def test_a_domain_of_a_column_warns(make):
     with pytest.warns(LdpWarning, match="a column of data"):

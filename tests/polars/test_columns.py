@@ -2,6 +2,7 @@
 
 import base64
 import json
+from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
@@ -180,17 +181,22 @@ def test_what_puts_raw_values_among_reports():
     ):
         with pytest.raises(pl.exceptions.PolarsError):
             refused()
-    for passes in (
-        lambda: x.clone().scatter([0, 1], True),
-        lambda: item(True),
-        lambda: cell(True),
-        lambda: x.set(raw["x"], True),
-        lambda: x.extend_constant(True, 2),
-        lambda: x.replace(False, True),
-        lambda: x.map_elements(lambda _: True, return_dtype=dtype),
-        lambda: raw["x"].cast(dtype),
-    ):
+    page = (Path(__file__).parents[2] / "docs" / "polars.md").read_text(encoding="utf-8")
+    for name, passes in {
+        "Series.scatter": lambda: x.clone().scatter([0, 1], True),
+        "series[rows] = value": lambda: item(True),
+        "frame[row, column] = value": lambda: cell(True),
+        "Series.set": lambda: x.set(raw["x"], True),
+        "extend_constant": lambda: x.extend_constant(True, 2),
+        "replace": lambda: x.replace(False, True),
+        "fill_null(strategy=)": lambda: pl.concat([x, x.clear(1)]).fill_null(strategy="zero"),
+        "pl.fold": lambda: reports.select(pl.fold(column, lambda _, __: raw["x"], ["x"]))["x"],
+        "pl.reduce": lambda: reports.select(pl.reduce(lambda _, __: raw["x"], ["x", column]))["x"],
+        "map_elements": lambda: x.map_elements(lambda _: True, return_dtype=dtype),
+        "cast": lambda: raw["x"].cast(dtype),
+    }.items():
         assert passes().dtype == dtype, "Polars refuses it now: take it out of docs/polars.md"
+        assert name in page
 
 
 def test_reports_in_chunks_are_rechunked_before_a_left_join():

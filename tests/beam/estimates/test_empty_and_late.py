@@ -8,7 +8,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.transforms.trigger import AccumulationMode
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import FixedWindows, Sessions, SlidingWindows
 from apache_beam.utils.timestamp import Timestamp
 
@@ -172,6 +172,15 @@ def test_records_of_the_last_part_of_a_millisecond_are_counted_as_late(lateness)
     transform = ldp_beam.PrivateHistogram("v", SURE_BOOL, window=windows, event_time="t", allowed_lateness=lateness)
     rows, late = run(transform.with_exception_handling(), steps, **LOCAL)
     assert (list(counted(rows).values()), late_of(late)) == ([2], 1)
+
+
+@each("early", [None, AfterCount(1)])
+def test_records_that_come_as_their_window_ends_are_late_for_a_trigger_that_closes_it(early):
+    """The local streaming runner took them for no pane, and nothing said that they were lost."""
+    options = {"window": 10, "event_time": "t", "trigger": AfterWatermark(early=early)}
+    steps = stream([0, [1, 2], 10, [3], [4, 11], 20])
+    rows, late = run(ldp_beam.PrivateHistogram("v", SURE_BOOL, **options).with_exception_handling(), steps, **LOCAL)
+    assert (counted(rows), late_of(late)) == ({0: 2, 10: 1}, 2)
 
 
 def test_an_endless_fill_is_for_streams():

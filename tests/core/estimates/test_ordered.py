@@ -209,6 +209,17 @@ def test_quantiles_are_the_curve_inverted():
         )
 
 
+def test_a_curve_without_noise_is_of_those_who_have_a_label():
+    for kind in (RandomizedResponse, SubsetSelection):  # (at epsilon 40 the variance of noise is 0 in floats)
+        for epsilon in (20.0, 40.0):
+            m = kind(Domain([1, 2, 5], unmatched="other"), epsilon=epsilon)
+            tally = m.tally(m.perturb([1] * 18 + [2] * 19 + [5] * 22 + [9] * 41))
+            with case(m):
+                shares = CdfEstimate().result(m, tally).shares
+                np.testing.assert_allclose(shares, np.array([18, 37, 59]) / 59, rtol=1e-6)
+                assert MedianEstimate().result(m, tally).median == 2
+
+
 def test_a_quantile_where_the_curve_has_exactly_the_share():
     """By rounding it was the next value: each of 20 values has a twentieth of the reports, so of the people."""
     for epsilon, each in ((0.5, 100), (3.0, 12_345)):
