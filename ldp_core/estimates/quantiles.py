@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,8 +58,18 @@ class _Placed(Question[R_co]):
         `rounding`.)
 
         ``frequency`` is f, the share of the people of each declared value near the quantile, of numbers in cells in
-        each unit; default: people are spread evenly.
+        each unit, wherever it is: with as much noise as in the middle; default: people are spread evenly.
         """
+        half = self._reach(mechanism, n, counters, frequency)
+        if frequency is not None:
+            asked: Any = self  # (that has a population)
+            ways: Any = replace(asked, population=None), MedianEstimate(asked.confidence, repeats=asked.repeats)
+            here, middle = (one._reach(mechanism, n, counters, frequency) for one in ways)
+            half = math.hypot(half, math.sqrt(max(middle**2 - here**2, 0)))
+        return half / z_score(self.confidence), half
+
+    def _reach(self, mechanism: Any, n: int, counters: I64, frequency: float | None) -> float:
+        """Half of the widest interval, where people are spread evenly but for the ``frequency``."""
         reader = reader_of("a quantile", mechanism, self)
         curve = reader.curve(np.array([n]), counters[None], z_score(self.confidence))
         first, last = (np.array(end) for end in reader.ends)
@@ -85,7 +96,7 @@ class _Placed(Question[R_co]):
             if not frequency > 0:
                 raise ParameterError(f"frequency of the values near a quantile must be above 0, got {shown(frequency)}")
             half /= frequency * (len(last) if mechanism.inputs.listed else float(at[-1] - at[0]))
-        return half / z_score(self.confidence), half
+        return half
 
     @override
     def rounding(self, mechanism: Any) -> float:

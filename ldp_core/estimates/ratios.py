@@ -22,10 +22,10 @@ with (sum u - m sum w)^2 <= z^2 of that are a score interval: that of E. B. Wils
 same holds with s = 1 if u and w - u are weights of two values of one column. The interval reaches over both of these:
 it is not shorter than Fieller's, and unbounded where that one is.
 
-Of weights with c near 0 (q = 1/2, as of Hadamard response) these terms do not grow with m: if all y are 0, so are they
-at m = 0. One of them is (s - 2 m) k sum y, with k = w^2 - c w. But if the ratio is m, sum y is at least m sum w and the
-lesser y of all others, and at most m sum w and the greater one of them. The interval also reaches to the ends that
-follow where sum y is taken to be that.
+Of weights with c near 0 (q = 1/2, as of Hadamard response, or in blocks, where w is 0, too) these terms do not grow
+with m: if all y are 0, so are they at m = 0. One of them is (s - 2 m) k sum y, with k = w^2 - c w. But if the ratio is
+m, sum y is at least m sum w and the lesser y of all others, and at most m sum w and the greater one of them. The
+interval also reaches to the ends that follow where sum y is taken to be that.
 
 A ratio to public numbers, as a share over several mechanisms, has the interval of means of two numbers where it has
 weights between -1 and 0, or 1 and 2, with J of m_h people as in `weighted_mean`. Where no weight is above 0, one of
@@ -106,16 +106,17 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
-    known = _known(_sums(u, w), of)
+    known = _known(ratio_sums(u, w), of)
     two = _two_values(known)
     with np.errstate(over="ignore", invalid="ignore"):
-        cubes, carrying = float((w * w) @ w), float(known[5] ** 2 / ((w * w) @ (w * w)))
-    if two is not None:
-        return _bounded(_ratio(known, confidence, two, repeats, of), known, repeats, np.zeros(3), cubes)
+        cubes, carrying = float(known[15]), float(known[5] ** 2 / known[20])
     near = _near(known)  # sums about it do not cancel
     r = u - near * w
-    found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
-    found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
+    if two is not None:
+        found = _ratio(known, confidence, two, repeats, of)
+    else:
+        found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
+        found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
         moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
     return _bounded(found, known, repeats, moments, cubes, carrying if of is None else np.inf)
@@ -182,6 +183,8 @@ def _sum_of_two(sums: F64) -> float | None:
     """c of this module's text."""
     low, high = min(-float(sums[6]), 0.0), float(sums[7])
     high = 1 - low if high < 0 else high
+    if low + high == 0 and abs(high**2 * sums[5] - sums[20]) <= SAME * sums[20]:  # (or 0, of reports of other blocks)
+        return 0.0
     return low + high if are_two(low, high, float(sums[0]), float(sums[2]), float(sums[5])) else None
 
 
@@ -215,7 +218,8 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, 
     w^3. So many reports are ``carrying`` the sum of w.
     """
     z = z_score(found.confidence)
-    bounded = math.isfinite(found.high - found.low) and _two_values(sums) is None
+    two = None if sums[7] ** 2 * sums[0] > sums[5] * (1 + SAME) and _sum_of_two(sums) == 0 else _two_values(sums)
+    bounded = math.isfinite(found.high - found.low) and two is None
     if not _carried(sums, found.confidence, repeats) or (bounded and not told_by(carrying / repeats)):
         return replace(found, low=-np.inf, high=np.inf)
     second, third, fourth = moments.tolist()
@@ -228,7 +232,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, 
             found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
     low, high = -float(sums[8]), float(sums[9])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
-    if -float(sums[6]) <= 0 or not (some or most) or _two_values(sums) is not None:
+    if -float(sums[6]) <= 0 or not (some or most) or two is not None:
         return found
     if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
         high = 2 - low
@@ -283,7 +287,8 @@ def _ratio(
         score = score_sums(sums[1:6], c, s)
         if lesser is not None:  # (y that are weights are 0 to 1 on average)
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
-            rest = rest_of(sums[1:6], sums[0], c, s, ends)
+            n = sums[5] / sums[7] ** 2 if c == 0 < sums[7] else sums[0]  # (without those of weight 0)
+            rest = rest_of(sums[1:6], n, c, s, ends)
     found = ratios(sums[1:6], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
     # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)

@@ -100,9 +100,9 @@ def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
 
     Args:
         numbers: float[n], of n records, which are independent: products of public numbers and of weights for values of
-            one column or two (of three ask a table, of private numbers ``ldp estimate --by-private``). Of numbers y
-            below 0 take -y: if no product is above 0, no report supports the value, and the interval is unbounded. Or
-            a pair of a mechanism for numbers and its reports.
+            one column or two (of three, or of two of which few reports support one, ask a table, of private numbers
+            ``ldp estimate --by-private``). Of numbers y below 0 take -y: if no product is above 0, no report supports
+            the value, and the interval is unbounded. Or a pair of a mechanism for numbers and its reports.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
@@ -159,7 +159,8 @@ def _of_both(u: F64) -> tuple[float, bool]:
 
     Weights are a and -b, so that products are a1 a2, -a1 b2, -b1 a2 and b1 b2, the last one of most reports where both
     values are rare. Perhaps the first one, which is the largest by far, is of nobody here; the others tell it. Where u
-    is clearly above 0 somebody has it, or these are weights of one value or more, or one less such weights.
+    is clearly above 0 somebody has it, or these are weights of one value or more, or one less such weights. Where one
+    column's weights are a and -a, and no report supports the other's value, nothing tells it: infinity.
     """
     digits = DIGITS * np.abs(u).max(initial=0)  # (sums of weights that are 0 but for rounding)
     below, above = -u[u < -digits], u[u > digits]
@@ -168,13 +169,16 @@ def _of_both(u: F64) -> tuple[float, bool]:
     none, ones, most = float(above.min()), (float(below.min()), float(below.max())), float(above.max())
     both = ones[0] * ones[1] / none
     four = ((below == ones[0]) | (below == ones[1])).all() and ((above == none) | (above == most)).all()
+    large = max(ones[1], most)
+    if four and none == ones[0] and min(ones[1], most) in (none, large):  # weights of a column are a and -a
+        unseen = large < min(1 - SAME, 100 / len(u))  # no report supports the other column's value
+        return (large if large > none else math.inf if unseen else 0.0), False
     four = four and none < ones[0] * (1 - SAME)
-    if four and abs(most - both) < SAME * both:
+    somebody = u.sum() > 2 * math.sqrt(u @ u)
+    if four and (abs(most - both) < SAME * both or (most == none and not somebody)):
         return both, True
-    if u.sum() > 2 * math.sqrt(u @ u):
+    if somebody:
         return 0.0, False
-    if four and most == none:
-        return both, True
     logs = np.log(below), np.log(above)
     smaller = float(logs[0].mean() - logs[1].mean())  # (of weights of one value, products above 0 are larger)
     if smaller < 2 * math.sqrt(sum(some.var() / len(some) for some in logs)) + SAME:
