@@ -18,10 +18,10 @@ the variance v of a term, its range r and the distance t of the sum from n m,
 two ends each. It is called implausible if the bound of one of them is below `FALSE_ALARMS` / (2 k), so that data that
 were perturbed as the mechanism says, record by record, are called so with a probability below `FALSE_ALARMS`.
 
-Reports of one person under keyed noise are not independent of each other. Where a person has at most r of them,
-exponents are an r-th of these (S. Janson, "Large Deviations for Sums of Partly Dependent Random Variables", Random
-Structures and Algorithms 24(3), 2004, Theorems 2.1 and 2.3): ``repeats`` says r. With ``person`` it is the mean number
-over the reports, `Persons.most`, which is r where all have sent as many. Where neither is said, r is 1.
+Reports of one person under keyed noise are not independent of each other. Where a person has at most r of them, these
+are r groups of independent ones, and E exp(h X) is at most the product of E exp(r h Y)^(1 / r) of their sums Y (O.
+Hölder's inequality). So exponents are an r-th of these: ``repeats`` says r. With ``person`` it is the mean number over
+the reports, `Persons.most`, which is r where all have sent as many. Where neither is said, r is 1.
 """
 
 from __future__ import annotations
