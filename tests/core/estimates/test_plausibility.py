@@ -297,6 +297,19 @@ def test_quantiles_of_rounded_numbers_are_plausible_where_repeats_are_said():
     assert said == [0, 0]
 
 
+def test_persons_of_far_more_reports_than_others_are_plausible():
+    """100 of one person say the same of 1,000 values, beside one of each of 2,000 others: it was always said."""
+    m, persons = RandomizedResponse(range(1000), epsilon=1.0), np.repeat(np.arange(2001), [100] + [1] * 2000)
+    for run in range(5):
+        reports = m.perturb(np.arange(2001) % 5, randomness=keyed(2001, run))
+        with collecting() as said:
+            HistogramEstimate().of_persons(m, reports[persons], persons)
+        assert not said
+    with collecting() as said:
+        HistogramEstimate().of_persons(m, reports[np.zeros(2100, int)], persons)
+    assert said
+
+
 def test_it_is_said_once_a_call_with_the_place_of_the_call():
     with pytest.warns(LdpWarning) as caught:
         RR.estimate(RR.tally(RAW_FLAGS))
