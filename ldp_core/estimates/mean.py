@@ -174,7 +174,7 @@ class MeanEstimate(Question[Mean]):
         reach, off = student(z, sums.degrees), off_of(mechanism)
         side = Side(n, mean, error**2 * n, step=coin_of(mechanism, "many", np.array(tally.n)), far=far, safer=NEAR)
         ends = side.of_clusters(*np.where(np.isinf(times), 1, times)).ends(reach)
-        made = float(error[0] * np.sqrt(times[0][0]))
+        made = float(error[0] * np.sqrt(times[0][0])) if np.isfinite(times[0][0]) else np.inf
         more = reach * made - z * error[0]  # (what else there is in the interval stays)
         low, high = min(lowest - more, ends[0][0] - off), max(highest + more, ends[1][0] + off)
         return Mean(float(mean[0]), made, float(low), float(high), tally.n, self.confidence, mechanism, "many")

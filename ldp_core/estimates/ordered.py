@@ -27,7 +27,7 @@ from ldp_core.arrays.types import F64, I64
 from ldp_core.estimates.base import Population, Question, refuse_mechanism, refuse_repeats, sampled_part, z_score
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
-from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.plausibility import collecting, watch
 from ldp_core.estimates.tails import COUNTS_ALONE, reach_of_few
 from ldp_core.inputs.base import edges_between
 from ldp_core.inputs.interval import WholeNumbers
@@ -274,13 +274,10 @@ class _OfDistribution(Reader):
 
         return edges_between(self._grid, moved(low, -self._within), moved(high, self._within))
 
-    @override
-    def watch(self, n: I64, counters: I64) -> None:
-        """`distribution` does."""
-
     def _found(self, n: I64, counters: I64, confidence: float = 0.95) -> list[Distribution]:
         tallies = (Tally(int(a), b, self.mechanism.fingerprint) for a, b in zip(n, counters, strict=True))
-        found = [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
+        with collecting():  # (`watch` says it, and knows ``repeats``)
+            found = [self.mechanism.distribution(tally, confidence=confidence) for tally in tallies]
         return [_scaled(one, self.times) for one in found]
 
     @override

@@ -18,10 +18,11 @@ the variance v of a term, its range r and the distance t of the sum from n m,
 two ends each. It is called implausible if the bound of one of them is below `FALSE_ALARMS` / (2 k), so that data that
 were perturbed as the mechanism says, record by record, are called so with a probability below `FALSE_ALARMS`.
 
-Reports of one person under keyed noise are not independent of each other. Where a person has at most r of them,
-exponents are an r-th of these (S. Janson, "Large Deviations for Sums of Partly Dependent Random Variables", Random
-Structures and Algorithms 24(3), 2004, Theorems 2.1 and 2.3): ``repeats`` says r. With ``person`` it is the mean number
-over the reports, `Persons.most`, which is r where all have sent as many. Where neither is said, r is 1.
+Reports of one person under keyed noise are not independent of each other. Where a person has at most r of them, these
+are r groups of independent ones, and E exp(h X) is at most the product of E exp(r h Y)^(1 / r) of their sums Y (O.
+Hölder's inequality). So exponents are an r-th of these: ``repeats`` says r. With ``person`` it is the mean number over
+the reports, `Persons.most`, which is r where all have sent as many. Few may have sent many more, but nobody more than
+sqrt(r n), the root of the sum of all squares: so much of a sum is left out. Where neither is said, r is 1.
 """
 
 from __future__ import annotations
@@ -104,11 +105,14 @@ def distances(sums: Sequence[Sums], *, tallies: int = 1, repeats: float = 1) -> 
     """
     tests = 2 * tallies * sum(s.totals.shape[-1] for s in sums)
     enough = math.log(max(tests, 1) / FALSE_ALARMS) * repeats
-    return [_distance(s.totals, s.n, s.term, enough) for s in sums]
+    return [_distance(s.totals, s.n, s.term, enough, repeats) for s in sums]
 
 
-def _distance(totals: F64, n: Any, term: Term, enough: float) -> F64:
+def _distance(totals: F64, n: Any, term: Term, enough: float, repeats: float) -> F64:
     terms = n if term.each == 1 else np.multiply(n, term.each)
+    if repeats > 1:  # (a person's reports)
+        one, nearest = np.sqrt(repeats * n) * term.each * term.length, (terms * term.low, terms * term.high)
+        totals = totals - np.clip(totals - np.clip(totals, *nearest), -one, one)
     below, above = term.deviations
     root, rounding = np.sqrt(terms), _ROUNDING * term.length
     # n KL is at most z^2, and Bernstein's exponent at most z^2 / 2: nearly all sums are settled here.

@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 from ldp_core import (
+    CdfEstimate,
     DBitFlip,
     Hybrid,
     LdpWarning,
     LocalHashing,
     LongitudinalUnaryEncoding,
+    MedianEstimate,
     OneBitMean,
     PrivacyPlan,
     RandomizedResponse,
@@ -279,6 +281,33 @@ def test_reports_of_the_same_people_are_plausible_where_that_is_said():
             unsaid, raw, *said = np.sum([list(heard_of(m, run)) for run in range(20)], axis=0)
             assert unsaid >= 5
             assert (raw, *said) == (20, 0, 0, 0)
+
+
+def test_quantiles_of_rounded_numbers_are_plausible_where_repeats_are_said():
+    """Their distribution knew no repeats=: it was said of 12 in 20."""
+    m, heard = StochasticRounding((0, 7), epsilon=1.0, buckets=8), []
+    for run in range(20):
+        reports = np.repeat(m.perturb([1] * 500, randomness=keyed(500, run)), 30, axis=0)
+        for ask in (MedianEstimate(), MedianEstimate(repeats=30), CdfEstimate(repeats=30)):
+            with collecting() as said:
+                ask.result(m, m.tally(reports))
+            heard.append(bool(said))
+    unsaid, *said = np.reshape(heard, (20, 3)).sum(axis=0)
+    assert unsaid >= 5
+    assert said == [0, 0]
+
+
+def test_persons_of_far_more_reports_than_others_are_plausible():
+    """100 of one person say the same of 1,000 values, beside one of each of 2,000 others: it was always said."""
+    m, persons = RandomizedResponse(range(1000), epsilon=1.0), np.repeat(np.arange(2001), [100] + [1] * 2000)
+    for run in range(5):
+        reports = m.perturb(np.arange(2001) % 5, randomness=keyed(2001, run))
+        with collecting() as said:
+            HistogramEstimate().of_persons(m, reports[persons], persons)
+        assert not said
+    with collecting() as said:
+        HistogramEstimate().of_persons(m, reports[np.zeros(2100, int)], persons)
+    assert said
 
 
 def test_it_is_said_once_a_call_with_the_place_of_the_call():
