@@ -215,6 +215,23 @@ def test_a_process_that_took_over_an_id_is_left_alone(tmp_path):
     assert other.returncode == 0
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have numbers of processes there")
+def test_a_thread_with_the_number_of_a_worker_that_has_ended_is_no_worker(tmp_path):
+    """It was a TaskManager's, which was killed in its place."""
+    waits = "import threading; t = threading.Thread(target=input); t.start(); print(t.native_id, flush=True)"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", waits, "a token"], **pipes) as process:
+        state = {"processes": {"taskmanager-1": process.pid}, "token": "a token"}
+        (tmp_path / "cluster.json").write_text(json.dumps(state))
+        thread = int(process.stdout.readline())
+        for number in (thread, process.pid):
+            (tmp_path / f"worker-{number}.log").touch()
+        workers = FlinkCluster(tmp_path).workers()
+        process.communicate(b"\n")
+    assert thread != process.pid
+    assert workers == {f"worker-{process.pid}": process.pid}
+
+
 def test_a_job_server_that_is_not_there_or_of_another_flink_is_refused(tmp_path, monkeypatch):
     for jar, words in [
         (tmp_path / "none.jar", "there is no .*none.jar; LDP_FLINK_JOB_SERVER_JAR names it"),

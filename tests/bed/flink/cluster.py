@@ -454,6 +454,8 @@ def _is_ours(pid: int, token: str) -> bool:
     if Path("/proc/self").exists():
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if f"\nTgid:\t{pid}\n" not in Path(f"/proc/{pid}/status").read_text():
+                return False  # a thread of a TaskManager, which has the number of an old worker
         except OSError:
             return False
     else:
