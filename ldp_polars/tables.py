@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from itertools import combinations
 from typing import Any
 
 import polars as pl
 
-from ldp_core import Joint, Mechanism, PlanError, PrivacyPlan, TableEstimate
+from ldp_core import Joint, Mechanism, ParameterError, PlanError, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, joint_of
 from ldp_polars.columns import check_repeats_said
 from ldp_polars.frames import Frame, groups_of
@@ -37,7 +38,8 @@ def table(
         reports: eager or lazy.
         columns: of reports, two or more. The rate is that of the last column's value among those who have the values
             of the others.
-        plan: the plan that made them, or their mechanisms by column. Not needed for typed reports.
+        plan: the plan that made them, or their mechanisms by column. Not needed for typed reports, but of keyed ones of
+            one mechanism: these may be of one column at two times, which share noise and have no table.
         by, window, event_time, confidence, population, assume_reports: see `histograms`.
         repeats: the most reports of one person in a group; keyed noise asks for it, see `histogram`.
 
@@ -48,8 +50,8 @@ def table(
         interval is unbounded: -inf to inf.
 
     Raises:
-        ParameterError: at once: keyed noise, and no ``repeats``; fewer than two columns, or reports that have no
-            table, or one that takes too many people, see `ldp_core.Joint`.
+        ParameterError: at once: keyed noise, and no ``repeats``, or no ``plan`` where it is needed; fewer than two
+            columns, or reports that have no table, or one that takes too many people, see `ldp_core.Joint`.
         PlanError, DtypeError, MechanismMismatchError: see `histograms`.
 
     >>> import polars as pl, ldp_polars
@@ -60,6 +62,7 @@ def table(
     >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
     [('1', 0.5), ('2', 1.0)]
     """
+    unsaid = plan is None
     if plan is None:
         plan = makers_of(reports)
         with suppress(PlanError):  # (of some columns of a draw nothing tells which rows answer another one)
@@ -69,9 +72,25 @@ def table(
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = {name: made[name] for name in joint.by_column("")}
     whole = plan if isinstance(plan, PrivacyPlan) else used
+    dtypes = {name: reports.collect_schema().get(name) for name in used}
     for name, mechanism in used.items():
-        check_repeats_said(name, reports.collect_schema().get(name), mechanism, repeats)
+        check_repeats_said(name, dtypes[name], mechanism, repeats)
+    if unsaid:
+        _refuse_one_noise({name: m for name, m in used.items() if getattr(dtypes[name], "keyed", False)})
     taken = {"entry", *asked.schema(joint).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(joint, asked)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
+
+
+def _refuse_one_noise(keyed: Mapping[str, Mechanism]) -> None:
+    """Raise `ParameterError` if some of these columns may be one at two times: then an unchanged value has one report.
+
+    (The product of its two weights is not 1 on average, but 1 and the variance of a weight more.)
+    """
+    if same := [list(pair) for pair in combinations(keyed, 2) if keyed[pair[0]] == keyed[pair[1]]]:
+        raise ParameterError(
+            f"columns {same[0]} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
+            "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
+            "with names or tags of their own give plan=, a plan or their mechanisms by column"
+        )

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ReportError, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, warn_user
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
@@ -326,6 +326,12 @@ def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int 
             check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)
         elif s.null_count():
             raise InputError(f"column {s.name!r} has nulls: leave these rows out of both columns")
+    made = [s.dtype.mechanism for s in inputs if isinstance(s.dtype, Report) and s.dtype.keyed]
+    if len(made) == len(inputs) and made[0] == made[1]:  # (an unchanged number has one report, and one error)
+        warn_user(
+            f"columns {[s.name for s in inputs]} have keyed noise of one mechanism: if they are one column at two "
+            "times, they share it, and what is said of both together is wrong: perturb each time with a tag= of its own"
+        )
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)
     return pl.Series(inputs[0].name, [core.linear_fit(x, y, **how).to_arrow().to_pylist()], dtype=_FIT)
 

@@ -43,8 +43,8 @@ def file_format(path: str) -> str | None:
 
 
 def in_a_folder(pattern: str) -> str:
-    """Beam finds nothing for ``*.csv``, but for ``./*.csv`` what is meant."""
-    return f"./{pattern}" if "/" not in pattern and os.sep not in pattern and re.search(r"[*?[]", pattern) else pattern
+    """Beam finds nothing for ``*.csv`` or ``*/*.csv``, but for ``./*.csv`` and ``./*/*.csv`` what is meant."""
+    return f"./{pattern}" if re.match(rf"[^/{re.escape(os.sep)}]*[*?[]", pattern) else pattern
 
 
 def check_folder(path: str) -> None:

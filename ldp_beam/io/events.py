@@ -225,12 +225,13 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
     if not patterns or not all(isinstance(pattern, str) for pattern in patterns):
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
-    try:
-        results = FileSystems.match([in_a_folder(pattern) for pattern in patterns])
+    try:  # (of ``**/`` Beam finds the folders below alone, where Polars and shells take files of this folder, too)
+        forms = [{in_a_folder(form) for form in (pattern, pattern.replace("**/", ""))} for pattern in patterns]
+        results = [FileSystems.match([*of_one]) for of_one in forms]
     except (BeamIOError, OSError, ValueError) as error:
         raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
-    for pattern, result in zip(patterns, results, strict=True):
-        there = [file for file in result.metadata_list if UNFINISHED not in file.path]
+    for pattern, found in zip(patterns, results, strict=True):
+        there = [file for result in found for file in result.metadata_list if UNFINISHED not in file.path]
         if not there:
             raise InputError(f"no file matches {pattern!r}")
         for file in there:

@@ -412,9 +412,9 @@ class PrivacyPlan(PlanForms):
         """A query that makes a histogram of a column of reports, or a table of two, in a database: it needs no Python.
 
         Of randomized response and of mechanisms whose reports are a bit per value. Columns of the answer: those of
-        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them, but low
-        and high are null in groups of few reports. Of two columns the values are under the columns' names, as in
-        ``frame.ldp.table``; rates with intervals need Python.
+        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them, for one
+        report of each person, but low and high are null in groups of few reports. Of two columns the values are under
+        the columns' names, as in ``frame.ldp.table``; rates with intervals need Python.
 
         Args:
             column: one that the plan perturbs, or two.

@@ -18,6 +18,7 @@ from ldp_core import (
     PrivacyPlan,
     RandomizedResponse,
     ReportError,
+    Secret,
     UnaryEncoding,
 )
 
@@ -144,3 +145,28 @@ def test_the_remedy_of_a_table_of_a_number_gives_its_mean():
     w, v = (pl.col(name).ldp.weight(value) for name, value in (("os", "a"), ("x", None)))
     found = reports.select(eval(remedy, {"w": w, "v": v})).item()
     assert found["ratio"] == pytest.approx(0.7, abs=5 * found["standard_error"])
+
+
+def test_a_column_at_two_times_has_no_table_under_one_keyed_noise():
+    """An unchanged value has one report: of 90 % who stay, 144 % were said to, at epsilon 2."""
+    m, noise = RandomizedResponse(epsilon=2.0), {"key": Secret.generate(), "id": "user"}
+    users = np.arange(20_000)
+    first = users % 10 < 3
+    values = {"x": first, "y": first ^ (users % 11 == 0)}
+    times = [pl.DataFrame({"user": users, "x": column}) for column in values.values()]
+
+    def joined(tags):
+        made = [
+            f.select("user", pl.col("x").ldp.perturb(m, tag=tag, **noise)) for f, tag in zip(times, tags, strict=True)
+        ]
+        return made[0].join(made[1].rename({"x": "y"}), on="user")
+
+    for frame in (joined([None, None]), joined([None, None]).lazy(), joined(["first", "second"])):
+        with pytest.raises(ParameterError, match=r"\['x', 'y'\] have keyed noise of one mechanism.*tag= of its own"):
+            frame.ldp.table("x", "y", repeats=1)
+    told = joined(["first", "second"]).ldp.table("x", "y", plan={"x": m, "y": m}, repeats=1, confidence=1 - 1e-9)
+    stay = told.row(by_predicate=pl.col("x") & pl.col("y"), named=True)
+    assert stay["rate_low"] < values["y"][first].mean() < stay["rate_high"]
+    plan = PrivacyPlan({"x": m, "y": m}, keep=["user"])
+    both = pl.DataFrame({"user": users, **values}).ldp.perturb(plan, **noise)
+    assert both.ldp.table("x", "y", plan=plan, repeats=1)["count"].sum() == pytest.approx(20_000)

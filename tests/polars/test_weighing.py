@@ -13,8 +13,10 @@ from ldp_core import (
     DtypeError,
     Hybrid,
     InputError,
+    LdpWarning,
     MechanismMismatchError,
     ParameterError,
+    Piecewise,
     RandomizedResponse,
     ReportError,
     Secret,
@@ -212,3 +214,18 @@ def test_each_line_of_few_reports_is_told_of():
         few.select(pl.col("u").ldp.total())
         few.lazy().select(pl.col("u").ldp.total()).collect()
     assert [one.filename for one in told] == [__file__] * 2
+
+
+def test_a_line_of_one_keyed_column_at_two_times_warns():
+    """An unchanged number has one report: a covariance of 146 came out as 1,468, and its interval never held."""
+    m, users = Piecewise((0, 100), epsilon=2.0), np.arange(2000)
+    noise = {"key": Secret.generate(), "id": "user"}
+    numbers = 10.0 + users % 50
+    times = [pl.DataFrame({"user": users, "x": x}) for x in (numbers, np.where(users < 600, 70.0, numbers))]
+    first, second = (people.select(pl.col("x").ldp.perturb(m, **noise)) for people in times)
+    with pytest.warns(LdpWarning, match=r"\['x', 'y'\] have keyed noise of one mechanism.*tag= of its own"):
+        first.with_columns(y=second["x"]).select(pl.col("x").ldp.linear_fit("y", repeats=1))
+    fresh = [people.select(pl.col("x").ldp.perturb(m)) for people in times]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LdpWarning)
+        fresh[0].with_columns(y=fresh[1]["x"]).select(pl.col("x").ldp.linear_fit("y"))

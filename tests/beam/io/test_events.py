@@ -9,6 +9,7 @@ from functools import reduce
 from pathlib import Path
 
 import apache_beam as beam
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -41,6 +42,20 @@ def test_a_pattern_without_a_folder_finds_the_files_that_are_here(tmp_path, monk
     assert [Path(path).name for path in match_files(["*.ndjson"])] == ["a.ndjson"]
     assert match_files(["a.ndjson"]) == ["a.ndjson"]
     assert len(match_files(["a.ndjson", "*.ndjson", str(tmp_path / "a.ndjson")])) == 1  # its records count once
+
+
+@pytest.mark.parametrize("pattern", ["**/*.ndjson", "./**/*.ndjson", "{here}/**/*.ndjson"])
+def test_two_stars_find_the_files_of_all_folders_as_in_polars(tmp_path, monkeypatch, pattern):
+    """Beam left out those above the folders: records were lost in silence."""
+    (tmp_path / "day=1" / "hour=2").mkdir(parents=True)
+    there = ["a.ndjson", "day=1/b.ndjson", "day=1/hour=2/c.ndjson"]
+    for name in there:
+        (tmp_path / name).write_text('{"x": 1}')
+    monkeypatch.chdir(tmp_path)
+    pattern = pattern.format(here=tmp_path)
+    assert [Path(path).resolve() for path in match_files(pattern)] == [tmp_path / name for name in there]
+    assert pl.scan_ndjson(pattern).collect().height == len(there)
+    assert [Path(path).name for path in match_files("*/*.ndjson")] == ["b.ndjson"]
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])
