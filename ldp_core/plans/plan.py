@@ -408,13 +408,14 @@ class PrivacyPlan(PlanForms):
         packed: bool = False,
         by: Sequence[str] = (),
         confidence: float = 0.95,
+        repeats: int | None = None,
     ) -> str:
         """A query that makes a histogram of a column of reports, or a table of two, in a database: it needs no Python.
 
         Of randomized response and of mechanisms whose reports are a bit per value. Columns of the answer: those of
-        ``by``, then value, count, standard_error, low, high, frequency, n; as `Mechanism.estimate` has them, for one
-        report of each person, but low and high are null in groups of few reports. Of two columns the values are under
-        the columns' names, as in ``frame.ldp.table``; rates with intervals need Python.
+        ``by``, then value, count, standard_error, low, high, frequency, n; as `HistogramEstimate` has them, but
+        low and high are null in groups of few reports. Of two columns the values are under the columns' names, as in
+        ``frame.ldp.table``; rates with intervals need Python.
 
         Args:
             column: one that the plan perturbs, or two.
@@ -424,10 +425,12 @@ class PrivacyPlan(PlanForms):
                 ``ldp perturb`` and of ``ldp run --reports`` do. The query does not look at the file. If this is
                 wrong, the database complains of types, such as that of ``count_if``.
             by: columns that tell groups apart, each of which gets a histogram.
+            confidence, repeats: see `HistogramEstimate`. Where noise is keyed say ``repeats``: the query does not ask.
 
         Raises:
             PlanError: the plan does not perturb this column.
-            ParameterError: reports that SQL cannot count; another dialect; a confidence outside (0, 1); columns with
+            ParameterError: reports that SQL cannot count, or that remember, and no ``repeats``; another dialect; a
+                confidence outside (0, 1); columns with
                 names of the query's own, as ``n``, or that only case tells apart. (The query itself fails where a
                 report is null.)
 
@@ -443,9 +446,10 @@ class PrivacyPlan(PlanForms):
             raise ParameterError("column and by are names of columns, which are text")
         refuse_keys_in({name for name in self.columns if name.lower() in map(str.lower, by)}, "the plan")
         refuse_like_named({*asked, *by}, {*self, *by})
+        of: Any = {"dialect": dialect, "packed": packed, "by": by, "confidence": confidence, "repeats": repeats}
         if not isinstance(column, str):
-            return table_sql(self.columns, column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
-        return histogram_sql(self[column], column, table, dialect=dialect, packed=packed, by=by, confidence=confidence)
+            return table_sql(self.columns, column, table, **of)
+        return histogram_sql(self[column], column, table, **of)
 
     def compile(self) -> dict[str, Any]:
         """The plan for clients in other languages: all probabilities as integers, in a mapping that JSON can hold.

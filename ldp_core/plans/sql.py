@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from ldp_core.errors import ParameterError
-from ldp_core.estimates.base import z_score
+from ldp_core.estimates.base import check_repeats, z_score
+from ldp_core.estimates.clusters import OR_PERSON, unsaid_repeats
 from ldp_core.estimates.joint import Joint
 from ldp_core.estimates.tails import enough_reports
 from ldp_core.inputs.domain import Label
@@ -39,17 +40,18 @@ def histogram_sql(
     packed: bool,
     by: Sequence[str],
     confidence: float,
+    repeats: int | None,
 ) -> str:
     """`PrivacyPlan.sql` of one column."""
     say = _Writer(dialect, packed, by)
-    m = _checked(mechanism, column)
+    m = _checked(mechanism, column, repeats)
     q, a, b = (float(np.max(rate)) for rate in m.rates[:3])
     estimates = f"""\
   SELECT {say.groups}n, position, {say.at(say.labels(m), "position")} AS value,
     ({say.at("supports", "position")} - n * {q!r}) / {m.rates.difference!r} AS estimate
   FROM counted CROSS JOIN {say.positions(m, "position")}"""  # noqa: S608 (as in `_query`)
     counts = {"supports": [f"{say.count}({test})" for test in say.supports(m, column)]}
-    people, noise = say.people({column: m}), (f"n * {a!r}", b, m.step, min(a, a + b))
+    people, noise = say.people({column: m}), _of_persons(f"n * {a!r}", b, m.step, min(a, a + b), repeats or 1)
     return _query(say, table, people, confidence, counts, estimates, noise, {"value": "value"}, ["position"])
 
 
@@ -62,6 +64,7 @@ def table_sql(
     packed: bool,
     by: Sequence[str],
     confidence: float,
+    repeats: int | None,
 ) -> str:
     """`PrivacyPlan.sql` of two columns: counts of pairs, as `ldp_core.estimates.joint` has them."""
     _refuse_pairs(columns)
@@ -69,7 +72,7 @@ def table_sql(
     if len(names) > 2:
         raise ParameterError(f"SQL has tables of two columns, got {list(names)}: .ldp.table has those of more")
     say = _Writer(dialect, packed, by, pair.names)
-    one, two = (_checked(m, name) for m, name in zip(pair.mechanisms, pair.names, strict=True))
+    one, two = (_checked(m, name, repeats) for m, name in zip(pair.mechanisms, pair.names, strict=True))
     (p1, v0, d1), (p2, w0, d2) = (
         (float(np.max(q)), float(np.max(a)), diff) for q, a, _, diff in (one.rates, two.rates)
     )
@@ -90,7 +93,8 @@ def table_sql(
       + least(greatest(({g} - n * {p2!r}) / {d2!r}, 0), n) * {v0 * (w1 - w0)!r} + n * {v0 * w0!r} AS noise
   FROM counted CROSS JOIN {say.positions(one, "i")} CROSS JOIN {say.positions(two, "j")}"""  # noqa: S608
     values = dict(zip(("first_value", "second_value"), pair.names, strict=True))
-    noise = "noise", (v1 - v0) * (w1 - w0) - 1, one.step * two.step, min(min(v0, v1) * w0, v0 * w1, v1 * w1 - 1)
+    b, step, least = (v1 - v0) * (w1 - w0) - 1, one.step * two.step, min(min(v0, v1) * w0, v0 * w1, v1 * w1 - 1)
+    noise = _of_persons("noise", b, step, least, repeats or 1)
     people = say.people({name: columns[name] for name in pair.names})
     return _query(say, table, people, confidence, counts, estimates, noise, values, ["i", "j"])
 
@@ -202,6 +206,11 @@ ORDER BY {say.groups}{", ".join(order)}
 """  # noqa: S608 (names and labels are quoted, and the table is the caller's own SQL)
 
 
+def _of_persons(of_nobody: str, b: float, step: float, least: float, repeats: int) -> tuple[str, float, float, float]:
+    """The noise of so many reports of each person, which may be alike: that many times the variance."""
+    return of_nobody if repeats == 1 else f"{repeats} * ({of_nobody})", repeats * b, repeats * step, repeats * least
+
+
 def refuse_like_named(asked: Set[str], there: Set[str]) -> None:
     """Raise `ParameterError` if a database may take one of the columns that are there for another one."""
     same = Counter(map(str.lower, there))
@@ -218,7 +227,7 @@ def _refuse_pairs(columns: Mapping[str, Mechanism]) -> None:
         )
 
 
-def _checked(mechanism: Mechanism, column: str) -> FrequencyOracle:
+def _checked(mechanism: Mechanism, column: str, repeats: int | None) -> FrequencyOracle:
     """A mechanism whose support a database can count, with one p and one q."""
     _refuse_pairs({column: mechanism})
     takes = "SQL can count the reports of randomized response and of bit vectors (unary encoding, subset selection)"
@@ -228,4 +237,6 @@ def _checked(mechanism: Mechanism, column: str) -> FrequencyOracle:
         raise ParameterError(f"{takes}; column {column!r} has {mechanism.title}: tally it in Python")
     if any(len(np.unique(rate)) > 1 for rate in mechanism.rates[:3]):
         raise ParameterError(f"column {column!r} has p and q of its own for each value: estimate it in Python")
+    if check_repeats("repeats", repeats) is None and mechanism.memoized:
+        raise ParameterError(str(unsaid_repeats(column)).removesuffix(OR_PERSON))
     return mechanism

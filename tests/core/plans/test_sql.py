@@ -6,6 +6,7 @@ import pytest
 
 from ldp_core import (
     Domain,
+    HistogramEstimate,
     Joint,
     Keyed,
     LocalHashing,
@@ -16,6 +17,7 @@ from ldp_core import (
     RandomizedResponse,
     Secret,
     SubsetSelection,
+    TableEstimate,
     UnaryEncoding,
 )
 from ldp_core.plans import sql
@@ -41,8 +43,8 @@ def run(text, **tables):
         return connection.sql(text).to_arrow_table().to_pydict()
 
 
-def expected(m, reports, confidence=0.95):
-    found = m.estimate(m.tally(reports), confidence=confidence)
+def expected(m, reports, confidence=0.95, repeats=None):
+    found = HistogramEstimate(confidence, repeats=repeats).result(m, m.tally(reports))
     numbers = (found.counts, found.standard_errors, found.low, found.high, found.frequencies, found.n)
     return dict(zip(NUMBERS, numbers, strict=True))
 
@@ -65,9 +67,14 @@ def test_duckdb_makes_our_histogram(name, packed):
     keyed = Keyed(Secret.from_seed(1), range(3000), column="x") if m.memoized else None
     made = m.perturb(drawn_from(m), packed=packed, randomness=keyed)
     stored = made.dictionary_decode() if pa.types.is_dictionary(made.type) else made
-    answer = run(query(m, packed=packed), reports=pa.table({"x": stored}))
-    assert answer["value"] == m.domain.arrow_values.to_pylist()
-    assert max(differences(answer, expected(m, made)).values()) < 1e-9
+    for repeats in (None, 1, 7):
+        if m.memoized and repeats is None:
+            with pytest.raises(ParameterError, match=r"say repeats=1.* is given\)$"):
+                query(m)
+            continue
+        answer = run(query(m, packed=packed, repeats=repeats), reports=pa.table({"x": stored}))
+        assert answer["value"] == m.domain.arrow_values.to_pylist()
+        assert max(differences(answer, expected(m, made, repeats=repeats)).values()) < 1e-9
 
 
 def test_signed_words_groups_other_values_and_hard_labels():
@@ -94,15 +101,21 @@ def test_duckdb_makes_our_table_of_two_columns():
         "OUE": UnaryEncoding(labels, epsilon=1.0),
         "SS": SubsetSelection(range(70), epsilon=2.0),
     }
-    for first, second, packed in (("RR", "SUE", False), ("OUE", "RR", True), ("SUE", "SS", True), ("OUE", "SS", False)):
+    for first, second, packed, repeats in (
+        ("RR", "SUE", False, None),
+        ("OUE", "RR", True, 1),
+        ("SUE", "SS", True, 1),
+        ("OUE", "SS", False, 2),
+    ):
         columns = {"a a": kinds[first], 'b"b': kinds[second]}
         pair, plan = Joint(columns), PrivacyPlan(columns)
         with case(first, second):
             reports = {c: m.perturb(drawn_from(m), packed=packed, randomness=keyed(c)) for c, m in columns.items()}
             stored = {c: r.dictionary_decode() if pa.types.is_dictionary(r.type) else r for c, r in reports.items()}
-            text = plan.sql(("a a", 'b"b'), "reports", packed=packed, confidence=0.9)
+            text = plan.sql(("a a", 'b"b'), "reports", packed=packed, confidence=0.9, repeats=repeats)
             answer = run(text, reports=pa.table(stored))
-            mine = pair.estimate(pair.tally(reports), confidence=0.9).to_arrow().to_pydict()
+            asked = TableEstimate(0.9, repeats=repeats)
+            mine = asked.result(pair, pair.tally(reports)).to_arrow().to_pydict()
             assert list(answer) == [*columns, *NUMBERS]
             for column in (*columns, "n"):
                 assert answer[column] == mine[column]
@@ -176,7 +189,9 @@ def test_a_parser_of_the_dialect_reads_it(dialect, packed):
 @each("name", sorted(ORACLES.keys() - set(COUNTED)))
 def test_what_sql_cannot_count_is_refused(name):
     with pytest.raises(ParameterError, match="in Python"):
-        sql.histogram_sql(ORACLES[name], "x", "reports", dialect="duckdb", packed=False, by=(), confidence=0.95)
+        sql.histogram_sql(
+            ORACLES[name], "x", "reports", dialect="duckdb", packed=False, by=(), confidence=0.95, repeats=1
+        )
 
 
 def test_other_arguments_are_refused():
