@@ -111,7 +111,7 @@ def distances(sums: Sequence[Sums], *, tallies: int = 1, repeats: float = 1) -> 
 def _distance(totals: F64, n: Any, term: Term, enough: float, repeats: float) -> F64:
     terms = n if term.each == 1 else np.multiply(n, term.each)
     if repeats > 1:  # (a person's reports)
-        one, nearest = np.sqrt(repeats * n) * term.each * term.length, (terms * term.low, terms * term.high)
+        one, nearest = np.sqrt(float(repeats) * n) * term.each * term.length, (terms * term.low, terms * term.high)
         totals = totals - np.clip(totals - np.clip(totals, *nearest), -one, one)
     below, above = term.deviations
     root, rounding = np.sqrt(terms), _ROUNDING * term.length
