@@ -348,7 +348,7 @@ class Comparison:
     def _paid(self, made: pl.DataFrame, to: int) -> int:
         """Hold what the ledger let through to what persons can pay for; the number of reports that came twice."""
         periods = [p for p in made["period"].unique() if self._periods <= p <= to - PERIOD]
-        true = pl.concat([spent(made.filter(period=p)) for p in periods or [self._periods]])
+        true = pl.concat([spent(made.filter(period=p)) for p in periods] or [spent(made.clear())])
 
         def found(since: float) -> pl.DataFrame:
             records = self._passed.read().filter(pl.col("period") >= since).unique(["period", "person", "id"])
