@@ -218,6 +218,7 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, 
     w^3. So many reports are ``carrying`` the sum of w.
     """
     z = z_score(found.confidence)
+    # (Weights 0, a and -a, of reports in blocks, are not of two values: some reports tell nothing.)
     two = None if sums[7] ** 2 * sums[0] > sums[5] * (1 + SAME) and _sum_of_two(sums) == 0 else _two_values(sums)
     bounded = math.isfinite(found.high - found.low) and two is None
     if not _carried(sums, found.confidence, repeats) or (bounded and not told_by(carrying / repeats)):
