@@ -8,9 +8,10 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -249,6 +250,16 @@ def of_one_seed(say: str) -> ParameterError:
     return ParameterError(
         f"these reports are seeded, and one seed has the same noise in rows of the same position: {say}"
     )
+
+
+def of_one_noise(dtypes: Iterable[tuple[str, Any]]) -> list[str]:
+    """The first two columns that have keyed noise of one mechanism, and share it if they are one column at two times.
+
+    An unchanged value has one report then. (The product of its two weights is, on average, 1 and the variance of a
+    weight, in place of 1.)
+    """
+    keyed = [(name, dtype.mechanism) for name, dtype in dtypes if isinstance(dtype, Report) and dtype.keyed]
+    return next(([name, other] for (name, m), (other, same) in combinations(keyed, 2) if m == same), [])
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:

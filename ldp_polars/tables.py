@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
-from itertools import combinations
 from typing import Any
 
 import polars as pl
 
 from ldp_core import Joint, Mechanism, ParameterError, PlanError, PrivacyPlan, TableEstimate
 from ldp_core.engine import Population, joint_of
-from ldp_polars.columns import check_repeats_said
+from ldp_polars.columns import check_repeats_said, of_one_noise
 from ldp_polars.frames import Frame, groups_of
 from ldp_polars.planned import checked_plan, makers_of
 
@@ -75,22 +74,13 @@ def table(
     dtypes = {name: reports.collect_schema().get(name) for name in used}
     for name, mechanism in used.items():
         check_repeats_said(name, dtypes[name], mechanism, repeats)
-    if unsaid:
-        _refuse_one_noise({name: m for name, m in used.items() if getattr(dtypes[name], "keyed", False)})
+    if unsaid and (same := of_one_noise(dtypes.items())):
+        raise ParameterError(
+            f"columns {same} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
+            "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
+            "with names or tags of their own give plan=, a plan or their mechanisms by column"
+        )
     taken = {"entry", *asked.schema(joint).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(joint, asked)
     return tidy if isinstance(reports, pl.LazyFrame) else tidy.collect()
-
-
-def _refuse_one_noise(keyed: Mapping[str, Mechanism]) -> None:
-    """Raise `ParameterError` if some of these columns may be one at two times: then an unchanged value has one report.
-
-    (The product of its two weights is not 1 on average, but 1 and the variance of a weight more.)
-    """
-    if same := [list(pair) for pair in combinations(keyed, 2) if keyed[pair[0]] == keyed[pair[1]]]:
-        raise ParameterError(
-            f"columns {same[0]} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
-            "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
-            "with names or tags of their own give plan=, a plan or their mechanisms by column"
-        )

@@ -21,6 +21,7 @@ from ldp_polars.columns import (
     check_repeats_said,
     dtype_of,
     maker_of,
+    of_one_noise,
     to_arrow,
     untyped,
 )
@@ -326,10 +327,9 @@ def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int 
             check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)
         elif s.null_count():
             raise InputError(f"column {s.name!r} has nulls: leave these rows out of both columns")
-    made = [s.dtype.mechanism for s in inputs if isinstance(s.dtype, Report) and s.dtype.keyed]
-    if len(made) == len(inputs) and made[0] == made[1]:  # (an unchanged number has one report, and one error)
+    if same := of_one_noise((s.name, s.dtype) for s in inputs):
         warn_user(
-            f"columns {[s.name for s in inputs]} have keyed noise of one mechanism: if they are one column at two "
+            f"columns {same} have keyed noise of one mechanism: if they are one column at two "
             "times, they share it, and what is said of both together is wrong: perturb each time with a tag= of its own"
         )
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)

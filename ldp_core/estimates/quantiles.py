@@ -61,7 +61,7 @@ class _Placed(Question[R_co]):
         each unit, wherever it is: with as much noise as in the middle; default: people are spread evenly.
         """
         half = self._reach(mechanism, n, counters, frequency)
-        if frequency is not None:
+        if frequency is not None and self._probabilities != (0.5,):
             asked: Any = self  # (that has a population)
             ways: Any = replace(asked, population=None), MedianEstimate(asked.confidence, repeats=asked.repeats)
             here, middle = (one._reach(mechanism, n, counters, frequency) for one in ways)
