@@ -48,7 +48,7 @@ from ldp_core.estimates.base import Population, Question, check_population, samp
 from ldp_core.estimates.consistency import Consistency, consistent
 from ldp_core.estimates.histogram import ENTRY, Counted, Counting, Side, entries
 from ldp_core.estimates.margins import along, margin, turned
-from ldp_core.estimates.plausibility import watch
+from ldp_core.estimates.plausibility import SHARED, Sums, Term, watch
 from ldp_core.estimates.ratios import ratios, rest_of, score_sums
 from ldp_core.estimates.several import Several
 from ldp_core.exact.bits import counts_of_pairs
@@ -175,6 +175,29 @@ class Joint(Several):
         for mechanism, alone in zip(self.mechanisms, self.split(counters)[-k:], strict=True):
             possible = possible & mechanism.is_possible(np.asarray(n), alone)
         return possible
+
+    @override
+    def bounded_sums(self, n: Any, counters: I64, counts: F64) -> Sequence[Sums]:
+        """Of each cell, who has some of its values and not the others: sums of products of weights w and 1 - w.
+
+        A person is 0 or 1 of them on average, if each report has noise of its own. ``counts`` are with their margins.
+        """
+        sums = [counts]
+        for _ in self.names:
+            sums = [
+                part
+                for cells, every in (turned(some, len(self.names)) for some in sums)
+                for part in (cells, every - cells)
+            ]
+        columns = [_moments(mechanism) for mechanism in self.mechanisms]
+        others = [_Moments(1 - one.no, 1 - one.yes, one.own - 1, one.other + 1) for one in columns]
+        found = []
+        for some, chosen in zip(sums, product(*zip(columns, others, strict=True)), strict=True):
+            low, high = _ends(chosen)
+            variance = math.prod(float(np.maximum(one.own, one.other).max()) for one in chosen)
+            term = Term(0.0, 1.0, low.min(), high.max(), variance)
+            found.append(Sums(some.reshape(len(counts), -1), n, term, likely=SHARED))
+        return found
 
     def split(self, counters: I64) -> list[I64]:
         """Views of those of each of `margins`, int64[..., d of each of its columns]."""
@@ -441,14 +464,14 @@ def _moments(mechanism: Any) -> _Moments:
     return _Moments((1 - q) / difference, -q / difference, a, 1 + a + b)
 
 
-def _step(columns: Sequence[_Moments]) -> F64:
-    """float64[d1, d2, ...]: between which numbers a product of weights is, their difference; see `Side`."""
+def _ends(columns: Sequence[_Moments]) -> tuple[F64, F64]:
+    """float64[d1, d2, ...] each: between which numbers a product of weights is."""
     low: F64 = np.ones(())
     high = low
     for one in columns:
         ends = [np.multiply.outer(end, weight) for end in (low, high) for weight in (one.no, one.yes)]
         low, high = np.minimum.reduce(ends), np.maximum.reduce(ends)
-    return high - low
+    return low, high
 
 
 def _noise(columns: Sequence[_Moments], counts: F64) -> tuple[F64, F64]:
@@ -534,14 +557,16 @@ class TableEstimate(Question[Table]):
         sums, people = joint.with_margins(n, counters), n.reshape(-1, *[1] * k).astype(float)
         inverse = [(1 / m.rates.difference, -m.rates.q / m.rates.difference) for m in joint.mechanisms]
         estimates = along(sums, inverse, margins=True)
-        for axis, mechanism in enumerate(joint.mechanisms):
-            alone = margin(k, (axis,))
-            watch(mechanism, n[:, None], sums[alone], estimates[alone], repeats=self.repeats)
+        places = [(mechanism, margin(k, (axis,))) for axis, mechanism in enumerate(joint.mechanisms)]
+        alone = [watch(m, n[:, None], sums[at], estimates[at], repeats=self.repeats) for m, at in places]
+        if not any(alone):
+            watch(joint, n[:, None], counters, estimates, repeats=self.repeats)
         within, counts = np.clip(estimates, 0, people), estimates[margin(k, range(k))]
         a, b = _noise(columns, within)
-        most = np.maximum(people, 1)
+        low, high = _ends(columns)
+        most, step = np.maximum(people, 1), high - low
         sampled = sampled_part(self.population, people, self.repeats)
-        side = Side(people, counts / most, a / most, b, sampled, _step(columns)).of_clusters(self.times**2)
+        side = Side(people, counts / most, a / most, b, sampled, step).of_clusters(self.times**2)
         errors = most * np.sqrt(side.variance(side.inside))
         # Who is in a cell is in its margins, too: where one is estimated below 1, that many. (Much noise hides it.)
         rise, _ = _noise(columns, np.less(within, 1).astype(float))
@@ -560,7 +585,7 @@ class TableEstimate(Question[Table]):
         rest, score = rest_of(of_ratio, people, *sums_of_two, (0.0, 1.0)), score_sums(of_ratio, *sums_of_two)
         score += np.stack([zero, first / 2 + zero, first + zero], axis=-1)
         of_ratio[..., 2:] -= np.stack([true, true, first + zero], axis=-1)
-        rates = ratios(of_ratio, self.confidence, score, self.times, (people, _step(columns)), rest)
+        rates = ratios(of_ratio, self.confidence, score, self.times, (people, step), rest)
         return [counts, errors, low, high, *rates], estimates
 
 

@@ -40,7 +40,7 @@ import numpy as np
 from ldp_core.accounting.binomials import divergence
 from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import warn_user
-from ldp_core.mechanism import Mechanism
+from ldp_core.parameters import check_integer
 
 FALSE_ALARMS = 1e-9
 """At most so likely is a warning of a call, of however many groups, about reports that are what they should be."""
@@ -143,14 +143,15 @@ _PLAUSIBLE = np.zeros(())
 _ROUNDING = 1e-6  # of a term's range: far above what floats round, far below what a report adds
 
 
-def watch(
-    mechanism: Mechanism, n: Any, counters: I64, counts: F64 | None = None, *, repeats: float | None = None
-) -> None:
-    """Warn once if some of these tallies cannot be of reports of this mechanism; see `Tallier.bounded_sums`."""
+def watch(mechanism: Any, n: Any, counters: I64, counts: F64 | None = None, *, repeats: float | None = None) -> bool:
+    """Warn once if some of these tallies cannot be of reports of this mechanism, or `Several` of them.
+
+    See `Tallier.bounded_sums`.
+    """
     sums = mechanism.bounded_sums(n, counters, counts)
     found = distances(sums, tallies=max(math.prod(counters.shape[:-1]), 1), repeats=repeats or 1)
     if not any(d.any() for d in found):
-        return
+        return False
     outside = np.maximum.reduce(np.broadcast_arrays(*map(np.atleast_1d, found)))
     odd = [s for d, s in zip(found, sums, strict=True) if d.any()]
     values = not all(s.of_all for s in odd)
@@ -167,6 +168,39 @@ def watch(
         warn_user(doubt)
     else:
         collected += [doubt] * int(np.count_nonzero(outside))
+    return True
+
+
+SHARED = (
+    "the columns are one column at two times, of which keyed noise is the same: give each time a tag= of its own; or "
+)
+
+
+def watch_products(n: float, products: float, squares: float, low: float, high: float, repeats: int) -> None:
+    """Warn if products of two weights, each of them ``low`` or ``high``, cannot be of reports with noise of their own.
+
+    Given their number, their sum and that of their squares. Of how many both reports support their values, one, or
+    none: each with a probability between known ends, whatever the values.
+    """
+    values, q, p = np.array([low * low, low * high, high * high]), -low / (high - low), (1 - low) / (high - low)
+    some = np.linalg.lstsq(np.stack([values**0, values, values**2]), [n, products, squares], rcond=None)[0]
+    if np.abs(some - np.round(some)).max() > _WHOLE:  # (the digits do not tell, or these are no such products)
+        return
+    ends = np.array([[a * b, a + b - 2 * a * b, (1 - a) * (1 - b)][::-1] for a, b in ((q, q), (q, p), (p, p))])
+    [far] = distances(
+        [Sums(some, n, Term(ends.min(axis=0), ends.max(axis=0), 0.0, 1.0))],
+        repeats=check_integer("repeats", repeats, 1),
+    )
+    if far.any():
+        warn_user(
+            f"implausible for products of weights of two columns: no values make reports with noise of their own agree "
+            f"so often or so seldom, which is {far:,.0f} standard errors away from anything possible. Likely {SHARED}"
+            "people report again, and repeats= does not say so"
+        )
+
+
+_WHOLE = 1e-3
+"""How far a number of records, found from sums, is from a whole one."""
 
 
 # ---- who gets it

@@ -45,6 +45,7 @@ from ldp_core.errors import InputError
 from ldp_core.estimates.base import SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
+from ldp_core.estimates.plausibility import watch_products
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.estimates.weights import DIGITS, MANY, SAME, are_two, columns_of, reach, times_of, told_by
 from ldp_core.mechanism import Mechanism
@@ -285,6 +286,9 @@ def _ratio(
     score = rest = None
     if two is not None:
         c, s, lesser = two
+        least = -float(sums[6])
+        if lesser is not None and least < 0 and c == s and abs(lesser - least) <= SAME:
+            watch_products(sums[0], sums[1], sums[3], least, c - least, repeats)
         score = score_sums(sums[1:6], c, s)
         if lesser is not None:  # (y that are weights are 0 to 1 on average)
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser

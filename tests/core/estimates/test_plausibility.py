@@ -1,10 +1,12 @@
 """Estimates that no data give are called so, with the likely mistake; those of honest reports are not."""
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from scipy import stats
 
@@ -12,6 +14,7 @@ from ldp_core import (
     CdfEstimate,
     DBitFlip,
     Hybrid,
+    Joint,
     LdpWarning,
     LocalHashing,
     LongitudinalUnaryEncoding,
@@ -26,6 +29,8 @@ from ldp_core import (
     Tally,
     UnaryEncoding,
     compare_persons,
+    ratio,
+    total,
 )
 from ldp_core.accounting.binomials import divergence
 from ldp_core.estimates import plausibility
@@ -34,6 +39,7 @@ from ldp_core.estimates.heavy_hitters import HeavyHittersEstimate, Searching
 from ldp_core.estimates.histogram import Counting, HistogramEstimate
 from ldp_core.estimates.mean import Averaging, MeanEstimate
 from ldp_core.estimates.plausibility import FALSE_ALARMS, Sums, Term, collecting, distances
+from ldp_core.estimates.ratios import ratio_of, ratio_sums
 
 from ...cases import case, each
 from ..examples import ALONE, DRAWN, EVERY, keyed, noise_for, some_values
@@ -235,6 +241,40 @@ def test_raw_flags_are_as_many_standard_errors_off_as_arithmetic_says():
     assert round(expected) == 76
     [said] = doubts(RR, RR.tally(RAW_FLAGS))
     assert f"which is {expected:,.0f} standard errors away from anything possible" in said
+
+
+AT_TWO_TIMES = {m.title: m for m in (RR, OUE, SUE, LocalHashing(range(20), epsilon=2.0), SETS)}
+
+
+@each("name", AT_TWO_TIMES)
+def test_one_keyed_column_at_two_times_is_no_two_columns(name):
+    """Of nine in ten the value stays, and its report: a table and products of weights say 144 % of whom 90 % stay."""
+    m, users = AT_TWO_TIMES[name], np.arange(N)
+    first = some_values(m, N)
+    then = pc.if_else(pa.array(users % 10 > 0), first, first.take(pa.array(users[::-1])))
+    joint, value = Joint({"x": m, "y": m}), first[0].as_py()
+
+    def heard_of(x, y):
+        reports = {"x": m.perturb(first, randomness=x), "y": m.perturb(then, randomness=y)}
+        u, w = (m.weights(reports[name], value) for name in ("x", "y"))
+        asked = (
+            lambda: joint.estimate(joint.tally(reports)),
+            lambda: ratio(u * w, w),
+            lambda: ratio_of(ratio_sums(u * w, w), 0.95),
+            lambda: total(u * w),
+        )
+        heard = [warned(one) for one in asked]
+        return [sum("implausible" in text and "at two times" in text for text in some) for some in heard]
+
+    assert heard_of(keyed(N, 1), keyed(N, 1)) == [1, 1, 1, 1]
+    assert heard_of(keyed(N, 1), keyed(N, 2)) == [0, 0, 0, 0]
+
+
+def warned(question):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        question()
+    return [str(one.message) for one in caught]
 
 
 def test_counts_that_add_up_to_twice_the_records():
