@@ -13,6 +13,7 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.metrics.metric import Metrics
@@ -42,9 +43,15 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
-def in_a_folder(pattern: str) -> str:
-    """Beam finds nothing for ``*.csv`` or ``*/*.csv``, but for ``./*.csv`` and ``./*/*.csv`` what is meant."""
-    return f"./{pattern}" if re.match(rf"[^/{re.escape(os.sep)}]*[*?[]", pattern) else pattern
+def files_of(pattern: str) -> list[FileMetadata]:
+    """The files that a pattern names, as Polars and shells find them.
+
+    Beam finds nothing for ``*.csv`` or ``*/*.csv``, but for ``./*.csv`` and ``./*/*.csv`` what is meant; and for
+    ``**/`` the files of folders below, and not those of the folder itself.
+    """
+    forms = dict.fromkeys([pattern, pattern.replace("**/", "")])
+    matched = [f"./{form}" if re.match(rf"[^/{re.escape(os.sep)}]*[*?[]", form) else form for form in forms]
+    return list({file.path: file for found in FileSystems.match(matched) for file in found.metadata_list}.values())
 
 
 def check_folder(path: str) -> None:

@@ -9,9 +9,7 @@ from typing import Any, ClassVar, Optional
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.fileio import MatchFiles
 from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
 from apache_beam.pvalue import Row
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
@@ -20,7 +18,7 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
 from ldp_beam.graph.upstream import ReadsValues
-from ldp_beam.io._files import ReadFileDoFn, in_a_folder, schema_of_names
+from ldp_beam.io._files import ReadFileDoFn, files_of, schema_of_names
 from ldp_beam.io.events import check_head
 from ldp_core import InputError, ParameterError
 
@@ -42,9 +40,9 @@ class _ReadFiles(RecordsTransform):
         super().__init__()
         if not isinstance(path, str):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
-        there, path = [], in_a_folder(path)
+        there = []
         with suppress(BeamIOError, OSError, ValueError):
-            there = FileSystems.match([path], limits=[1])[0].metadata_list
+            there = files_of(path)
         if not there:
             raise InputError(f"there are no files to read at {path!r}")
         if schema is not None and self._form == "ndjson":  # a name with a slip would be a column of nulls
@@ -55,8 +53,8 @@ class _ReadFiles(RecordsTransform):
     def expand(self, pbegin: Any) -> Any:
         paths = (
             pbegin
-            | "Match" >> MatchFiles(self._path)
-            | "Path" >> beam.Map(lambda file: file.path).with_output_types(str)
+            | "Pattern" >> beam.Create([self._path])
+            | "Match" >> beam.FlatMap(lambda path: [file.path for file in files_of(path)]).with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
         return self._batches(paths, "Read", ReadFileDoFn(self._schema, self._dead_letter_tag, form=self._form))

@@ -15,7 +15,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.io._files import ReadFileDoFn, file_format, in_a_folder
+from ldp_beam.io._files import ReadFileDoFn, file_format, files_of
 from ldp_beam.io._positions import check_position
 from ldp_core import Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -135,7 +135,7 @@ class Poll(PollFn):
 
 def _complete_files(pattern: str) -> Iterator[str]:
     """Paths of the files that match ``pattern`` and have a finished file's name."""
-    for file in FileSystems.match([in_a_folder(pattern)])[0].metadata_list:
+    for file in files_of(pattern):
         name = FileSystems.split(file.path)[1]
         if name and not name.startswith((".", "_")) and file_format(name) and UNFINISHED not in file.path:
             yield file.path

@@ -21,6 +21,7 @@ from ldp_beam.elements.faults import NOT_A_RECORD, UNREADABLE
 from ldp_beam.io import ReadEvents, WatchFolder, WriteReports
 from ldp_beam.io._files import ReadFileDoFn
 from ldp_beam.io.events import EventSchema, EventsDoFn, match_files, with_json_types
+from ldp_beam.io.files import ReadNdjson
 from ldp_core import (
     InputError,
     Limits,
@@ -55,6 +56,9 @@ def test_two_stars_find_the_files_of_all_folders_as_in_polars(tmp_path, monkeypa
     pattern = pattern.format(here=tmp_path)
     assert [Path(path).resolve() for path in match_files(pattern)] == [tmp_path / name for name in there]
     assert pl.scan_ndjson(pattern).collect().height == len(there)
+    watched = WatchFolder(pattern, schema=pa.schema([("x", pa.int64())]), stop_after=0, poll_interval=0.05)
+    assert sum(batch.num_rows for batch in run(watched.with_exception_handling())[0]) == len(there)
+    assert len(run(ReadNdjson(pattern, {"x": "integer"}))) == len(there)
     assert [Path(path).name for path in match_files("*/*.ndjson")] == ["b.ndjson"]
 
 
