@@ -196,7 +196,7 @@ class Joint(Several):
             low, high = _ends(chosen)
             variance = math.prod(float(np.maximum(one.own, one.other).max()) for one in chosen)
             term = Term(0.0, 1.0, low.min(), high.max(), variance)
-            found.append(Sums(some.reshape(len(counts), -1), n, term, likely=SHARED))
+            found.append(Sums(some.reshape(len(counts), math.prod(self.shape)), n, term, likely=SHARED))
         return found
 
     def split(self, counters: I64) -> list[I64]:

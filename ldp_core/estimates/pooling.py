@@ -345,7 +345,7 @@ def _roots(sides: Sequence[Side], t: F64) -> F64:
     t = t[:, None, None]
 
     def score(f: F64) -> F64:
-        weights = np.array([1 / side.variance(_inside(f, side)) for side in sides])
+        weights = np.array([1 / np.maximum(side.variance(_inside(f, side)), 1e-300) for side in sides])
         errors = np.array([side.estimates - f for side in sides])
         return (weights * errors).sum(axis=0) / np.sqrt(weights.sum(axis=0))
 

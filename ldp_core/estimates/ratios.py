@@ -110,7 +110,7 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     known = _known(ratio_sums(u, w), of)
     two = _two_values(known)
     with np.errstate(over="ignore", invalid="ignore"):
-        cubes, carrying = float(known[15]), float(known[5] ** 2 / known[20])
+        cubes, carrying = float(known[_WWW]), float(known[_WW] ** 2 / known[_WWWW])
     near = _near(known)  # sums about it do not cancel
     r = u - near * w
     if two is not None:
@@ -120,7 +120,7 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
         found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
         moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
-    return _bounded(found, known, repeats, moments, cubes, carrying if of is None else np.inf)
+    return _bounded(found, known, two, repeats, moments, cubes, carrying if of is None else np.inf)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
@@ -142,6 +142,11 @@ def added_sums(one: F64, two: F64) -> F64:
         return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
 
 
+_N, _U, _W, _UU, _UW, _WW, _LEAST_W, _MOST_W, _LEAST_Y, _MOST_Y = range(10)
+_WWW, _WWWW = 15, 20
+"""Where among `ratio_sums` what is; the least ones are negated."""
+
+
 def _sums(u: F64, w: F64) -> F64:
     with np.errstate(divide="ignore", invalid="ignore"):
         y = u / w
@@ -158,7 +163,10 @@ def _plain_sums(u: F64, w: F64) -> F64:
     return np.array([len(u), u.sum(), w.sum(), u @ u, u @ w, w @ w])
 
 
-def _two_values(sums: F64) -> tuple[float, float, float | None] | None:
+_TwoValues: TypeAlias = tuple[float, float, float | None] | None
+
+
+def _two_values(sums: F64) -> _TwoValues:
     """c and s of this module's text, and the lesser of both numbers; None where numbers have more than two values.
 
     Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
@@ -182,11 +190,11 @@ def _two_values(sums: F64) -> tuple[float, float, float | None] | None:
 
 def _sum_of_two(sums: F64) -> float | None:
     """c of this module's text."""
-    low, high = min(-float(sums[6]), 0.0), float(sums[7])
+    low, high = min(-float(sums[_LEAST_W]), 0.0), float(sums[_MOST_W])
     high = 1 - low if high < 0 else high
-    if low + high == 0 and abs(high**2 * sums[5] - sums[20]) <= SAME * sums[20]:  # (or 0, of reports of other blocks)
-        return 0.0
-    return low + high if are_two(low, high, float(sums[0]), float(sums[2]), float(sums[5])) else None
+    if low + high == 0 and abs(high**2 * sums[_WW] - sums[_WWWW]) <= SAME * sums[_WWWW]:
+        return 0.0  # (or 0, of reports of other blocks)
+    return low + high if are_two(low, high, float(sums[_N]), float(sums[_W]), float(sums[_WW])) else None
 
 
 def _carried(sums: F64, confidence: float, repeats: int) -> bool:
@@ -194,25 +202,28 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
 
     If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's.
     """
-    c, w, ww = _sum_of_two(sums), float(sums[2]), float(sums[5])
+    c, w, ww = _sum_of_two(sums), float(sums[_W]), float(sums[_WW])
     return c is None or w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w)
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
     """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
     sums = _known(sums, of)
-    found = _ratio(sums, confidence, _two_values(sums), repeats, of)
+    two = _two_values(sums)
+    found = _ratio(sums, confidence, two, repeats, of)
     with np.errstate(over="ignore", invalid="ignore"):
         m = (-found.ratio) ** np.arange(5)
-        squares, told = sums[3:6] * (1, 2, 1) @ m[:3], _TOLD * sums[3]
-        cubes = sums[12:16] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
-        fourths = sums[16:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
+        squares, told = sums[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * sums[_UU]
+        cubes = sums[12 : _WWW + 1] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
+        fourths = sums[_WWW + 1 :] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
         fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
-        carrying = float(sums[5] ** 2 / sums[20]) if of is None else np.inf
-    return _bounded(found, sums, repeats, np.array([squares, cubes, fourths]), float(sums[15]), carrying)
+        carrying = float(sums[_WW] ** 2 / sums[_WWWW]) if of is None else np.inf
+    return _bounded(found, sums, two, repeats, np.array([squares, cubes, fourths]), float(sums[_WWW]), carrying)
 
 
-def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, carrying: float = math.inf) -> Ratio:
+def _bounded(
+    found: Ratio, sums: F64, two: _TwoValues, repeats: int, moments: F64, cubes: float, carrying: float = math.inf
+) -> Ratio:
     """With an interval that reaches far enough, or to infinity, where few records carry a sum.
 
     The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known; ``cubes`` is that of
@@ -220,28 +231,29 @@ def _bounded(found: Ratio, sums: F64, repeats: int, moments: F64, cubes: float, 
     """
     z = z_score(found.confidence)
     # (Weights 0, a and -a, of reports in blocks, are not of two values: some reports tell nothing.)
-    two = None if sums[7] ** 2 * sums[0] > sums[5] * (1 + SAME) and _sum_of_two(sums) == 0 else _two_values(sums)
+    if sums[_N] and sums[_MOST_W] ** 2 * sums[_N] > sums[_WW] * (1 + SAME) and _sum_of_two(sums) == 0:
+        two = None
     bounded = math.isfinite(found.high - found.low) and two is None
     if not _carried(sums, found.confidence, repeats) or (bounded and not told_by(carrying / repeats)):
         return replace(found, low=-np.inf, high=np.inf)
     second, third, fourth = moments.tolist()
     if bounded and second > 0 and fourth < math.inf:
-        jump = repeats * third / second / float(sums[2])
+        jump = repeats * third / second / float(sums[_W])
         if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:
             spread = max(fourth / second / second - 1 / found.n, SAME)
             t, m = student(z, max(2 / (spread * repeats), 3)), found.ratio
             low, high = (m + side * score_reach(t, found.standard_error, side * jump) for side in (-1, 1))
             found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
-    low, high = -float(sums[8]), float(sums[9])
+    low, high = -float(sums[_LEAST_Y]), float(sums[_MOST_Y])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
-    if -float(sums[6]) <= 0 or not (some or most) or two is not None:
+    if -float(sums[_LEAST_W]) <= 0 or not (some or most) or two is not None:
         return found
     if some and high <= 0:  # no report supports the value: the weight of one that does is hardly above this
         high = 2 - low
     if most and low >= 1:  # all do
         low = 1 - high
-    size, variance = repeats * float(sums[5] / sums[2] ** 2), np.full(2, found.standard_error**2)
-    jump = repeats * float(cubes / sums[5] / sums[2])  # (more than ``size``: see `weighted_mean`)
+    size, variance = repeats * float(sums[_WW] / sums[_W] ** 2), np.full(2, found.standard_error**2)
+    jump = repeats * float(cubes / sums[_WW] / sums[_W])  # (more than ``size``: see `weighted_mean`)
     jumps = jump * np.array([found.ratio - low, high - found.ratio])
     jumps *= variance < MANY * jumps**2
     below, above = reach(z, variance, variance, jumps, size).tolist()
@@ -254,7 +266,7 @@ _TOLD, _FEW_OF_RATIOS = 1e-7, 35  # digits of fourth powers; see `MANY`
 
 def _near(sums: F64) -> float:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return float(np.nan_to_num(sums[1] / sums[2], posinf=0, neginf=0))
+        return float(np.nan_to_num(sums[_U] / sums[_W], posinf=0, neginf=0))
 
 
 def _known(sums: F64, of: Any) -> F64:
@@ -262,14 +274,14 @@ def _known(sums: F64, of: Any) -> F64:
     if of is not None:
         MeanEstimate().check(of)
         sums = sums.copy()
-        sums[8:10] = of.domain.decode(np.array(of.value_bounds())) * (-1, 1)
+        sums[_LEAST_Y : _MOST_Y + 1] = of.domain.decode(np.array(of.value_bounds())) * (-1, 1)
     return sums
 
 
 def _ratio(
     sums: F64,
     confidence: float,
-    two: tuple[float, float, float | None] | None,
+    two: _TwoValues,
     repeats: int,
     of: Any = None,
     near: float = 0.0,
@@ -280,35 +292,35 @@ def _ratio(
         off = off_of(of)
         if two is None:  # the noise is known, also where no report has shown it
             m = _near(sums)
-            least = sums[5] * float(of.noise((near + m - of.domain.low) / length)) * length**2
+            least = sums[_WW] * float(of.noise((near + m - of.domain.low) / length)) * length**2
             sums = sums.copy()
-            sums[3] += max(least - (sums[3] - 2 * m * sums[4] + m * m * sums[5]), 0)
+            sums[_UU] += max(least - (sums[_UU] - 2 * m * sums[_UW] + m * m * sums[_WW]), 0)
     score = rest = None
     if two is not None:
         c, s, lesser = two
-        least = -float(sums[6])
+        least = -float(sums[_LEAST_W])
         if lesser is not None and least < 0 and c == s and abs(lesser - least) <= SAME:
-            watch_products(sums[0], sums[1], sums[3], least, c - least, repeats)
-        score = score_sums(sums[1:6], c, s)
+            watch_products(sums[_N], sums[_U], sums[_UU], least, c - least, repeats)
+        score = score_sums(sums[_U : _WW + 1], c, s)
         if lesser is not None:  # (y that are weights are 0 to 1 on average)
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
-            n = sums[5] / sums[7] ** 2 if c == 0 < sums[7] else sums[0]  # (without those of weight 0)
-            rest = rest_of(sums[1:6], n, c, s, ends)
-    found = ratios(sums[1:6], confidence, score, times_of(repeats), rest=rest)
+            n = sums[_WW] / sums[_MOST_W] ** 2 if c == 0 < sums[_MOST_W] else sums[_N]  # (without those of weight 0)
+            rest = rest_of(sums[_U : _WW + 1], n, c, s, ends)
+    found = ratios(sums[_U : _WW + 1], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
     # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)
-    differ = sums[8:10].sum() > DIGITS * abs(m)
-    if two is None and differ and sums[3] - 2 * m * sums[4] + m * m * sums[5] < DIGITS * sums[3]:
+    differ = sums[_LEAST_Y : _MOST_Y + 1].sum() > DIGITS * abs(m)
+    if two is None and differ and sums[_UU] - 2 * m * sums[_UW] + m * m * sums[_WW] < DIGITS * sums[_UU]:
         raise InputError(
             f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
             "number near it off first, and add it again"
         )
     if of is not None and math.isfinite(error):  # (of as many people as carry the sum)
-        people, ends = float(sums[2] ** 2 / sums[5]) / repeats, (of.domain.low, of.domain.high)
+        people, ends = float(sums[_W] ** 2 / sums[_WW]) / repeats, (of.domain.low, of.domain.high)
         mean, one = np.array(near + m), np.array(error)
         below, above = score_interval(people, mean, one, z_score(confidence), *ends, of.slope * length)
         low, high = min(low, float(below) - near), max(high, float(above) - near)
-    return Ratio(m, error, low - off, high + off, int(sums[0]), confidence)
+    return Ratio(m, error, low - off, high + off, int(sums[_N]), confidence)
 
 
 def ratios(
