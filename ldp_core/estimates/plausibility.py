@@ -179,21 +179,21 @@ SHARED = (
 def watch_products(n: float, products: float, squares: float, low: float, high: float, repeats: int) -> None:
     """Warn if products of two weights, each of them ``low`` or ``high``, cannot be of reports with noise of their own.
 
-    Given their number, their sum and that of their squares. Of how many both reports support their values, one, or
-    none: each with a probability between known ends, whatever the values.
+    Given their number, their sum and that of their squares. Of how many one report supports its value and the other
+    one does not: with a probability between known ends, whatever the values.
     """
     values, q, p = np.array([low * low, low * high, high * high]), -low / (high - low), (1 - low) / (high - low)
-    some = np.linalg.lstsq(np.stack([values**0, values, values**2]), [n, products, squares], rcond=None)[0]
-    if np.abs(some - np.round(some)).max() > _WHOLE:  # (the digits do not tell, or these are no such products)
+    # (Where the first and the last are one, it finds half of those for each, and the right number for the other.)
+    of_each = np.linalg.lstsq(np.stack([values**0, values, values**2]), [n, products, squares], rcond=None)[0]
+    unlike = float(of_each[1])
+    if abs(unlike - round(unlike)) > _WHOLE:  # (the digits do not tell)
         return
-    ends = np.array([[a * b, a + b - 2 * a * b, (1 - a) * (1 - b)][::-1] for a, b in ((q, q), (q, p), (p, p))])
-    [far] = distances(
-        [Sums(some, n, Term(ends.min(axis=0), ends.max(axis=0), 0.0, 1.0))],
-        repeats=check_integer("repeats", repeats, 1),
-    )
+    ends = [a + b - 2 * a * b for a, b in ((q, q), (q, p), (p, p))]
+    sums = Sums(np.array([unlike]), n, Term(min(ends), max(ends), 0.0, 1.0))
+    [far] = distances([sums], repeats=check_integer("repeats", repeats, 1))
     if far.any():
         warn_user(
-            f"implausible for products of weights of two columns: no values make reports with noise of their own agree "
+            "implausible for products of weights of two columns: no values make reports with noise of their own agree "
             f"so often or so seldom, which is {far:,.0f} standard errors away from anything possible. Likely {SHARED}"
             "people report again, and repeats= does not say so"
         )

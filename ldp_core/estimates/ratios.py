@@ -200,10 +200,11 @@ def _sum_of_two(sums: F64) -> float | None:
 def _carried(sums: F64, confidence: float, repeats: int) -> bool:
     """Whether w is clearly different from 0: if nobody had the value, w^2 would be a constant on average.
 
-    If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's.
+    If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's. Their sum
+    is below 0 then, and perhaps clearly so, where reports of those who have the value rarely support it.
     """
     c, w, ww = _sum_of_two(sums), float(sums[_W]), float(sums[_WW])
-    return c is None or w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w)
+    return c is None or (w > 0 and w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w))
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:

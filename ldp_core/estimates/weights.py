@@ -36,7 +36,6 @@ from ldp_core.errors import InputError, ParameterError, warn_user
 from ldp_core.estimates.base import Population, Result, SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
-from ldp_core.estimates.plausibility import watch_products
 from ldp_core.estimates.tails import reach_of_few
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_integer, check_open, shown
@@ -187,16 +186,6 @@ def _of_both(u: F64) -> tuple[float, bool]:
     return max(ones[1] * math.exp(min(smaller, _MOST_LOG)), most), False
 
 
-def _watch(u: F64, repeats: int) -> None:
-    """Warn if these are products of weights of one mechanism, and noise of their own cannot make them; else nothing."""
-    below, above = u[u < 0], u[u > 0]
-    if len(below) and len(above):
-        none, one, most = float(above.min()), float(below[0]), float(above.max())
-        alike = abs(one * one - none * most) <= SAME * one * one and none < most * (1 - SAME)
-        if alike and (below == one).all() and ((above == none) | (above == most)).all():
-            watch_products(len(u), float(u.sum()), float(u @ u), -math.sqrt(none), math.sqrt(most), repeats)
-
-
 def told_by(carrying: float) -> bool:
     """Whether so many reports tell an interval of a sum of uneven numbers; of few a warning, as large ones may lack."""
     carrying *= 1 + SAME  # (ten are ten, in whatever order their squares are added)
@@ -300,7 +289,7 @@ def weighted_mean(
     >>> weighted_mean([1.0, 0.0, 1.0, 1.0] * 25, weights=[1.0, 3.0] * 50)
     WeightedMean of 100 records: 0.625, standard error 0.0567, 95% interval 0.508008 to 0.737841
     """
-    z, (mechanism, u) = z_score(check_open("confidence", confidence)), _numbers_of(numbers, repeats)
+    z, (mechanism, u) = z_score(check_open("confidence", confidence)), _numbers_of(numbers)
     u, d = columns_of(numbers=u, weights=np.ones(len(u)) if weights is None else weights)
     if not (d > 0).all():
         raise InputError(f"weights must be above 0, and {np.count_nonzero(d <= 0):,} of {len(d):,} are not")
@@ -392,13 +381,12 @@ def is_private(numbers: Any) -> bool:
     return isinstance(numbers, tuple) and len(numbers) == 2 and isinstance(numbers[0], Mechanism)
 
 
-def _numbers_of(numbers: Any, repeats: int) -> tuple[Any, F64]:
+def _numbers_of(numbers: Any) -> tuple[Any, F64]:
     """The mechanism of a pair of it and its reports, or None; and the numbers, or the weights of the reports."""
     if is_private(numbers):
         MeanEstimate().check(numbers[0])
         return numbers[0], numbers[0].weights(numbers[1])
     [made] = columns_of(numbers=numbers)
-    _watch(made, repeats)
     return None, made
 
 
