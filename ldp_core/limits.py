@@ -228,14 +228,27 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
             raise InputError(f"there is no Parquet file in {str(path)!r}")
     elif os.path.exists(path) or not has_magic(str(path)):
         return [str(path)]
-    elif not (found := sorted(file for file in glob(str(path), recursive=True) if UNFINISHED not in file)):
+    elif not (found := _matched(str(path))):
         raise InputError(f"there is no file {str(path)!r}")
     elif folder := next(filter(os.path.isdir, found), None):
         raise InputError(
             f"{str(path)!r} matches a folder, {folder!r}: a pattern is of files, as {folder + '/*.parquet'!r}"
         )
-    # (a link to one of them, as latest.parquet, is that file)
-    return sorted({os.path.realpath(file): file for file in reversed(found)}.values())
+    return _different(found)
+
+
+def matching_files(pattern: str) -> list[str]:
+    """The files that a pattern names, perhaps none, each once: as in a shell, so also in linked folders."""
+    return _different(filter(os.path.isfile, [pattern] if os.path.exists(pattern) else _matched(pattern)))
+
+
+def _matched(pattern: str) -> list[str]:
+    return sorted(file for file in glob(pattern, recursive=True) if UNFINISHED not in file)
+
+
+def _different(files: Iterable[str]) -> list[str]:
+    """A link to one of them, as latest.parquet, is that file."""
+    return sorted({os.path.realpath(file): file for file in sorted(files, reverse=True)}.values())
 
 
 def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from functools import reduce
 from typing import Any, BinaryIO, TypeAlias, TypeVar
 
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from apache_beam.io.filesystem import FileMetadata
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from apache_beam.metrics.metric import Metrics
@@ -29,7 +28,7 @@ from ldp_beam.io.ndjson import parse_stream
 from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError, LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import I64, METADATA_KEY, PARQUET, open_parquet
+from ldp_core.engine import I64, METADATA_KEY, PARQUET, UNFINISHED, matching_files, open_parquet
 
 _T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter
@@ -43,15 +42,23 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
-def files_of(pattern: str) -> list[FileMetadata]:
-    """The files that a pattern names, as Polars and shells find them.
+def files_of(pattern: str) -> dict[str, int]:
+    """The files that a pattern names, each once, and their sizes: as a shell finds them, on any file system.
 
-    Beam finds nothing for ``*.csv`` or ``*/*.csv``, but for ``./*.csv`` and ``./*/*.csv`` what is meant; and for
-    ``**/`` the files of folders below, and not those of the folder itself.
+    Of this machine Beam finds nothing for ``*.csv``, and does not look into linked folders. For ``**/`` it finds the
+    files of folders below, and not those of the folder itself.
     """
-    forms = dict.fromkeys([pattern, pattern.replace("**/", "")])
-    matched = [f"./{form}" if re.match(rf"[^/{re.escape(os.sep)}]*[*?[]", form) else form for form in forms]
-    return list({file.path: file for found in FileSystems.match(matched) for file in found.metadata_list}.values())
+    found = {}
+    if isinstance(FileSystems.get_filesystem(pattern), LocalFileSystem):
+        for path in matching_files(pattern):
+            with suppress(OSError):  # (it is gone meanwhile)
+                found[os.path.realpath(path) if os.path.islink(path) else path] = os.path.getsize(path)
+        return found
+    first, *parts = pattern.split("**/")
+    forms = reduce(lambda forms, part: [form + star + part for form in forms for star in ("**/", "")], parts, [first])
+    there = {file.path: file.size_in_bytes for of_one in FileSystems.match(forms) for file in of_one.metadata_list}
+    hidden = [UNFINISHED] + ["/."] * ("/." not in pattern)
+    return {path: size for path, size in there.items() if not any(mark in path for mark in hidden)}
 
 
 def check_folder(path: str) -> None:

@@ -34,7 +34,7 @@ from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
 from ldp_core import InputError, Limits, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import ARROW_TYPES, UNFINISHED, Bools, is_text, of_folders, refuse_reports, warn_user
+from ldp_core.engine import ARROW_TYPES, Bools, is_text, of_folders, refuse_reports, warn_user
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
 
 TIME = pa.timestamp("us", "UTC")
@@ -230,15 +230,14 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
     except (BeamIOError, OSError, ValueError) as error:
         raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
     for pattern, found in zip(patterns, results, strict=True):
-        there = [file for file in found if UNFINISHED not in file.path]
-        if not there:
+        if not found:
             raise InputError(f"no file matches {pattern!r}")
-        for file in there:
-            if file.size_in_bytes == 0:
-                raise InputError(f"{file.path!r} is empty")
-            if file_format(file.path) is None:
-                raise InputError(f"{file.path!r}: the name must end in one of {sorted(FORMATS)}")
-            paths.append(file.path)
+        for path, size in found.items():
+            if size == 0:
+                raise InputError(f"{path!r} is empty")
+            if file_format(path) is None:
+                raise InputError(f"{path!r}: the name must end in one of {sorted(FORMATS)}")
+            paths.append(path)
     # (a file of this machine is one, however its path is written)
     return sorted({path if "://" in path else os.path.realpath(path): path for path in sorted(paths)[::-1]}.values())
 

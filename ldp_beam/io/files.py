@@ -40,13 +40,13 @@ class _ReadFiles(RecordsTransform):
         super().__init__()
         if not isinstance(path, str):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
-        there = []
+        there: Mapping[str, int] = {}
         with suppress(BeamIOError, OSError, ValueError):
             there = files_of(path)
         if not there:
             raise InputError(f"there are no files to read at {path!r}")
         if schema is not None and self._form == "ndjson":  # a name with a slip would be a column of nulls
-            check_head(there[0].path, schema.names)
+            check_head(next(iter(there)), schema.names)
         self._path, self._schema = path, schema
 
     @override
@@ -54,7 +54,7 @@ class _ReadFiles(RecordsTransform):
         paths = (
             pbegin
             | "Pattern" >> beam.Create([self._path])
-            | "Match" >> beam.FlatMap(lambda path: [file.path for file in files_of(path)]).with_output_types(str)
+            | "Match" >> beam.FlatMap(files_of).with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
         return self._batches(paths, "Read", ReadFileDoFn(self._schema, self._dead_letter_tag, form=self._form))

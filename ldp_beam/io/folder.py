@@ -19,7 +19,7 @@ from ldp_beam.io._files import ReadFileDoFn, file_format, files_of
 from ldp_beam.io._positions import check_position
 from ldp_core import Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import UNFINISHED, seconds
+from ldp_core.engine import seconds
 
 
 class WatchFolder(RecordsTransform):
@@ -135,7 +135,7 @@ class Poll(PollFn):
 
 def _complete_files(pattern: str) -> Iterator[str]:
     """Paths of the files that match ``pattern`` and have a finished file's name."""
-    for file in files_of(pattern):
-        name = FileSystems.split(file.path)[1]
-        if name and not name.startswith((".", "_")) and file_format(name) and UNFINISHED not in file.path:
-            yield file.path
+    for path in files_of(pattern):
+        name = FileSystems.split(path)[1]
+        if name and not name.startswith((".", "_")) and file_format(name):
+            yield path

@@ -32,6 +32,7 @@ from ldp_core import (
     RandomizedResponse,
 )
 
+from ...cases import each
 from ..helpers import counters, run, run_with_result
 
 
@@ -56,10 +57,39 @@ def test_two_stars_find_the_files_of_all_folders_as_in_polars(tmp_path, monkeypa
     pattern = pattern.format(here=tmp_path)
     assert [Path(path).resolve() for path in match_files(pattern)] == [tmp_path / name for name in there]
     assert pl.scan_ndjson(pattern).collect().height == len(there)
-    watched = WatchFolder(pattern, schema=pa.schema([("x", pa.int64())]), stop_after=0, poll_interval=0.05)
-    assert sum(batch.num_rows for batch in run(watched.with_exception_handling())[0]) == len(there)
-    assert len(run(ReadNdjson(pattern, {"x": "integer"}))) == len(there)
     assert [Path(path).name for path in match_files("*/*.ndjson")] == ["b.ndjson"]
+
+
+PATTERNS = {
+    "*.ndjson": 1,
+    "*/*.ndjson": 3,
+    "**/*.ndjson": 6,
+    "./**/eu/**/*.ndjson": 2,
+    "**/**/*.ndjson": 6,
+    "a.ndjson": 1,
+}
+
+
+@each("pattern", PATTERNS)
+def test_each_reader_finds_files_as_a_shell(tmp_path_factory, monkeypatch, pattern):
+    """Beam looks into no linked folder, takes a linked file twice, hidden ones, and what a dead job of it has left."""
+    here = tmp_path_factory.mktemp("in")
+    monkeypatch.chdir(here)
+    there = ["a", "day=1/b", "eu/c", "eu/1/d", "../disk/e", "../disk/2/f"]
+    hidden = [".a", "day=1/.b", "eu/.ipynb_checkpoints/c", "eu/beam-temp-x/c"]
+    for name in [*there, *hidden]:
+        path = Path(f"{name}.ndjson")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"x": 1}')
+    Path("linked").symlink_to("../disk")
+    Path("day=1/latest.ndjson").symlink_to("b.ndjson")
+    n = PATTERNS[pattern]
+    assert len(match_files(pattern)) == n
+    assert len(run(ReadNdjson(pattern, {"x": "integer"}))) == n
+    watched = WatchFolder(pattern, schema=pa.schema([("x", pa.int64())]), stop_after=0, poll_interval=0.05)
+    assert sum(batch.num_rows for batch in run(watched.with_exception_handling())[0]) == n
+    plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=50.0)})
+    assert sum(batch.num_rows for batch in run(ReadEvents(pattern, plan))) == n
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])
