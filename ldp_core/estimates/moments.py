@@ -203,7 +203,8 @@ def _ends_of_correlation(r: float, half: float, less: float, most: float, *, noi
         ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * half / (1 - r**2))
         low, high = (min(low, ends[0]), max(high, ends[1])) if noisy else ends
     (low, high), farthest = _widened(low, high, math.sqrt(less)), r * math.sqrt(most)
-    return max(min(low, farthest), -1.0), min(max(high, farthest), 1.0)
+    low, high = (min(max(end, -1.0), 1.0) for end in (min(low, farthest), max(high, farthest)))
+    return low, high
 
 
 def _widened(low: float, high: float, less: float) -> tuple[float, float]:

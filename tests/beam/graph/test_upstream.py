@@ -157,12 +157,21 @@ class Weekends(TwoLengths):
         return [IntervalWindow(day * 86_400, (day + 1) * 86_400), *(more if (day - 2) % 7 < 2 else [])]
 
 
+class Lunch(TwoLengths):
+    """Days, and a quarter of an hour of each, that begins at no full hour, in one more."""
+
+    def assign(self, context):
+        day = context.timestamp.micros // (86_400 * 10**6) * 86_400
+        lunch = IntervalWindow(day + 45_000, day + 45_900)
+        return [IntervalWindow(day, day + 86_400), *([lunch] if lunch.start <= context.timestamp < lunch.end else [])]
+
+
 def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted():
     """Beam makes k records of one in k windows, and other windows behind these do not join them."""
     perturb, private = ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("crashed", COIN)
     count = ldp_beam.Histogram("crashed", COIN, window="1h", event_time="time")
     ledger, own = ldp_beam.PrivacyLedger(1.0, id="user", budget=1), ldp_beam.Histogram("crashed", COIN)
-    for overlapping in (SlidingWindows(30, 10), TwoLengths(), Weekends()):
+    for overlapping in (SlidingWindows(30, 10), TwoLengths(), Weekends(), Lunch()):
         for last, then in [*product((perturb, count, private, ledger), (False, True)), (own, True)]:
             steps = new([RECORD]) | beam.WindowInto(overlapping) | beam.Map(lambda record: record)
             with pytest.raises(ParameterError, match="windows that overlap"):
