@@ -152,7 +152,6 @@ def test_a_correlation_allows_for_noise_that_makes_a_variance_too_large():
     assert np.mean(held) > 0.8
 
 
-@pytest.mark.slow
 def test_a_correlation_has_its_low_end_below_its_high_one():
     """Of honest reports of equal numbers 28 of 1,000 intervals were like "1.029 to 1"."""
     m, x = Piecewise((0, 1), epsilon=4.0), np.arange(2000) / 2000
@@ -161,6 +160,7 @@ def test_a_correlation_has_its_low_end_below_its_high_one():
         assert -1 <= found.low[-1] <= found.high[-1] <= 1
 
 
+@pytest.mark.slow
 def test_the_intercept_is_as_little_known_as_the_slope():
     """Of 1,000 uneven numbers at epsilon 4 one interval in six is bounded: 47 % of these held if taken for normal.
 
