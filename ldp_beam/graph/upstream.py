@@ -363,8 +363,8 @@ def _overlap(windows: WindowFn) -> bool:
     return False
 
 
-_TIMES = range(1_700_000_000, 1_810_000_000, 22_027)
-"""Three years and a half, at all times of the day: no quarter of an hour of each day is missed."""
+_TIMES = (*range(0, 7 * 86_400, 3600), *range(1_700_000_000, 1_810_000_000, 22_027))
+"""Full hours, and three years and a half at all times of the day: no minute of each day is missed."""
 
 
 def refuse_copies(pcoll: PCollection[Any], columns: Collection[str], *, spends: bool, by: Iterable[str] = ()) -> None:

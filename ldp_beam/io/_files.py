@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import reduce
@@ -46,15 +47,17 @@ def files_of(pattern: str) -> dict[str, int]:
     """The files that a pattern names, each once, and their sizes: as a shell finds them, on any file system.
 
     Of this machine Beam finds nothing for ``*.csv``, and does not look into linked folders. For ``**/`` it finds the
-    files of folders below, and not those of the folder itself.
+    files of folders below, and not those of the folder itself. As in Beam, ``in/`` are its files, and ``**`` before a
+    name is of all folders below.
     """
+    pattern = re.sub(r"((?:^|/)\*\*)(?=[^/*])", r"\1/*", pattern) + "*" * pattern.endswith("/")
     found = {}
     if isinstance(FileSystems.get_filesystem(pattern), LocalFileSystem):
         for path in matching_files(pattern):
             with suppress(OSError):  # (it is gone meanwhile)
-                found[os.path.realpath(path) if os.path.islink(path) else path] = os.path.getsize(path)
+                found[path] = os.path.getsize(path)
         return found
-    first, *parts = pattern.split("**/")
+    first, *parts = re.split(r"(?:^|(?<=/))\*\*/", pattern)
     forms = reduce(lambda forms, part: [form + star + part for form in forms for star in ("**/", "")], parts, [first])
     there = {file.path: file.size_in_bytes for of_one in FileSystems.match(forms) for file in of_one.metadata_list}
     hidden = [UNFINISHED] + ["/."] * ("/." not in pattern)

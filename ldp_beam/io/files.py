@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from glob import has_magic
 from keyword import iskeyword
 from typing import Any, ClassVar, Optional
 
@@ -54,10 +55,18 @@ class _ReadFiles(RecordsTransform):
         paths = (
             pbegin
             | "Pattern" >> beam.Create([self._path])
-            | "Match" >> beam.FlatMap(files_of).with_output_types(str)
+            | "Match" >> beam.FlatMap(_found).with_output_types(str)
             | "Spread" >> beam.Reshuffle()
         )
         return self._batches(paths, "Read", ReadFileDoFn(self._schema, self._dead_letter_tag, form=self._form))
+
+
+def _found(path: str) -> Mapping[str, int]:
+    """Perhaps none of a pattern, but of a path this worker must have the file."""
+    found = files_of(path)
+    if not found and not has_magic(path):
+        raise InputError(f"there are no files to read at {path!r}")
+    return found
 
 
 class ReadParquet(_ReadFiles):

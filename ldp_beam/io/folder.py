@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -138,4 +139,5 @@ def _complete_files(pattern: str) -> Iterator[str]:
     for path in files_of(pattern):
         name = FileSystems.split(path)[1]
         if name and not name.startswith((".", "_")) and file_format(name):
-            yield path
+            real = path if "://" in path else os.path.realpath(path)
+            yield real if file_format(real) else path  # (a link, also one that moves on, is the file that it leads to)

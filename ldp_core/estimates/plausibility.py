@@ -183,7 +183,6 @@ def watch_products(n: float, products: float, squares: float, low: float, high: 
     one does not: with a probability between known ends, whatever the values.
     """
     values, q, p = np.array([low * low, low * high, high * high]), -low / (high - low), (1 - low) / (high - low)
-    # (Where the first and the last are one, it finds half of those for each, and the right number for the other.)
     of_each = np.linalg.lstsq(np.stack([values**0, values, values**2]), [n, products, squares], rcond=None)[0]
     unlike = float(of_each[1])
     if abs(unlike - round(unlike)) > _WHOLE:  # (the digits do not tell)

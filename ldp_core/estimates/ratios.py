@@ -201,10 +201,11 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
     """Whether w is clearly different from 0: if nobody had the value, w^2 would be a constant on average.
 
     If no report at all supports the value, all weights are the same, and so is each ratio: it is everybody's. Their sum
-    is below 0 then, and perhaps clearly so, where reports of those who have the value rarely support it.
+    is below 0 then, and perhaps clearly so, where reports of those who have the value rarely support it. (With c
+    below 0 these may be weights that are negated.)
     """
     c, w, ww = _sum_of_two(sums), float(sums[_W]), float(sums[_WW])
-    return c is None or (w > 0 and w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w))
+    return c is None or ((w > 0 or c < 0) and w * w > (times_of(repeats) * z_score(confidence)) ** 2 * (ww - c * w))
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
@@ -300,7 +301,7 @@ def _ratio(
     if two is not None:
         c, s, lesser = two
         least = -float(sums[_LEAST_W])
-        if lesser is not None and least < 0 and c == s and abs(lesser - least) <= SAME:
+        if lesser is not None and least < 0 and c == s and abs(lesser - least) <= SAME < abs(c):  # (a, -a tell nothing)
             watch_products(sums[_N], sums[_U], sums[_UU], least, c - least, repeats)
         score = score_sums(sums[_U : _WW + 1], c, s)
         if lesser is not None:  # (y that are weights are 0 to 1 on average)

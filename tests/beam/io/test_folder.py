@@ -110,6 +110,20 @@ def test_a_pattern_without_a_folder_is_of_the_one_where_it_runs(tmp_path, monkey
 
 
 @pytest.mark.slow
+def test_a_link_that_moves_on_is_no_new_file(tmp_path, monkeypatch):
+    """Of `latest` each file but the newest was read twice, with noise of its own."""
+    monkeypatch.chdir(tmp_path)
+    found = set()
+    for name in ("z1.csv", "z2.csv", "z3.csv"):
+        (tmp_path / name).write_text("x\n1\n")
+        (tmp_path / "latest.csv").unlink(missing_ok=True)
+        (tmp_path / "latest.csv").symlink_to(name)
+        found.update(_complete_files("*.csv"))
+    assert len(found) == 3
+    (tmp_path / "other").symlink_to(tmp_path)
+    assert {*_complete_files("*/*.csv")} == found
+
+
 def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
     """A new file is put into the folder after each look, until nine are there."""
     looks = threading.Semaphore(0)
