@@ -67,6 +67,8 @@ PATTERNS = {
     "./**/eu/**/*.ndjson": 2,
     "**/**/*.ndjson": 6,
     "a.ndjson": 1,
+    "**.ndjson": 6,
+    "eu/": 1,
 }
 
 
