@@ -109,7 +109,6 @@ def test_a_pattern_without_a_folder_is_of_the_one_where_it_runs(tmp_path, monkey
     assert values(run(ReadParquet("*.parquet")), "t") == list(range(100))
 
 
-@pytest.mark.slow
 def test_a_link_that_moves_on_is_no_new_file(tmp_path, monkeypatch):
     """Of `latest` each file but the newest was read twice, with noise of its own."""
     monkeypatch.chdir(tmp_path)
@@ -124,6 +123,7 @@ def test_a_link_that_moves_on_is_no_new_file(tmp_path, monkeypatch):
     assert {*_complete_files("*/*.csv")} == found
 
 
+@pytest.mark.slow
 def test_files_that_come_later_are_read_and_each_once(tmp_path, monkeypatch):
     """A new file is put into the folder after each look, until nine are there."""
     looks = threading.Semaphore(0)

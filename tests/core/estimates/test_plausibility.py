@@ -244,7 +244,7 @@ def test_raw_flags_are_as_many_standard_errors_off_as_arithmetic_says():
     assert f"which is {expected:,.0f} standard errors away from anything possible" in said
 
 
-AT_TWO_TIMES = {m.title: m for m in (RR, OUE, SUE, LocalHashing(range(20), epsilon=2.0), SETS)}
+AT_TWO_TIMES = {repr(m): m for m in (RR, OUE, SUE, LocalHashing(range(20), epsilon=2.0), SETS)}
 
 
 @each("name", AT_TWO_TIMES)
@@ -271,7 +271,7 @@ def test_one_keyed_column_at_two_times_is_no_two_columns(name):
 
 
 OF_TWO = {
-    f"{type(m).__name__}, {m.domain.size}, {m.epsilon}": m
+    repr(m): m
     for m in (
         *(RandomizedResponse(range(size), epsilon=e) for size, e in ((2, 0.5), (3, 0.5), (4, 1.0), (10, 2.0))),
         *(HadamardResponse(range(2), epsilon=e) for e in (1.0, 3.0, 6.0)),
