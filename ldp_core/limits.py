@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -213,11 +213,9 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     Beam that was ended leaves whole ones, too, whose records are written again when it runs again.
     """
     if os.path.isdir(path):
-        files = (file for file in Path(path).rglob("*") if file.suffix.lower() in PARQUET)
-        there = ((file, f"/{file.relative_to(path).as_posix()}") for file in files)
-        hidden = ("/.", UNFINISHED)
-        whole = (file for file, name in there if not any(mark in name for mark in hidden) and not file.is_dir())
-        found = sorted(map(str, whole))
+        below = (file for folder in _folders(str(path)) for file in glob(os.path.join(escape(folder), "*")))
+        whole = (file for file in below if UNFINISHED not in file.removeprefix(str(path)) and not os.path.isdir(file))
+        found = [file for file in whole if Path(file).suffix.lower() in PARQUET]
         with suppress(OSError):  # (of a journal that a server has taken away meanwhile)
             if any(journal.stat().st_size for journal in Path(path).glob(JOURNALS)):
                 warn_user(
@@ -243,7 +241,27 @@ def matching_files(pattern: str) -> list[str]:
 
 
 def _matched(pattern: str) -> list[str]:
-    return sorted(file for file in glob(pattern, recursive=True) if UNFINISHED not in file)
+    return sorted(file for file in _glob(pattern) if UNFINISHED not in file)
+
+
+def _glob(pattern: str) -> Iterable[str]:
+    first, *rest = re.split(r"(?:^|(?<=/))\*\*(?:/+|$)", pattern, maxsplit=1)
+    if not rest:
+        return glob(pattern)
+    below = (folder for top in glob(first or ".") for folder in _folders(top))
+    found = chain.from_iterable(_glob(os.path.join(escape(folder), rest[0] or "*")) for folder in below)
+    return found if first else (file.removeprefix("./") for file in found)
+
+
+def _folders(top: str) -> Iterator[str]:
+    """``top`` and the folders below, as a shell finds them, linked ones too; each once, as links may go in circles."""
+    seen = set()
+    for folder, below, _ in os.walk(top, followlinks=True):
+        real = os.path.realpath(folder)
+        below[:] = [] if real in seen else [name for name in below if name[0] != "."]
+        if real not in seen:
+            seen.add(real)
+            yield folder
 
 
 def _different(files: Iterable[str]) -> list[str]:

@@ -157,6 +157,7 @@ class Mechanism(Spending, Perturbing, Crafted, Aggregating):
         The sum of the weights is the estimated count. Of numbers it is the report's value, in their own unit, whose
         expectation is the number (of `SquareWave` the middle of its bucket). See `ldp_core.ratio` and
         `ldp_core.weighted_quantiles` for what else follows from weights. Negative ones are normal: leave them.
+        Weights of two columns may be multiplied, but not those of one keyed column at two times, which share the noise.
 
         Args:
             reports: what `perturb` returned, in either layout.

@@ -44,7 +44,9 @@ def weight(
     """One unbiased weight per report: it is 1 on average where the record has the value, and 0 where it has another.
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
-    product is a weight of both values. See `total`, `ratio` and `weighted_quantiles` for what sums of them estimate.
+    product is a weight of both values. **Under keyed noise one column at two times is not two columns**: its weights
+    share the noise, and sums of their product are wrong. Perturb each time with a ``tag=`` of its own. See `total`,
+    `ratio` and `weighted_quantiles` for what sums of weights estimate.
 
     Args:
         expr, mechanism, assume_reports: see `estimate`.

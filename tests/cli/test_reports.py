@@ -938,6 +938,33 @@ def test_a_link_to_a_file_beside_it_is_that_file(ldp, reports):
         assert found[0]["n"] == n, path
 
 
+def test_files_of_linked_folders_are_read_once_though_links_go_in_circles(ldp, reports):
+    """Linked folders of a folder were not read, and nobody was told; two links in a circle took for ever."""
+    for folder, source in (("in", "people.parquet"), ("out", "reports.parquet")):
+        Path(f"{folder}/day=1").mkdir(parents=True)
+        Path(f"{folder}/.old").mkdir()
+        Path(f"disk-{folder}/eu").mkdir(parents=True)
+        whole = pl.read_parquet(source)
+        for name, rows in {
+            "day=1/a": 900,
+            ".old/b": 90,
+            f"../disk-{folder}/c": 500,
+            f"../disk-{folder}/eu/d": 70,
+        }.items():
+            whole.head(rows).write_parquet(f"{folder}/{name}.parquet")
+        Path(f"{folder}/linked").symlink_to(f"../disk-{folder}")
+        for circle in ("up", "above"):
+            Path(f"{folder}/day=1/{circle}").symlink_to("..")
+    for pattern in ("in", "in/", "'in/**/*.parquet'", "'i*/day=1/**/*.parquet'"):
+        ldp(f"perturb {pattern} made.parquet --plan plan.toml --overwrite")
+        assert pl.read_parquet("made.parquet").height == 1470, pattern
+    for pattern in ("out", "'out/**/*.parquet'"):
+        found = ldp(f"estimate {pattern} --plan plan.toml --column crashed --json").data["columns"]["crashed"][
+            "estimates"
+        ]
+        assert found[0]["n"] == 1470, pattern
+
+
 def test_a_copy_in_a_folder_is_not_counted_again(ldp, reports):
     """People counted twice there, with intervals that were too narrow."""
     Path("folder").mkdir()
