@@ -43,7 +43,7 @@ def file_format(path: str) -> str | None:
     return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
-def files_of(pattern: str) -> dict[str, int]:
+def file_sizes(pattern: str) -> dict[str, int]:
     """The files that a pattern names, each once, and their sizes: as a shell finds them, on any file system.
 
     Of this machine Beam finds nothing for ``*.csv``, and does not look into linked folders. For ``**/`` it finds the

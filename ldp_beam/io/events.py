@@ -29,7 +29,7 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import ReadsValues, check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, files_of, head_of, parquet_schema, schema_of_names
+from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, file_sizes, head_of, parquet_schema, schema_of_names
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -226,7 +226,7 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
         raise ParameterError("files must be a pattern, or several")
     paths: list[str] = []
     try:
-        results = [files_of(pattern) for pattern in patterns]
+        results = [file_sizes(pattern) for pattern in patterns]
     except (BeamIOError, OSError, ValueError) as error:
         raise InputError(f"Beam cannot look for {patterns}: is the extra for its file system installed?") from error
     for pattern, found in zip(patterns, results, strict=True):

@@ -19,7 +19,7 @@ from typing_extensions import override
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import python_type
 from ldp_beam.graph.upstream import ReadsValues
-from ldp_beam.io._files import ReadFileDoFn, files_of, schema_of_names
+from ldp_beam.io._files import ReadFileDoFn, file_sizes, schema_of_names
 from ldp_beam.io.events import check_head
 from ldp_core import InputError, ParameterError
 
@@ -43,7 +43,7 @@ class _ReadFiles(RecordsTransform):
             raise ParameterError(f"path is a file pattern, got {type(path).__name__}")
         there: Mapping[str, int] = {}
         with suppress(BeamIOError, OSError, ValueError):
-            there = files_of(path)
+            there = file_sizes(path)
         if not there:
             raise InputError(f"there are no files to read at {path!r}")
         if schema is not None and self._form == "ndjson":  # a name with a slip would be a column of nulls
@@ -63,7 +63,7 @@ class _ReadFiles(RecordsTransform):
 
 def _found(path: str) -> Mapping[str, int]:
     """Perhaps none of a pattern, but of a path this worker must have the file."""
-    found = files_of(path)
+    found = file_sizes(path)
     if not found and not has_magic(path):
         raise InputError(f"there are no files to read at {path!r}")
     return found

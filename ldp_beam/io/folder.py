@@ -16,7 +16,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.io._files import ReadFileDoFn, file_format, files_of
+from ldp_beam.io._files import ReadFileDoFn, file_format, file_sizes
 from ldp_beam.io._positions import check_position
 from ldp_core import Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -136,7 +136,7 @@ class Poll(PollFn):
 
 def _complete_files(pattern: str) -> Iterator[str]:
     """Paths of the files that match ``pattern`` and have a finished file's name."""
-    for path in files_of(pattern):
+    for path in file_sizes(pattern):
         name = FileSystems.split(path)[1]
         if name and not name.startswith((".", "_")) and file_format(name):
             real = path if "://" in path else os.path.realpath(path)
