@@ -28,7 +28,7 @@ from ldp_core.charts.drawing import stacked as stacked_charts
 from ldp_core.charts.themes import CONFIGS as CHART_CONFIGS
 from ldp_core.charts.themes import Chart, Theme, themed
 from ldp_core.compute import kernels
-from ldp_core.errors import disk_error, warn_user
+from ldp_core.errors import disk_error, shown_once, warn_user
 from ldp_core.estimates.base import ESTIMATES_KEY, Population, check_repeats
 from ldp_core.estimates.base import OFFERS as ESTIMATES_OFFERED
 from ldp_core.estimates.clusters import OR_PERSON, Persons, unsaid_repeats
@@ -244,6 +244,7 @@ __all__ = [
     "run_audit",
     "seconds",
     "seed_warning",
+    "shown_once",
     "simulated",
     "some_groups",
     "stacked_charts",

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class LdpError(Exception):
@@ -79,12 +79,30 @@ class LdpWarning(UserWarning):
 def warn_user(message: str) -> None:
     """An `LdpWarning` at the line outside of this project, and of Beam and Polars, which call it, that led here."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_CALLERS):
+    while (ours := frame.f_globals.get("__name__", "").startswith(_CALLERS)) and frame.f_back is not None:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, LdpWarning, level)
+    shown = _shown.get()
+    if ours and shown is not None:
+        warnings.warn_explicit(message, LdpWarning, frame.f_code.co_filename, frame.f_lineno, registry=shown)
+    else:
+        warnings.warn(message, LdpWarning, level)
 
 
 _CALLERS = ("ldp_", "apache_beam", "polars.")
+_shown: ContextVar[dict[str, Any] | None] = ContextVar("shown", default=None)
+
+
+@contextmanager
+def shown_once(registry: dict[str, Any]) -> Iterator[None]:
+    """In here a warning from a thread of an engine, to which no line of the user led, is one of this registry.
+
+    Without it Python shows one of the same words once a process: all of them have the line of the engine.
+    """
+    token = _shown.set(registry)
+    try:
+        yield
+    finally:
+        _shown.reset(token)
 
 
 def disk_error(error: Exception) -> OSError | None:

@@ -11,7 +11,16 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ReportError, Result
-from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, warn_user
+from ldp_core.engine import (
+    FIT_SCHEMA,
+    QUANTILE_SCHEMA,
+    Label,
+    check_integer,
+    check_open,
+    refuse_keys_in,
+    shown_once,
+    warn_user,
+)
 from ldp_polars._compat import at_plan_time
 from ldp_polars.columns import (
     Report,
@@ -131,7 +140,7 @@ def ratio(
     [52.5]
     """
     core.ratio([], [], of=of)  # what is refused is refused now
-    return _aggregated([expr, below], core.ratio, _RATIO, of=of, **_errors(confidence, repeats))
+    return _aggregated([expr, below], _answered, _RATIO, ask=core.ratio, of=of, **_errors(confidence, repeats))
 
 
 def _errors(confidence: float, repeats: int | None) -> dict[str, Any]:
@@ -159,7 +168,7 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None 
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    return _aggregated([expr], core.total, _TOTAL, said=repeats, **_errors(confidence, repeats))
+    return _aggregated([expr], _answered, _TOTAL, ask=core.total, said=repeats, **_errors(confidence, repeats))
 
 
 def weighted_mean(
@@ -197,14 +206,14 @@ def weighted_mean(
     given = {name: column for name, column in columns.items() if column is not None}
     options: dict[str, Any] = {"names": tuple(given), "shares": shares, **_errors(confidence, repeats)}
     options["said"] = repeats
-    inputs = [as_expr(column) for column in (expr, *given.values())]
-    return pl.map_batches(inputs, partial(_weighted_mean, **options), return_dtype=_WEIGHTED, returns_scalar=True)
+    inputs = [expr, *given.values()]
+    return _aggregated(inputs, _weighted_mean, _WEIGHTED, **options)
 
 
 def _weighted_mean(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, names: Sequence[str], said: int | None, **options: Any
 ) -> pl.Series:
-    """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
+    """Numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
     others = [one.new_from_index(0, len(numbers)) if len(one) == 1 else one for one in others]  # (pl.lit)
     private = {
@@ -257,18 +266,29 @@ def weighted_quantiles(
     how = _errors(confidence, repeats)
     checked = core.weighted_quantiles([], [], probabilities, **how)  # what is refused is refused now
     given = tuple(checked.probabilities.tolist())
-    return _aggregated([expr, weights], core.weighted_quantiles, _QUANTILES, probabilities=given, **how)
+    how |= {"ask": core.weighted_quantiles, "probabilities": given}
+    return _aggregated([expr, weights], _answered, _QUANTILES, **how)
 
 
-def _aggregated(columns: Sequence[pl.Expr | str], ask: Callable[..., Result], dtype: Any, **options: Any) -> pl.Expr:
-    function = partial(_answered, ask=ask, **options)
+def _aggregated(
+    columns: Sequence[pl.Expr | str], answer: Callable[..., pl.Series], dtype: Any, **options: Any
+) -> pl.Expr:
+    function = partial(_called, answer=answer, shown={}, **options)
     return pl.map_batches([as_expr(column) for column in columns], function, return_dtype=dtype, returns_scalar=True)
+
+
+def _called(
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, answer: Any, shown: dict[str, Any], **options: Any
+) -> pl.Series:
+    """Polars calls it back, in groups from a thread of its own; an expression shows a warning once."""
+    with shown_once(shown):
+        return answer(inputs, return_dtype, **options)
 
 
 def _answered(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, ask: Callable[..., Result], **options: Any
 ) -> pl.Series:
-    """Polars calls it back: columns of numbers -> what the core says of them."""
+    """Columns of numbers -> what the core says of them."""
     columns = [_numbers(inputs[0], options.pop("said"))] if "said" in options else _without_nulls(inputs)
     found = ask(*columns, **options)
     table = found.to_arrow()
@@ -318,12 +338,11 @@ def linear_fit(
     >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
     ('slope', 1.0)
     """
-    function = partial(_fitted, said=repeats, **_errors(confidence, repeats))
-    return pl.map_batches([as_expr(expr), as_expr(y)], function, return_dtype=_FIT, returns_scalar=True)
+    return _aggregated([expr, y], _fitted, _FIT, said=repeats, **_errors(confidence, repeats))
 
 
 def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int | None, **how: Any) -> pl.Series:
-    """Polars calls it back: two columns -> one list of estimates."""
+    """Two columns -> one list of estimates."""
     for s in inputs:
         if isinstance(s.dtype, Report):
             check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)

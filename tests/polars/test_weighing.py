@@ -3,6 +3,7 @@
 import math
 import warnings
 from inspect import signature
+from itertools import product
 
 import numpy as np
 import polars as pl
@@ -229,3 +230,20 @@ def test_a_line_of_one_keyed_column_at_two_times_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error", LdpWarning)
         fresh[0].with_columns(y=fresh[1]["x"]).select(pl.col("x").ldp.linear_fit("y"))
+
+
+def test_each_query_says_that_few_reports_carry_a_sum():
+    """Threads of Polars have no line of the user: the second query of a process, of other data, was not told."""
+    rng = np.random.default_rng(1)
+    few = [{"w": rng.choice([1.5, -0.5], 300), "y": np.where(rng.random(300) < 0.02, 1000.0, 1.0)} for _ in range(2)]
+    frames = [pl.DataFrame(one).with_columns(g=pl.int_range(300) % 3) for one in few]
+    queries = {
+        "group_by": lambda frame, ask: frame.group_by("g").agg(ask),
+        "streaming": lambda frame, ask: frame.lazy().group_by("g").agg(ask).collect(engine="streaming"),
+        "over": lambda frame, ask: frame.select(ask.over("g")),
+    }
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default", LdpWarning)
+        for i, ((where, query), frame) in enumerate(product(queries.items(), frames), 1):
+            query(frame, (pl.col("w") * pl.col("y")).ldp.total())
+            assert len(shown) == i, where
