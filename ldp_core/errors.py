@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, ClassVar
+from typing import ClassVar, TypeAlias
 
 
 class LdpError(Exception):
@@ -89,11 +89,12 @@ def warn_user(message: str) -> None:
 
 
 _CALLERS = ("ldp_", "apache_beam", "polars.")
-_shown: ContextVar[dict[str, Any] | None] = ContextVar("shown", default=None)
+_Shown: TypeAlias = dict[str | tuple[str, type[Warning], int], int]  # as `warnings` has it of a module
+_shown: ContextVar[_Shown | None] = ContextVar("shown", default=None)
 
 
 @contextmanager
-def shown_once(registry: dict[str, Any]) -> Iterator[None]:
+def shown_once(registry: _Shown) -> Iterator[None]:
     """In here a warning from a thread of an engine, to which no line of the user led, is one of this registry.
 
     Without it Python shows one of the same words once a process: all of them have the line of the engine.

@@ -278,7 +278,7 @@ def _aggregated(
 
 
 def _called(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, answer: Any, shown: dict[str, Any], **options: Any
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, answer: Any, shown: Any, **options: Any
 ) -> pl.Series:
     """Polars calls it back, in groups from a thread of its own; an expression shows a warning once."""
     with shown_once(shown):
