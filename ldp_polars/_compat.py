@@ -1,12 +1,14 @@
 """What is used of Polars that it does not promise to keep; seen in 2.1. Nothing else in the package uses any.
 
-They are ``polars._plr.pipe_with_dtype``, ``Expr._from_pyexpr`` and ``Expr._pyexpr``, in `at_plan_time`; and what is
-appended to the message of an error, `EXPRESSION`. `tests/polars/test_compat.py` says so when one of them moves.
+They are ``polars._plr.pipe_with_dtype``, ``Expr._from_pyexpr`` and ``Expr._pyexpr``, in `at_plan_time`; how this and
+a product are printed, in `multiplied`; and what is appended to the message of an error, `EXPRESSION`.
+`tests/polars/test_compat.py` says so when one of them moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import polars as pl
@@ -49,3 +51,19 @@ def at_plan_time(expr: pl.Expr, choose: Choice) -> pl.Expr:
         return pl.Expr._from_pyexpr(pipe_with_dtype([expr._pyexpr], _Chosen(choose)))
     except (ImportError, AttributeError):
         return expr.pipe_with_dtype(choose)
+
+
+def multiplied(expr: pl.Expr) -> set[frozenset[str]]:
+    """The pairs of columns of which a product in ``expr`` has what was chosen `at_plan_time`, as weights are."""
+    inputs = expr.meta.pop()
+    pairs = set[frozenset[str]]().union(*map(multiplied, inputs))
+    if len(inputs) == 2 and str(expr) == f"[({inputs[1]}) * ({inputs[0]})]":
+        pairs |= {frozenset(pair) for pair in product(*map(_chosen, inputs))}
+    return pairs
+
+
+def _chosen(expr: pl.Expr) -> set[str]:
+    inputs = expr.meta.pop()
+    if len(inputs) == 1 and str(expr) == f"{inputs[0]}.pipe_with_dtype()":
+        return set(expr.meta.root_names())
+    return set[str]().union(*map(_chosen, inputs))

@@ -252,14 +252,14 @@ def of_one_seed(say: str) -> ParameterError:
     )
 
 
-def of_one_noise(dtypes: Iterable[tuple[str, Any]]) -> list[str]:
-    """The first two columns that have keyed noise of one mechanism, and share it if they are one column at two times.
+def of_one_noise(dtypes: Iterable[tuple[str, Any]]) -> list[list[str]]:
+    """The pairs of columns that have keyed noise of one mechanism, and share it if they are one column at two times.
 
     An unchanged value has one report then. (The product of its two weights is, on average, 1 and the variance of a
     weight, in place of 1.)
     """
     keyed = [(name, dtype.mechanism) for name, dtype in dtypes if isinstance(dtype, Report) and dtype.keyed]
-    return next(([name, other] for (name, m), (other, same) in combinations(keyed, 2) if m == same), [])
+    return [[name, other] for (name, m), (other, same) in combinations(keyed, 2) if m == same]
 
 
 def check_repeats_said(name: str, dtype: Any, mechanism: Mechanism, repeats: int | None) -> None:

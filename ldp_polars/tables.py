@@ -76,7 +76,7 @@ def table(
         check_repeats_said(name, dtypes[name], mechanism, repeats)
     if unsaid and (same := of_one_noise(dtypes.items())):
         raise ParameterError(
-            f"columns {same} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
+            f"columns {same[0]} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
             "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
             "with names or tags of their own give plan=, a plan or their mechanisms by column"
         )

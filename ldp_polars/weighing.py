@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import polars as pl
 import pyarrow as pa
 
 import ldp_core as core
-from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ReportError, Result
+from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ParameterError, ReportError, Result
 from ldp_core.engine import (
     FIT_SCHEMA,
     QUANTILE_SCHEMA,
@@ -21,7 +22,7 @@ from ldp_core.engine import (
     shown_once,
     warn_user,
 )
-from ldp_polars._compat import at_plan_time
+from ldp_polars._compat import at_plan_time, multiplied
 from ldp_polars.columns import (
     Report,
     answers_of,
@@ -54,8 +55,10 @@ def weight(
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
     product is a weight of both values. **Under keyed noise one column at two times is not two columns**: its weights
-    share the noise, and sums of their product are wrong. Perturb each time with a ``tag=`` of its own. See `total`,
-    `ratio` and `weighted_quantiles` for what sums of weights estimate.
+    share the noise, and sums of their product are wrong. Perturb each time with a ``tag=`` of its own. Of 2,000 people
+    and more a warning mostly says where that was not done, if the product is in the expression, as in ``(pl.col("a")
+    .ldp.weight(1) * pl.col("b").ldp.weight(1) * y).ldp.total()``; of weights that are columns already, of rates alone.
+    See `total`, `ratio` and `weighted_quantiles` for what sums of weights estimate.
 
     Args:
         expr, mechanism, assume_reports: see `estimate`.
@@ -273,16 +276,46 @@ def weighted_quantiles(
 def _aggregated(
     columns: Sequence[pl.Expr | str], answer: Callable[..., pl.Series], dtype: Any, **options: Any
 ) -> pl.Expr:
+    numbers = [as_expr(column) for column in columns]
     function = partial(_called, answer=answer, shown={}, **options)
-    return pl.map_batches([as_expr(column) for column in columns], function, return_dtype=dtype, returns_scalar=True)
+    products = set[frozenset[str]]().union(*map(multiplied, numbers))
+    made = partial(_with_pairs, numbers=numbers, products=products, function=function, answer=dtype)
+    factors = sorted(frozenset[str]().union(*products))
+    if len(factors) < 2 or any(one.meta.has_multiple_outputs() for one in numbers):
+        return made(pl.lit(0), pl.Struct({}))
+    name = numbers[0].meta.output_name(raise_if_undetermined=False)
+    return at_plan_time(pl.struct(map(as_expr, factors)).alias(name or factors[0]), made)
+
+
+def _with_pairs(_: pl.Expr, dtype: Any, *, numbers: Any, products: Any, function: Any, answer: Any) -> pl.Expr:
+    """The answer; ``dtype`` is of the columns that are multiplied, and those that may share noise are looked at."""
+    pairs = of_one_noise((field.name, field.dtype) for field in dtype.fields)
+    looked = [as_expr(name) for pair in pairs if frozenset(pair) in products for name in pair]
+    function = partial(function, of=len(numbers))
+    return pl.map_batches([*numbers, *looked], function, return_dtype=answer, returns_scalar=True)
 
 
 def _called(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, answer: Any, shown: Any, **options: Any
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, of: int, answer: Any, shown: Any, **options: Any
 ) -> pl.Series:
     """Polars calls it back, in groups from a thread of its own; an expression shows a warning once."""
     with shown_once(shown):
-        return answer(inputs, return_dtype, **options)
+        for first, second in zip(inputs[of::2], inputs[of + 1 :: 2], strict=True):
+            _watch_noise(first, second, options["repeats"])
+        return answer(inputs[:of], return_dtype, **options)
+
+
+def _watch_noise(first: pl.Series, second: pl.Series, repeats: int) -> None:
+    """Warn if reports of one mechanism cannot have noise of their own; their table tells, see `Joint.bounded_sums`."""
+    mechanism = cast(Report, first.dtype).mechanism
+    with suppress(ParameterError):  # (these have no table)
+        joint = core.Joint({"first": mechanism, "second": mechanism})
+        if len(first) >= max(joint.counters, _ENOUGH):
+            both = {n: to_arrow(untyped(s, mechanism)) for n, s in zip(joint.names, (first, second), strict=True)}
+            core.TableEstimate(repeats=repeats).result(joint, joint.tally(both))
+
+
+_ENOUGH = 500  # people: of fewer the table hardly ever tells
 
 
 def _answered(
@@ -350,7 +383,7 @@ def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int 
             raise InputError(f"column {s.name!r} has nulls: leave these rows out of both columns")
     if same := of_one_noise((s.name, s.dtype) for s in inputs):
         warn_user(
-            f"columns {same} have keyed noise of one mechanism: if they are one column at two "
+            f"columns {same[0]} have keyed noise of one mechanism: if they are one column at two "
             "times, they share it, and what is said of both together is wrong: perturb each time with a tag= of its own"
         )
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)

@@ -39,6 +39,9 @@ def queries(lazy, **noise):
         "estimates": lazy.select(typed).select(
             e.histogram(repeats=1), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)
         ),
+        "weights": lazy.select("i", typed).select(
+            (e.weight("x", repeats=1) * pl.col("i")).ldp.total(), mean=(e.weight("y", repeats=1) * 2).ldp.ratio("i")
+        ),
         "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
         "drawn": lazy.ldp.perturb(drawn, **noise, typed=False),
     }
@@ -160,3 +163,13 @@ def test_polars_appends_what_it_did():
         SYMBIAN.lazy().select(_compat.at_plan_time(pl.col("os"), refuse)).collect()
     assert str(caught.value).startswith(f"our words{_compat.PLAN}")
     assert _compat.CONTEXT in str(caught.value)
+
+
+def test_the_factors_of_products_are_found():
+    """Of the weights of two columns as they are printed: Polars has no other way to tell."""
+    a, b, y = pl.col("a").ldp.weight(True), pl.col("b").ldp.weight(True), pl.col("y")
+    both = {frozenset("ab")}
+    assert _compat.multiplied(a * b) == _compat.multiplied((1 - a).alias("t").mul(2 - b)) == both
+    assert _compat.multiplied(((a * 2 * y) * b).filter(y > 1).sort()) == both
+    assert _compat.multiplied(pl.when(y > 1).then((a + y) * b).otherwise(0)) == both
+    assert not any(map(_compat.multiplied, (a - b, a * y, a * pl.col("b").is_not_null())))

@@ -247,3 +247,46 @@ def test_each_query_says_that_few_reports_carry_a_sum():
         for i, ((where, query), frame) in enumerate(product(queries.items(), frames), 1):
             query(frame, (pl.col("w") * pl.col("y")).ldp.total())
             assert len(shown) == i, where
+
+
+def test_sums_of_one_keyed_column_at_two_times_warn():
+    """A total of 531,411 for 75,970, in silence: an unchanged answer has one report, and so no noise of its own."""
+    rng, n, key = np.random.default_rng(0), 10_000, Secret.from_hex("11" * 32)
+    then = rng.random(n) < 0.3
+    now = np.where(rng.random(n) < 0.9, then, rng.random(n) < 0.3)
+    people = pl.DataFrame({"id": range(n), "a": then, "b": now, "y": rng.lognormal(size=n), "g": rng.integers(0, 3, n)})
+    own = people.with_columns(pl.col("a", "b").ldp.perturb(CRASHED, key=key, id="id"))
+    shared = own.with_columns(people.select(pl.col("b").ldp.perturb(CRASHED, key=key, id="id", tag="a")))
+    a, b = (pl.col(name).ldp.weight(True, repeats=1) for name in "ab")
+    y = pl.col("y")
+    asked = {
+        "total": (a * b * y).ldp.total(),
+        "of those who left": ((1 - b) * a * y).alias("left").ldp.total(),
+        "mean": (a * b * y).ldp.ratio(a * b),
+        "quantiles": y.ldp.weighted_quantiles([0.5], a * b),
+        "survey": (a * b).ldp.weighted_mean(weights="y"),
+        "some": (a * b * y).filter(y > 1).ldp.total(),
+    }
+    queries = {
+        "select": lambda frame, ask: frame.select(ask),
+        "group_by": lambda frame, ask: frame.group_by("g").agg(ask),
+        "over": lambda frame, ask: frame.select(ask.over("g")),
+        "streaming": lambda frame, ask: frame.lazy().group_by("g").agg(ask).collect(engine="streaming"),
+    }
+    for (what, ask), (where, query) in product(asked.items(), queries.items()):
+        with case(what, where), warnings.catch_warnings():
+            warnings.simplefilter("error", LdpWarning)
+            query(own, ask)
+        with case(what, where), pytest.warns(LdpWarning, match="one column at two times.*tag= of its own"):
+            assert query(shared, ask).columns[-1] == ask.meta.output_name()
+    sums = {  # of one column's weights alone, which are right whatever noise the other one has
+        "change": (a - b).ldp.total(),
+        "growth": b.ldp.ratio(a),
+        "of those who have an answer": (a * y * pl.col("b").is_not_null()).ldp.total(),
+    }
+    missing = shared.with_columns(pl.when(y < 3).then("b").alias("b"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LdpWarning)
+        for what, ask in sums.items():
+            with case(what):
+                (missing if "answer" in what else shared).select(ask)
