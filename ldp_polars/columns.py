@@ -8,9 +8,9 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
 
@@ -42,6 +42,22 @@ def check_mechanism(mechanism: Mechanism) -> Mechanism:
         frames = "a plan is for a frame, df.ldp.perturb(plan) and reports.ldp.histograms(plan); "
         raise ParameterError(f"expected a mechanism, got {engine.not_a_mechanism(mechanism, frames)}")
     return mechanism
+
+
+def in_query(function: Callable[..., pl.Series], **options: Any) -> Callable[..., pl.Series]:
+    """``function`` with these options, for Polars to call back; an expression shows a warning of it once."""
+    return partial(_in_query, function, {}, **options)
+
+
+def _in_query(
+    function: Callable[..., pl.Series],
+    shown: dict[Any, int],
+    inputs: Sequence[pl.Series],
+    return_dtype: Any = None,
+    **options: Any,
+) -> pl.Series:
+    with engine.shown_once(shown):
+        return function(inputs, return_dtype, **options)
 
 
 # ---- dtypes

@@ -19,6 +19,7 @@ from ldp_polars.columns import (
     check_mechanism,
     check_repeats_said,
     dtype_of,
+    in_query,
     maker_of,
     to_arrow,
     unnamed,
@@ -376,7 +377,7 @@ def aggregate(
     """`estimate` of a column that is known to hold reports, and not tallies; ``grouped`` as of `tally_for`."""
     question.check(check_mechanism(mechanism))
     if person is not None:
-        of_persons = partial(_of_persons, mechanism=mechanism, question=question)
+        of_persons = in_query(_of_persons, mechanism=mechanism, question=question)
         dtype = _dtype(mechanism, question)
         return pl.map_batches([as_expr(expr), as_expr(person)], of_persons, return_dtype=dtype, returns_scalar=True)
     tally = tally_for(expr, mechanism, question.tallier(mechanism), question.repeats, grouped=grouped)
@@ -407,7 +408,7 @@ def _estimated(
 
 def answers(expr: pl.Expr, mechanism: Any, question: core.Question[Any]) -> pl.Expr:
     """The answers to tallies, as `estimate` has them."""
-    answered = partial(_answered, mechanism=mechanism, question=question)
+    answered = in_query(_answered, mechanism=mechanism, question=question)
     return pl.map_batches([expr], answered, return_dtype=_dtype(mechanism, question), is_elementwise=True)
 
 

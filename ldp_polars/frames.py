@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
@@ -31,6 +30,7 @@ from ldp_polars.columns import (
     check_proved,
     check_repeats_said,
     from_physical,
+    in_query,
     refuse_reports,
     to_arrow,
     unnamed,
@@ -309,7 +309,7 @@ class Groups:
         """The estimate of what is tallied from several columns, as `entries`."""
         tally = pl.map_batches(
             named(tallier.by_column("")),
-            partial(_tallied, tallier=tallier, repeats=how.repeats),
+            in_query(_tallied, tallier=tallier, repeats=how.repeats),
             return_dtype=tally_dtype(tallier),
             returns_scalar=True,
         )

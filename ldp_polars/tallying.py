@@ -13,7 +13,17 @@ import pyarrow as pa
 from ldp_core import Mechanism, MechanismMismatchError
 from ldp_core.engine import I64, type_words, warn_user
 from ldp_polars._compat import at_plan_time
-from ldp_polars.columns import Report, as_expr, check_mechanism, maker_of, polars_words, to_arrow, unnamed, untyped
+from ldp_polars.columns import (
+    Report,
+    as_expr,
+    check_mechanism,
+    in_query,
+    maker_of,
+    polars_words,
+    to_arrow,
+    unnamed,
+    untyped,
+)
 
 
 def tally(expr: pl.Expr | str, mechanism: Mechanism | None = None, *, assume_reports: bool = False) -> pl.Expr:
@@ -49,7 +59,7 @@ def tally_for(
 
     If ``grouped``, for ``group_by``, where no report is in two groups: of all groups in one call.
     """
-    function = partial(_tallied, mechanism=mechanism, tallier=tallier, repeats=repeats, grouped=grouped)
+    function = in_query(_tallied, mechanism=mechanism, tallier=tallier, repeats=repeats, grouped=grouped)
     if grouped:
         lists = as_expr(expr).implode()
         return pl.map_batches([lists], function, return_dtype=tally_dtype(tallier), is_elementwise=True)

@@ -19,7 +19,6 @@ from ldp_core.engine import (
     check_integer,
     check_open,
     refuse_keys_in,
-    shown_once,
     warn_user,
 )
 from ldp_polars._compat import at_plan_time, multiplied
@@ -30,6 +29,7 @@ from ldp_polars.columns import (
     check_mechanism,
     check_repeats_said,
     dtype_of,
+    in_query,
     maker_of,
     of_one_noise,
     to_arrow,
@@ -277,7 +277,7 @@ def _aggregated(
     columns: Sequence[pl.Expr | str], answer: Callable[..., pl.Series], dtype: Any, **options: Any
 ) -> pl.Expr:
     numbers = [as_expr(column) for column in columns]
-    function = partial(_called, answer=answer, shown={}, **options)
+    function = partial(_called, answer=answer, **options)
     products = set[frozenset[str]]().union(*map(multiplied, numbers))
     made = partial(_with_pairs, numbers=numbers, products=products, function=function, answer=dtype)
     factors = sorted(frozenset[str]().union(*products))
@@ -291,18 +291,17 @@ def _with_pairs(_: pl.Expr, dtype: Any, *, numbers: Any, products: Any, function
     """The answer; ``dtype`` is of the columns that are multiplied, and those that may share noise are looked at."""
     pairs = of_one_noise((field.name, field.dtype) for field in dtype.fields)
     looked = [as_expr(name) for pair in pairs if frozenset(pair) in products for name in pair]
-    function = partial(function, of=len(numbers))
+    function = in_query(function, of=len(numbers))
     return pl.map_batches([*numbers, *looked], function, return_dtype=answer, returns_scalar=True)
 
 
 def _called(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, of: int, answer: Any, shown: Any, **options: Any
+    inputs: Sequence[pl.Series], return_dtype: Any = None, *, of: int, answer: Any, **options: Any
 ) -> pl.Series:
-    """Polars calls it back, in groups from a thread of its own; an expression shows a warning once."""
-    with shown_once(shown):
-        for first, second in zip(inputs[of::2], inputs[of + 1 :: 2], strict=True):
-            _watch_noise(first, second, options["repeats"])
-        return answer(inputs[:of], return_dtype, **options)
+    """Polars calls it back: numbers, and pairs of columns of reports -> the answer."""
+    for first, second in zip(inputs[of::2], inputs[of + 1 :: 2], strict=True):
+        _watch_noise(first, second, options["repeats"])
+    return answer(inputs[:of], return_dtype, **options)
 
 
 def _watch_noise(first: pl.Series, second: pl.Series, repeats: int) -> None:

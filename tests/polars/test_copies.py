@@ -91,6 +91,23 @@ def test_reports_that_a_join_has_copied_are_told():
         people(1000).with_columns(n=pl.lit([1, 2])).ldp.perturb(both).explode("n").ldp.table("os", "crashed", plan=both)
 
 
+def test_each_query_says_that_reports_are_there_twice():
+    """Threads of Polars have no line of the user: the second query of a process, of other data, was not told."""
+    asked = pl.col("os").ldp
+    queries = (
+        lambda twice: twice.group_by("g").agg(asked.histogram()),
+        lambda twice: twice.lazy().group_by("g").agg(asked.tally()).collect(engine="streaming"),
+        lambda twice: twice.ldp.histograms(by="g"),
+        lambda twice: twice.select(asked.histogram().over("g")),
+    )
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default", LdpWarning)
+        for i, query in enumerate(query for query in queries for _ in "ab"):
+            reports = people(1000).with_columns(g=1).ldp.perturb(PrivacyPlan(LONG.columns, keep=["g"]))
+            query(pl.concat([reports, reports]))
+            assert len(shown) == i + 1
+
+
 def test_groups_of_fewer_than_512_reports_are_not_looked_at():
     """To look at all of 1,000 groups of 100 reports took a third of the time of the estimates."""
     reports = people(256).ldp.perturb(LONG)
