@@ -103,6 +103,11 @@ def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
 
     Else what does not fit in 64 bits is no label, and becomes null.
     """
+    if values.dtype == pl.Object:  # (of which Arrow would get the places in memory)
+        raise DtypeError(
+            f"column {values.name!r} has Python objects, as of uuid.UUID, which no other program reads: make text of "
+            "them before, as column.map_elements(str, return_dtype=pl.String)"
+        )
     try:
         return unnamed(values).to_arrow()
     except pa.ArrowException:

@@ -18,6 +18,7 @@ from ldp_core.engine import (
     ComparePersons,
     CompareQuantiles,
     Population,
+    check_id_type,
     quantiles_of_persons,
     refuse_keys_in,
     type_words,
@@ -186,6 +187,7 @@ def _check_people(
                 f"person={person!r} must be a column of one dtype on both sides, got {[*map(type_words, ids)]}"
             )
         refuse_keys_in([person] if isinstance(ids[0], Report) else [], "their dtype")
+        check_id_type(ids_to_arrow(pl.Series(person, [], ids[0])).type)
         return
     for dtypes in schemas:
         for name, mechanism in columns.items():

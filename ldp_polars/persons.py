@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import check_id_type, check_integer
-from ldp_polars.columns import Report, as_expr
+from ldp_core.engine import check_id_type, check_integer, id_words
+from ldp_polars.columns import Report, as_expr, to_arrow
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import KeyedNoise, ids_to_arrow
 
@@ -38,7 +38,8 @@ def bound(
         per: for each of what: a column or an expression, as ``pl.col("time").dt.truncate("1d")``, or several. Default:
             in the whole frame.
         key: None: the first records of each person, in the order of the rows. A `Secret`: a random choice, which is
-            the same each time for the same rows in the same order. What is kept never depends on other columns.
+            the same each time for the same rows in the same order, and another one in each ``per``. What is kept never
+            depends on other columns.
 
     Returns:
         The frame without the other rows; the order stays.
@@ -63,22 +64,27 @@ def bound(
     if not (key is None or isinstance(key, Secret)):
         raise ParameterError(f"key must be a Secret (Secret.from_file reads one) or None, got {type(key).__name__}")
     groups: list[Any] = list(per) if isinstance(per, Iterable) and not isinstance(per, str) else [per]
-    whose = [as_expr(id), *map(as_expr, groups)]
+    whose: list[pl.Expr] = [as_expr(id), *map(as_expr, groups)]
     order = unused(frame.collect_schema().names())  # a column: within `over`, Polars calls once a group
     taken = partial(_order, noise=None if key is None else KeyedNoise(key, ""))
-    made = pl.map_batches([whose[0], pl.int_range(pl.len()).over(whose)], taken, return_dtype=pl.UInt64)
+    made = pl.map_batches([whose[0], pl.int_range(pl.len()).over(whose), *whose[1:]], taken, return_dtype=pl.UInt64)
     numbered = frame.with_columns(made.alias(order))
     return numbered.filter(pl.col(order).rank("ordinal").over(whose) <= records).drop(order)
 
 
 def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, noise: KeyedNoise | None) -> pl.Series:
-    """Polars calls it back: (ids, number of the record among those of its person) -> in which order they are taken."""
-    ids, numbers = inputs
+    """Polars calls it back: (ids, number of a record in its person's period, this) -> in which order they are taken."""
+    ids, numbers, *period = inputs
     if ids.null_count():
         raise InputError(f"column {ids.name!r}: {ids.null_count()} of {len(ids)} ids are null: whose are they?")
     if noise is None:
         check_id_type(ids_to_arrow(ids.head(0)).type)
         return numbers.cast(pl.UInt64)
-    codes = numbers.to_numpy().astype(np.uint32)
+    codes = numbers.to_numpy().astype(np.uint64)
+    if period:  # each has a choice of its own, also where each comes in a frame of its own
+        period = [part if len(part) == len(ids) else part.new_from_index(0, len(ids)) for part in period]  # (pl.lit)
+        parts = {str(i): part.bin.encode("hex") if part.dtype == pl.Binary else part for i, part in enumerate(period)}
+        texts = pl.DataFrame(parts).to_struct().struct.json_encode()
+        codes ^= id_words(to_arrow(texts), noise.secret.derive("period"))[0]
     random = Keyed(noise.secret, ids_to_arrow(ids), column="").bind("bound", codes)
     return pl.Series(ids.name, random.words(len(codes), 0))

@@ -24,6 +24,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_core.arrays.types import F64, I64
+from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, Question, refuse_mechanism, refuse_repeats, sampled_part, z_score
 from ldp_core.estimates.distribution import Distributing, Distribution
 from ldp_core.estimates.histogram import Counting, Side
@@ -336,8 +337,11 @@ def _scaled(found: Distribution, times: float) -> Distribution:
     return replace(found, cumulative_low=low, cumulative_high=high)
 
 
-def reader_of(what: str, mechanism: Mechanism, question: Question[Any]) -> Reader:
-    """What reads a mechanism's tallies; `ParameterError` if it has no ordered values, or its errors are not known."""
+def reader_of(what: str, mechanism: Mechanism, question: Question[Any], *, ordered: bool = True) -> Reader:
+    """What reads a mechanism's tallies; `ParameterError` if it has no ordered values, or its errors are not known.
+
+    Whole numbers that do not go up are no ``ordered`` values: 18 would be above 65 where it is declared after it.
+    """
     asked = question.population, question.times, question.repeats
     if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
         if question.times > 1 and mechanism.distribution(mechanism.empty_tally()).method != "unbiased":
@@ -347,4 +351,9 @@ def reader_of(what: str, mechanism: Mechanism, question: Question[Any]) -> Reade
         raise refuse_mechanism(what, "ordered values: a frequency oracle, SquareWave or StochasticRounding", mechanism)
     reader, none = Reader(mechanism, *asked), np.zeros(1, np.int64)
     reader._counts(none, mechanism.empty_tally().counters[None], none, none + 1)  # (it may not know its errors)
+    if ordered and reader.ascending is False:
+        raise ParameterError(
+            f"{what} is of numbers that go up, and these are declared in another order: declare them from the smallest "
+            "to the largest, or as text, which has the order in which it is declared"
+        )
     return reader

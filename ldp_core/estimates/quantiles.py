@@ -75,11 +75,6 @@ class _Placed(Question[R_co]):
         first, last = (np.array(end) for end in reader.ends)
         at = np.arange(len(last) + 1.0)
         cells = mechanism.inputs.listed and not reader.ends[0].equals(reader.ends[1])  # (no values by themselves)
-        if reader.ascending is False:
-            raise ParameterError(
-                "how near a quantile is, is planned of numbers that go up, and these are declared in another order: "
-                "declare them from the smallest to the largest, or as text, which has an error in steps"
-            )
         # People are spread evenly over declared cells, which need not be equally wide, and over an interval's numbers.
         if reader.ascending and (frequency is None or not cells):
             at = np.append(float(first[0]) - pa.types.is_integer(reader.ends[0].type), last)

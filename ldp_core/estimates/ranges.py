@@ -139,7 +139,7 @@ class RangeEstimate(Question[Ranges]):
 
     def _asked(self, mechanism: Mechanism) -> tuple[Reader, list[str], I64]:
         """What reads tallies, the ranges in words, and from which cell to before which one; of a set, its codes."""
-        reader = reader_of("a range", mechanism, self)
+        reader = reader_of("a range", mechanism, self, ordered=self.values is None)
         if self.values is not None:
             if not hasattr(mechanism, "sums"):
                 raise refuse_mechanism("a set of values", "a frequency oracle", mechanism)

@@ -757,6 +757,29 @@ def test_with_a_key_the_choice_is_random_and_the_same_each_time(run):
     assert PERSONS.with_columns(y=1).ldp.bound(id="user", records=5, key=KEY).drop("y").equals(found), "no other column"
 
 
+def test_each_period_has_a_choice_of_its_own():
+    """The same number in each week was the same weekday for ever: of 1,000 intervals of four weeks 34 % held."""
+    day = pl.col("day")
+    days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 1, 28), eager=True)
+    weeks = {
+        "date": day.dt.truncate("1w"),
+        "text": day.dt.strftime("%V"),
+        "bytes": day.dt.strftime("%V").cast(pl.Binary),
+    }
+    people = days.to_frame("day").join(pl.DataFrame({"user": range(300)}), how="cross")
+    for name, week in {**weeks, "two": [day.dt.month(), pl.lit(1), weeks["date"]]}.items():
+        kept = people.ldp.bound(id="user", records=1, per=week, key=KEY)
+        of_each = kept.group_by("user").agg(day.dt.weekday().n_unique())["day"]
+        with case(name):  # of 300 people 7^-3 have one weekday four times: 0.9 are expected, of 8 the chance is 10^-6
+            assert kept.height == 4 * 300
+            assert (of_each == 1).sum() < 8
+        if name != "two":
+            weekly = [people.filter(day.is_between(*ends)) for ends in zip(days[::7], days[6::7], strict=True)]
+            apart = pl.concat(one.ldp.bound(id="user", records=1, per=week, key=KEY) for one in weekly)
+            with case(name):
+                assert apart.sort("user", "day").equals(kept.sort("user", "day"))
+
+
 def test_bad_arguments_and_records_of_nobody():
     for wrong in ({"records": 0}, {"records": True}, {"records": 1, "key": "secret"}, {"records": 1, "per": None}):
         with case(wrong), pytest.raises(ParameterError):

@@ -1,6 +1,7 @@
 """Keyed and seeded noise in Polars: the same reports on every engine, and errors where that cannot be."""
 
 import pickle
+import uuid
 from itertools import product
 
 import numpy as np
@@ -240,6 +241,26 @@ def test_bad_ids(run):
     for query in (lambda f: f.select(noise), lambda f: f.ldp.perturb(plan, key=SECRET, id="id")):
         with pytest.raises(InputError, match="at most 38 digits"):
             run(wide, query)
+
+
+def test_ids_that_are_python_objects_are_refused():
+    """Of uuid.UUID Arrow got the places in memory: noise was fresh, 60 days told each answer, and no error was seen."""
+    ids = [uuid.UUID(int=i) for i in range(9)]
+    frame = pl.DataFrame({"user": ids, "x": [True] * 9})
+    plan = PrivacyPlan({"x": RandomizedResponse(epsilon=1.0)}, keep=["user"])
+    reports = frame.ldp.perturb(plan)
+    asked = {
+        "key": lambda: frame.select(pl.col("x").ldp.perturb(plan["x"], key=SECRET, id="user")),
+        "plan": lambda: frame.lazy().ldp.perturb(plan, key=SECRET, id="user").collect(),
+        "row_id": lambda: frame.ldp.perturb(plan, seed=1, row_id="user"),
+        "bound": lambda: frame.ldp.bound(id="user", records=1, key=SECRET),
+        "person": lambda: reports.select(pl.col("x").ldp.histogram(person="user")),
+        "persons": lambda: reports.ldp.histograms(person="user"),
+        "compare": lambda: reports.ldp.compare(plan, other=frame.ldp.perturb(plan), person="user"),
+    }
+    for name, ask in asked.items():
+        with case(name), pytest.raises(DtypeError, match=r"'user' has Python objects.*map_elements\(str"):
+            ask()
 
 
 def test_secrets_do_not_travel_unless_shared():

@@ -102,7 +102,7 @@ def test_how_near_a_quantile_is_says_its_steps_and_needs_numbers_that_go_up():
             required_n("subset_selection", 3, ask=ask, domain=hours, epsilon=1.0)
         with pytest.raises(ParameterError, match="numbers that go up"):
             recommend(hours, 1.0, N, ask=ask)
-    assert found(hours, "cdf")
+    assert found([f"{hour} h" for hour in hours.labels], "cdf")
     months = Dates("2000-01-01", "2010-01-01", every="1mo")
     assert "steps" not in required_n("subset_selection", 6, ask="median", domain=120, epsilon=1.0).note
     need = required_n("subset_selection", 6, ask="median", domain=months, epsilon=1.0)
