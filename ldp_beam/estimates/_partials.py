@@ -70,6 +70,8 @@ class PartialTallies(RecordsDoFn):
         self._odd = OddTimes(event_time) if windowed else None
         self._by = by
         self._person = person
+        others = (self._time.column, None if person is None else person.column)
+        self._public = (*by, *(name for name in others if name is not None))
 
     @abstractmethod
     def natives(self, part: AnyBatch) -> Native:
@@ -182,7 +184,7 @@ class TallyReports(PartialTallies):
                 if made is None:
                     unproved.append(name)
             check_reports_of(made_with, name, mechanism, "the plan in the data's metadata")
-        refuse_keys(schema, self._by)
+        refuse_keys(schema, self._public)
         self._checked, self._unproved = schema, unproved
 
     @override
@@ -233,7 +235,7 @@ class PerturbAndTally(PartialTallies):
     def check_schema(self, schema: pa.Schema) -> None:
         """Refuse a column of reports."""
         refuse_reports(schema, self._mechanism.by_column(self._column))
-        refuse_keys(schema, self._by)
+        refuse_keys(schema, self._public)
 
     @override
     def work(self, part: AnyBatch) -> list[WindowedValue]:

@@ -235,6 +235,20 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         self._accumulation_mode = modes.get(accumulation_mode or "accumulating", accumulation_mode)
         self._lateness = lateness
 
+    @property
+    def _public(self) -> tuple[str, ...]:
+        """The columns that say in which window, group and person a record is: in the clear, and exactly."""
+        person = None if self._person is None else self._person.column
+        time = None if self._windows is None else self._time.column
+        return (*self._by, *(name for name in (person, time) if name is not None))
+
+    def check_public(self, columns: Mapping[str, core.Mechanism]) -> None:
+        """Raise unless what is public is none of the columns of this plan, of values or of reports."""
+        reports = self.spends is None
+        engine.refuse_keys_in({*self._public} & columns.keys() if reports else (), "the plan")
+        ids = () if self._key is None else (self._key.id, self._key.record)
+        engine.refuse_private(columns, (*self._public, *ids), perturbed=reports)
+
     def _asked(self, question: Any, mechanism: core.Mechanism, confidence: float) -> Any:
         """The question; another class may ask of several tallies, with one that has the same methods."""
         if question is None:
@@ -304,11 +318,9 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
         ids = () if self._key is None else (self._key.id, self._key.record)
-        person = () if self._person is None else (self._person.column,)
-        time = () if self._windows is None else (self._time.column,)
-        check_fields(fields_of(pcoll.element_type), (*self._names, *self._by, *ids, *person, *time))
+        check_fields(fields_of(pcoll.element_type), (*self._names, *self._public, *ids))
         refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
-        refuse_perturbed(pcoll, self._by, engine.refuse_keys_in)
+        refuse_perturbed(pcoll, self._public, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)
@@ -409,7 +421,7 @@ class Histogram(Estimate):
         super().__init__(
             column, of[column], engine.MarginEstimate.of(question) if column in alone else question, **options
         )
-        engine.refuse_private(columns, self._by)
+        self.check_public(columns)
 
 
 class PrivateHistogram(Estimate):
@@ -488,7 +500,7 @@ class Table(Estimate):
         joint = make(of_plan, columns)
         question = core.TableEstimate(confidence, population, repeats=repeats)
         super().__init__(", ".join(joint.names), joint, question, private=self._of_values, **options)
-        engine.refuse_private(of_plan, self._by)
+        self.check_public(of_plan)
 
     _of_values = False
 

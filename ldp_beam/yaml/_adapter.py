@@ -45,6 +45,7 @@ class LdpTransform(beam.PTransform[Any, Any]):
         self.read = {name: _read(name, value, declared[name].annotation) for name, value in given.items()}
         arguments = dict(self.read)
         self._errors = arguments.pop("error_handling", None)
+        plan = None
         if "mechanism" in declared:  # which may be that of the column in a plan
             plan = arguments.pop("plan", None)
             if (arguments.get("mechanism") is None) == (plan is None):
@@ -53,6 +54,8 @@ class LdpTransform(beam.PTransform[Any, Any]):
                 arguments["mechanism"] = plan if self.makes is Histogram else plan[arguments["column"]]
         make: Any = self.makes
         self._transform = make(**{self.python.get(name, name): one for name, one in arguments.items()})
+        if plan is not None:
+            self._transform.check_public(plan.columns)
         if self._errors is not None:
             self._transform = self._transform.with_exception_handling(_GOOD, self._errors)
 

@@ -169,10 +169,13 @@ def enough_to_differ(plan: PlanContents) -> int:
     return math.ceil(30 * math.exp(min(30.0, *(mechanism.epsilon for mechanism in plan.columns.values()))))
 
 
-def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None]) -> None:
-    """Raise `PlanError` if reports are grouped by raw values of a column that pairs of ``columns`` are made from."""
+def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None], *, perturbed: bool = True) -> None:
+    """Raise `PlanError` if records are grouped by raw values of a column that ``columns`` of reports are made from.
+
+    Once they are ``perturbed``, a column of this name has reports, but of pairs.
+    """
     given = set(keys)
-    if private := [name for name in sources_of(columns) if name in given and name not in columns]:
+    if private := [name for name in sources_of(columns) if name in given and not (perturbed and name in columns)]:
         raise PlanError(
             f"columns {private} are private, says the plan: their raw values have no place beside the reports. A table "
             "says how two of them go together (frame.ldp.table, ldp_beam.Table)"

@@ -139,3 +139,31 @@ def test_what_is_refused():
     perturbed = beam.Pipeline("FnApiRunner") | beam.Create([PEOPLE]) | ldp_beam.Perturb(PLAN)
     with pytest.raises(MechanismMismatchError, match="'crashed'"):
         perturbed | ldp_beam.Table(["os", "crashed"], other)
+
+
+def test_what_says_where_a_record_is_counted_is_no_private_column():
+    """A planned column in ``by`` was told exactly, and reports as event times or persons gave wrong numbers."""
+    day, v = RandomizedResponse(range(3), epsilon=0.5), RandomizedResponse(["a", "b"], epsilon=2.0)
+    plan = PrivacyPlan({"v": v, "w": v, "day": day})
+    batch = pa.record_batch({"v": ["a", "b"] * 50, "w": ["a"] * 100, "day": [i % 3 for i in range(100)]})
+    in_windows = {"window": "1s", "event_time": "day"}
+    for options in ({"by": ["day"]}, in_windows, {"key": Secret(bytes(32)), "id": "day"}):
+        with case(options), pytest.raises(PlanError, match=r"\['day'\] are private, says the plan"):
+            ldp_beam.PrivateTable(["v", "w"], plan, **options)
+    ldp_beam.PrivateTable(["v", "w"], plan, event_time="day")  # (which is not read without a window)
+    reports = plan.perturb(batch)
+    for options in ({"by": ["day"]}, in_windows, {"person": "day"}):
+        asked = {"histogram": ldp_beam.Histogram("v", v, **options)}
+        if "person" in options:
+            asked |= {"compare": ldp_beam.Compare("v", v, **options, window="1s")}
+        else:
+            asked |= {"table": ldp_beam.Table(["v", "w"], {"v": v, "w": v}, **options)}
+            with case(options), pytest.raises(MechanismMismatchError, match=r"\['day'\] hold reports, says the plan"):
+                ldp_beam.Table(["v", "w"], plan, **options)
+        with case(options), pytest.raises(MechanismMismatchError, match=r"\['day'\] hold reports, says the plan"):
+            ldp_beam.Histogram("v", plan, **options)
+        for name, transform in asked.items():
+            with case(name, options), pytest.raises(MechanismMismatchError, match=r"\['day'\] hold reports, says the"):
+                run(transform, [reports])  # as files have them
+            with case(name, options), pytest.raises(MechanismMismatchError, match="says the Perturb before this step"):
+                _ = beam.Pipeline() | beam.Create([batch]) | ldp_beam.Perturb(plan) | transform

@@ -9,17 +9,19 @@ from apache_beam.transforms.trigger import AfterCount, AfterProcessingTime, Afte
 
 from ldp_beam.yaml import (
     LdpBoundContributions,
+    LdpCompare,
     LdpDeduplicate,
     LdpEstimate,
     LdpHistogram,
     LdpPerturb,
     LdpPrivacyLedger,
     LdpPrivateHistogram,
+    LdpPrivateTable,
     LdpReadCsv,
     LdpTable,
     LdpWriteEstimates,
 )
-from ldp_core import DtypeError, LdpError, ParameterError, PlanError
+from ldp_core import DtypeError, LdpError, MechanismMismatchError, ParameterError, PlanError
 
 from ..helpers import run
 from .spec import COIN, NUMBER, OS, SKETCH, TWICE, WORD, create, expand
@@ -110,6 +112,28 @@ def test_bad_arguments_of_estimates():
         for error, config in OF_ESTIMATES:
             with pytest.raises(error):
                 kind(**{"column": "os", **good, **config})
+
+
+def test_columns_of_a_plan_do_not_say_where_a_record_is_counted():
+    """Of a plan the step saw one mechanism alone: what the plan calls private was told exactly."""
+    plan = {"columns": {"os": OS, "crashed": COIN, "minutes": NUMBER}}
+    two, in_windows = {"columns": ["os", "crashed"]}, {"window": 10, "event_time": "minutes"}
+    for options in ({"by": ["minutes"]}, in_windows):
+        for kind, more in (
+            (LdpPrivateHistogram, {"column": "os"}),
+            (LdpEstimate, {"column": "os", "private": True}),
+            (LdpPrivateTable, two),
+        ):
+            with pytest.raises(PlanError, match=r"\['minutes'\] are private, says the plan"):
+                kind(plan=plan, **more, **options)
+        for kind, more in (
+            (LdpHistogram, {"column": "os"}),
+            (LdpEstimate, {"column": "os"}),
+            (LdpCompare, {"column": "os", "window": 10}),
+            (LdpTable, two),
+        ):
+            with pytest.raises(MechanismMismatchError, match=r"\['minutes'\] hold reports, says the plan"):
+                kind(plan=plan, **more, **{name: one for name, one in options.items() if name not in more})
 
 
 def ask(mechanism, question=None, **options):

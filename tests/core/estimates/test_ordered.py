@@ -362,7 +362,7 @@ def test_bad_input():
     for labels in ([65, 45, 30, 18], [0, 2, -5]):  # the median of 400 times -5, 300 times 0 and 300 times 2 was 2
         unsorted = UnaryEncoding(labels, epsilon=1.0)
         for question in (RangeEstimate(labels[1], None), MedianEstimate(), CdfEstimate(), QuantilesEstimate()):
-            with pytest.raises(ParameterError, match="numbers that go up.*or as text"):
+            with pytest.raises(ParameterError, match=r"numbers that go up.*or as text"):
                 question.check(unsorted)
         RangeEstimate(values=labels[:2]).check(unsorted)
     with pytest.raises(ParameterError, match="too many"):
