@@ -58,12 +58,13 @@ def multiplied(expr: pl.Expr) -> set[frozenset[str]]:
     inputs = expr.meta.pop()
     pairs = set[frozenset[str]]().union(*map(multiplied, inputs))
     if len(inputs) == 2 and str(expr) == f"[({inputs[1]}) * ({inputs[0]})]":
-        pairs |= {frozenset(pair) for pair in product(*map(_chosen, inputs))}
+        pairs |= {frozenset(pair) for pair in product(*map(chosen, inputs))}
     return pairs
 
 
-def _chosen(expr: pl.Expr) -> set[str]:
+def chosen(expr: pl.Expr) -> set[str]:
+    """The columns of which something in ``expr`` was chosen `at_plan_time`."""
     inputs = expr.meta.pop()
     if len(inputs) == 1 and str(expr) == f"{inputs[0]}.pipe_with_dtype()":
         return set(expr.meta.root_names())
-    return set[str]().union(*map(_chosen, inputs))
+    return set[str]().union(*map(chosen, inputs))

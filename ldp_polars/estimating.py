@@ -27,7 +27,7 @@ from ldp_polars.columns import (
     with_nulls,
 )
 from ldp_polars.noise import ids_to_arrow
-from ldp_polars.tallying import counts, is_tally, tally_for
+from ldp_polars.tallying import counts, is_tally, tally_dtype, tally_for
 
 if TYPE_CHECKING:
     from ldp_core.engine import Consistency, Population
@@ -441,6 +441,8 @@ def _answered(
 ) -> pl.Series:
     """Polars calls it back: tallies -> answers, row by row but all at once; null -> null."""
     [tallies] = inputs
+    if tallies.dtype == pl.Null:  # what `rolling` of Polars 2.1 makes of no rows
+        tallies = tallies.cast(tally_dtype(question.tallier(mechanism)))
     there = unnamed(tallies).is_not_null()
     with collecting() as implausible:
         known = unnamed(tallies).drop_nulls().alias(tallies.name)

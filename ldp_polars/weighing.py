@@ -21,7 +21,7 @@ from ldp_core.engine import (
     refuse_keys_in,
     warn_user,
 )
-from ldp_polars._compat import at_plan_time, multiplied
+from ldp_polars._compat import at_plan_time, chosen, multiplied
 from ldp_polars.columns import (
     Report,
     answers_of,
@@ -361,8 +361,9 @@ def linear_fit(
         A ``List(Struct{name, estimate, standard_error, low, high, n})`` a group.
 
     Raises:
-        ParameterError: reports of a mechanism that does not tell squares, as one-bit means do not; fewer than two
-            records; keyed noise, and no ``repeats``.
+        ParameterError: at once: weights (of a column that was made of some nothing tells); when run: reports of a
+            mechanism that does not tell squares, as one-bit means do not; fewer than two records; keyed noise, and no
+            ``repeats``.
         InputError: when run: nulls, or numbers that are not finite.
 
     >>> import polars as pl, ldp_polars
@@ -370,6 +371,12 @@ def linear_fit(
     >>> df.select(ldp_polars.linear_fit("x", "y")).explode("x").unnest("x").row(2)[:2]
     ('slope', 1.0)
     """
+    if weighed := sorted(chosen(as_expr(expr)) | chosen(as_expr(y))):
+        raise ParameterError(
+            "a line is of public numbers, or of typed reports of private ones, whose noise is known; these are made of "
+            f"columns {weighed}, as weights are, and their noise would count as that of the people. Means of y in "
+            "private groups are (w * y).ldp.ratio(w), w the .ldp.weight of a value; what is public compute before"
+        )
     return _aggregated([expr, y], _fitted, _FIT, said=repeats, **_errors(confidence, repeats))
 
 

@@ -362,3 +362,12 @@ def test_one_quantile_needs_no_list():
         ldp_polars.weighted_quantiles("x", np.array(0.9), "x")
     with pytest.raises(ParameterError, match=r"each of probabilities must be in \(0, 1\), got 1"):
         X.quantiles(1)
+
+
+def test_rolling_windows_of_no_rows_have_no_estimates():
+    """Polars calls with nulls of no type there: tallies of another mechanism, the error said."""
+    times = pl.Series("t", [], dtype=pl.Date)
+    reports = pl.DataFrame({"x": [True]}).select(pl.col("x").ldp.randomized_response(epsilon=1.0)).head(0)
+    windows = reports.with_columns(times).rolling("t", period="3d").agg(pl.col("x").ldp.histogram())
+    assert windows.height == 0
+    assert isinstance(windows.schema["x"], pl.List)

@@ -232,6 +232,15 @@ def test_a_line_of_one_keyed_column_at_two_times_warns():
         fresh[0].with_columns(y=fresh[1]["x"]).select(pl.col("x").ldp.linear_fit("y"))
 
 
+def test_a_line_takes_no_weights(reports):
+    """Their noise stayed in: of y = 2 x + N(0, 1), x 30 % True, epsilon 1, the slope was 0.37, in 0 % of intervals."""
+    w, y = pl.col("crashed").ldp.weight(True), pl.col("minutes")
+    for line in (lambda: w.ldp.linear_fit(y), lambda: y.ldp.linear_fit(2 * w + 1)):
+        with pytest.raises(ParameterError, match=r"made of columns \['crashed'\], as weights are"):
+            reports.select(line())
+    reports.select((y * 2).ldp.linear_fit("week"))
+
+
 def test_each_query_says_that_few_reports_carry_a_sum():
     """Threads of Polars have no line of the user: the second query of a process, of other data, was not told."""
     rng = np.random.default_rng(1)
