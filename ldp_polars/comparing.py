@@ -209,7 +209,7 @@ def _aggregated(name: str, mechanism: Mechanism, person: str | None, repeats: An
     """Keys of groups, and in ``entry`` the tally of each, or its reports with the ids of their persons."""
     if person is None:
         return side.aggregated(tally_for(cs.by_name(name), mechanism, mechanism, repeats, grouped=bool(side.keys)))
-    dtypes: Mapping[str, Any] = side.reports.collect_schema()
+    dtypes: Mapping[str, Any] = side.schema
     dtype = dtypes[name].ext_storage() if isinstance(dtypes[name], Report) else dtypes[name]
     whole = pl.List(pl.Struct({"report": dtype, "person": dtypes[person]}))
     both, kept = [cs.by_name(name), cs.by_name(person)], partial(_kept, mechanism=mechanism)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 import polars as pl
@@ -279,6 +280,11 @@ class Groups:
     keys: tuple[str, ...]
     window: str | timedelta | None
 
+    @cached_property
+    def schema(self) -> pl.Schema:
+        """Of the reports."""
+        return self.reports.collect_schema()
+
     @property
     def names(self) -> tuple[str, ...]:
         """What tells the groups apart in a table."""
@@ -289,7 +295,7 @@ class Groups:
         entry, lazy, keys = entry.alias("entry"), self.reports, named(self.keys)
         grouped = lazy.group_by(keys).agg(entry).sort(keys) if keys else lazy.select(entry)
         if self.window is not None:
-            end = window_end(pl.col(WINDOW_START), lazy.collect_schema()[WINDOW_START], self.window).alias(WINDOW_END)
+            end = window_end(pl.col(WINDOW_START), self.schema[WINDOW_START], self.window).alias(WINDOW_END)
             grouped = grouped.select(*keys, end, "entry")
         return grouped
 
@@ -299,7 +305,7 @@ class Groups:
             return self.of_several(mechanism, how)
         whose = None if person is None else cs.by_name(person)
         if whose is None:
-            check_repeats_said(name, self.reports.collect_schema()[name], mechanism, how.repeats)
+            check_repeats_said(name, self.schema[name], mechanism, how.repeats)
         grouped = self.aggregated(aggregate(cs.by_name(name), mechanism, how, whose, grouped=bool(self.keys)))
         if not how.single:
             grouped = grouped.explode("entry", empty_as_null=False)
@@ -385,7 +391,7 @@ def groups_of(
 
 def check_same_keys(sides: Sequence[Groups]) -> None:
     """Raise `PlanError` unless the columns to group by have the same dtypes on all sides, as equal groups need."""
-    schemas = [side.reports.collect_schema() for side in sides]
+    schemas = [side.schema for side in sides]
     for key in sides[0].keys:
         kinds = [schema[key] for schema in schemas]
         if any(kind != kinds[0] for kind in kinds):
