@@ -213,9 +213,10 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     Beam that was ended leaves whole ones, too, whose records are written again when it runs again.
     """
     if os.path.isdir(path):
-        below = (file for folder in _folders(str(path)) for file in glob(os.path.join(escape(folder), "*")))
-        whole = (file for file in below if UNFINISHED not in file.removeprefix(str(path)) and not os.path.isdir(file))
-        found = [file for file in whole if Path(file).suffix.lower() in PARQUET]
+        top = os.path.join(path, "")
+        below = (file for folder in _folders(top) for file in glob(os.path.join(escape(folder), "*")))
+        whole = (Path(file) for file in below if _is_whole(file.removeprefix(top)) and not os.path.isdir(file))
+        found = [str(file) for file in whole if file.suffix.lower() in PARQUET]
         with suppress(OSError):  # (of a journal that a server has taken away meanwhile)
             if any(journal.stat().st_size for journal in Path(path).glob(JOURNALS)):
                 warn_user(
@@ -241,7 +242,11 @@ def matching_files(pattern: str) -> list[str]:
 
 
 def _matched(pattern: str) -> list[str]:
-    return sorted(file for file in _glob(pattern) if UNFINISHED not in file)
+    return sorted(filter(_is_whole, _glob(pattern)))
+
+
+def _is_whole(file: str) -> bool:
+    return UNFINISHED not in f"/{file}"
 
 
 def _glob(pattern: str) -> Iterable[str]:

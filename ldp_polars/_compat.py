@@ -7,7 +7,7 @@ a product are printed, in `multiplied`; and what is appended to the message of a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
@@ -55,16 +55,27 @@ def at_plan_time(expr: pl.Expr, choose: Choice) -> pl.Expr:
 
 def multiplied(expr: pl.Expr) -> set[frozenset[str]]:
     """The pairs of columns of which a product in ``expr`` has what was chosen `at_plan_time`, as weights are."""
-    inputs = expr.meta.pop()
-    pairs = set[frozenset[str]]().union(*map(multiplied, inputs))
-    if len(inputs) == 2 and str(expr) == f"[({inputs[1]}) * ({inputs[0]})]":
-        pairs |= {frozenset(pair) for pair in product(*map(chosen, inputs))}
+    pairs = set[frozenset[str]]()
+    for node, inputs in _nodes(expr):
+        if len(inputs) == 2 and str(node) == f"[({inputs[1]}) * ({inputs[0]})]":
+            pairs |= {frozenset(pair) for pair in product(*map(chosen, inputs))}
     return pairs
 
 
 def chosen(expr: pl.Expr) -> set[str]:
     """The columns of which something in ``expr`` was chosen `at_plan_time`."""
-    inputs = expr.meta.pop()
-    if len(inputs) == 1 and str(expr) == f"{inputs[0]}.pipe_with_dtype()":
-        return set(expr.meta.root_names())
-    return set[str]().union(*map(chosen, inputs))
+    made = (node for node, inputs in _nodes(expr) if len(inputs) == 1 and str(node) == f"{inputs[0]}{_CHOICE}")
+    return {name for node in made for name in node.meta.root_names()}
+
+
+_CHOICE = ".pipe_with_dtype()"
+
+
+def _nodes(expr: pl.Expr) -> Iterator[tuple[pl.Expr, list[pl.Expr]]]:
+    """The parts of an expression in which something was chosen, and what each is made of."""
+    left = [expr]
+    while left:
+        node = left.pop()
+        if _CHOICE in str(node):
+            left += (inputs := node.meta.pop())
+            yield node, inputs

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from ldp_core import InputError, Keyed, ParameterError, Secret
-from ldp_core.engine import check_id_type, check_integer, id_words
+from ldp_core import DtypeError, InputError, Keyed, ParameterError, Secret
+from ldp_core.engine import check_id_type, check_integer, id_words, type_words
 from ldp_polars.columns import Report, as_expr, to_arrow
 from ldp_polars.frames import Frame, unused
 from ldp_polars.noise import KeyedNoise, ids_to_arrow
@@ -80,11 +80,21 @@ def _order(inputs: Sequence[pl.Series], return_dtype: Any = None, *, noise: Keye
     if noise is None:
         check_id_type(ids_to_arrow(ids.head(0)).type)
         return numbers.cast(pl.UInt64)
-    codes = numbers.to_numpy().astype(np.uint64)
+    codes: Any = numbers.to_numpy().astype(np.uint32)
     if period:  # each has a choice of its own, also where each comes in a frame of its own
-        period = [part if len(part) == len(ids) else part.new_from_index(0, len(ids)) for part in period]  # (pl.lit)
-        parts = {str(i): part.bin.encode("hex") if part.dtype == pl.Binary else part for i, part in enumerate(period)}
-        texts = pl.DataFrame(parts).to_struct().struct.json_encode()
-        codes ^= id_words(to_arrow(texts), noise.secret.derive("period"))[0]
+        parts = [part if len(part) == len(ids) else part.new_from_index(0, len(ids)) for part in period]  # (pl.lit)
+        texts = pl.DataFrame({str(i): _text_of(part) for i, part in enumerate(parts)}).to_struct().struct.json_encode()
+        codes = codes ^ id_words(to_arrow(texts), noise.secret.derive("period"))[0]
     random = Keyed(noise.secret, ids_to_arrow(ids), column="").bind("bound", codes)
     return pl.Series(ids.name, random.words(len(codes), 0))
+
+
+def _text_of(period: pl.Series) -> pl.Series:
+    """Equal for equal values alone; of lists and structs Polars makes the text."""
+    if period.dtype == pl.Binary:
+        return period.bin.encode("hex")
+    if not period.dtype.is_nested():
+        return (period.to_physical() if period.dtype == pl.Duration else period).cast(pl.String)
+    if "Binary" in str(period.dtype):
+        raise DtypeError(f"per={period.name!r}: bytes within {type_words(period.dtype)} have no text: take them apart")
+    return period

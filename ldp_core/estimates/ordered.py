@@ -83,9 +83,10 @@ class Reader:
     @property
     def ascending(self) -> bool | None:
         """Whether numbers go up, so that their differences say how far apart they are; None of what is no number."""
-        first = self.ends[0]
-        numbers = answer_type(first) == pa.float64()
-        return bool((np.diff(first.to_numpy(zero_copy_only=False)) > 0).all()) if numbers else None
+        if answer_type(self.ends[0]) != pa.float64():
+            return None
+        first = self.ends[0].to_numpy(zero_copy_only=False)
+        return bool((first[1:] > first[:-1]).all())
 
     def between(self, low: Any, high: Any) -> tuple[int, int]:
         """Cells of a range; see `Inputs.between`."""

@@ -953,12 +953,14 @@ def test_files_of_linked_folders_are_read_once_though_links_go_in_circles(ldp, r
         }.items():
             whole.head(rows).write_parquet(f"{folder}/{name}.parquet")
         Path(f"{folder}/linked").symlink_to(f"../disk-{folder}")
+        Path(f"{folder}/beam-temp-job").mkdir()  # of a job that was ended, whose records are written again
+        whole.head(7).write_parquet(f"{folder}/beam-temp-job/e.parquet")
         for circle in ("up", "above"):
             Path(f"{folder}/day=1/{circle}").symlink_to("..")
-    for pattern in ("in", "in/", "'in/**/*.parquet'", "'i*/day=1/**/*.parquet'"):
+    for pattern in ("in", "in/", "./in//", "'in/**/*.parquet'", "'i*/day=1/**/*.parquet'"):
         ldp(f"perturb {pattern} made.parquet --plan plan.toml --overwrite")
         assert pl.read_parquet("made.parquet").height == 1470, pattern
-    for pattern in ("out", "'out/**/*.parquet'"):
+    for pattern in ("out", "out/", "'out/**/*.parquet'"):
         found = ldp(f"estimate {pattern} --plan plan.toml --column crashed --json").data["columns"]["crashed"][
             "estimates"
         ]

@@ -1,6 +1,7 @@
 """Whole frames under a plan, and reports that travel between Polars, pyarrow and the core."""
 
 import datetime as dt
+import math
 from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
@@ -761,10 +762,15 @@ def test_each_period_has_a_choice_of_its_own():
     """The same number in each week was the same weekday for ever: of 1,000 intervals of four weeks 34 % held."""
     day = pl.col("day")
     days = pl.date_range(pl.date(2024, 1, 1), pl.date(2024, 1, 28), eager=True)
+    number = (day.dt.day() - 1) // 7
     weeks = {
         "date": day.dt.truncate("1w"),
         "text": day.dt.strftime("%V"),
         "bytes": day.dt.strftime("%V").cast(pl.Binary),
+        "lengths": pl.duration(days=number),
+        "odd numbers": number.replace_strict([0, 1, 2, 3], [math.nan, math.inf, 0.5, None], return_dtype=pl.Float64),
+        "lists": pl.concat_list(number, 1),
+        "structs": pl.struct(number, one=1),
     }
     people = days.to_frame("day").join(pl.DataFrame({"user": range(300)}), how="cross")
     for name, week in {**weeks, "two": [day.dt.month(), pl.lit(1), weeks["date"]]}.items():
@@ -778,6 +784,8 @@ def test_each_period_has_a_choice_of_its_own():
             apart = pl.concat(one.ldp.bound(id="user", records=1, per=week, key=KEY) for one in weekly)
             with case(name):
                 assert apart.sort("user", "day").equals(kept.sort("user", "day"))
+    with pytest.raises(DtypeError, match=r"bytes within .* have no text"):
+        people.ldp.bound(id="user", records=1, per=pl.concat_list(weeks["bytes"]), key=KEY)
 
 
 def test_bad_arguments_and_records_of_nobody():

@@ -2,8 +2,10 @@
 
 import math
 import warnings
+from functools import reduce
 from inspect import signature
 from itertools import product
+from operator import mul
 
 import numpy as np
 import polars as pl
@@ -274,7 +276,6 @@ def test_sums_of_one_keyed_column_at_two_times_warn():
         "mean": (a * b * y).ldp.ratio(a * b),
         "quantiles": y.ldp.weighted_quantiles([0.5], a * b),
         "survey": (a * b).ldp.weighted_mean(weights="y"),
-        "some": (a * b * y).filter(y > 1).ldp.total(),
     }
     queries = {
         "select": lambda frame, ask: frame.select(ask),
@@ -288,14 +289,21 @@ def test_sums_of_one_keyed_column_at_two_times_warn():
             query(own, ask)
         with case(what, where), pytest.warns(LdpWarning, match="one column at two times.*tag= of its own"):
             assert query(shared, ask).columns[-1] == ask.meta.output_name()
-    sums = {  # of one column's weights alone, which are right whatever noise the other one has
+    # Right whatever noise the other column has: sums of one column's weights, and of one report of each person.
+    few = (pl.col(name).filter(pl.col("id") < 400).ldp.weight(True, repeats=1) for name in "ab")
+    right = {
         "change": (a - b).ldp.total(),
         "growth": b.ldp.ratio(a),
+        "of one record of each": (a * b * y).filter(pl.col("id").is_first_distinct()).ldp.total(),
+        "of some": reduce(mul, few).ldp.total(),
         "of those who have an answer": (a * y * pl.col("b").is_not_null()).ldp.total(),
     }
-    missing = shared.with_columns(pl.when(y < 3).then("b").alias("b"))
+    nulls = shared.with_columns(pl.when(pl.col("id") < 9000).then("b").alias("b"))
     with warnings.catch_warnings():
         warnings.simplefilter("error", LdpWarning)
-        for what, ask in sums.items():
+        for what, ask in right.items():
             with case(what):
-                (missing if "answer" in what else shared).select(ask)
+                (nulls if "answer" in what or what == "of some" else pl.concat([shared] * 2)).select(ask)
+    many = sum((a * i for i in range(1500)), a * b)  # (a recursion of Python ends before)
+    with pytest.warns(LdpWarning, match="one column at two times"):
+        shared.select(many.ldp.total())
