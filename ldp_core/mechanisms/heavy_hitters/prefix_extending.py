@@ -538,14 +538,14 @@ def saddlepoint_quantile(
     Args:
         cumulants: K(s) = log E exp(s X), and its first and second derivative.
     """
-    if not variance:
+    if not variance or tail >= 1 / 2:
         return 0.0
     z = -NormalDist().inv_cdf(tail)
     s, low, high = z / variance**0.5, 0.0, math.inf
     for step in range(_STEPS):
         k, first, second = cumulants(s)
         w, u = max(2 * (s * first - k), 0.0) ** 0.5, s * max(second, 0.0) ** 0.5
-        score = w + math.log(u / w) / w if u > _BOUND else math.inf
+        score = w + math.log(u / w) / w if min(u, w) > _BOUND else math.inf
         if abs(score - z) < _NEAR * z:
             return first
         low, high = (s, high) if score < z else (low, s)
