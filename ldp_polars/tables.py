@@ -61,7 +61,13 @@ def table(
     >>> reports.ldp.table("version", "crashed").filter(crashed=True).select("version", pl.col("rate").round(3)).rows()
     [('1', 0.5), ('2', 1.0)]
     """
-    unsaid = plan is None
+    schema = reports.collect_schema()
+    if plan is None and (same := of_one_noise((name, schema[name]) for name in schema if name in columns)):
+        raise ParameterError(
+            f"columns {same[0]} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
+            "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
+            "with names or tags of their own give plan=, a plan or their mechanisms by column"
+        )
     if plan is None:
         plan = makers_of(reports)
         with suppress(PlanError):  # (of some columns of a draw nothing tells which rows answer another one)
@@ -71,15 +77,9 @@ def table(
     asked: TableEstimate = TableEstimate(confidence, population, repeats=repeats)
     used = {name: made[name] for name in joint.by_column("")}
     whole = plan if isinstance(plan, PrivacyPlan) else used
-    dtypes = {name: reports.collect_schema().get(name) for name in used}
+    dtypes = {name: schema.get(name) for name in used}
     for name, mechanism in used.items():
         check_repeats_said(name, dtypes[name], mechanism, repeats)
-    if unsaid and (same := of_one_noise(dtypes.items())):
-        raise ParameterError(
-            f"columns {same[0]} have keyed noise of one mechanism. Reports of one column at two times share noise, and "
-            "their table is wrong: perturb each time with a tag= of its own, which spends epsilon again. Of columns "
-            "with names or tags of their own give plan=, a plan or their mechanisms by column"
-        )
     taken = {"entry", *asked.schema(joint).names}
     groups = groups_of(reports, whole, by, window, event_time, taken, assume_reports)
     tidy = groups.of_several(joint, asked)

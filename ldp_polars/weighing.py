@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from functools import partial, reduce
-from operator import and_
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -34,7 +32,6 @@ from ldp_polars.columns import (
     maker_of,
     of_one_noise,
     to_arrow,
-    unnamed,
     untyped,
 )
 
@@ -57,10 +54,9 @@ def weight(
 
     Negative weights are normal: keep them. Weights of different columns are independent given the record, so that their
     product is a weight of both values. **Under keyed noise one column at two times is not two columns**: its weights
-    share the noise, and sums of their product are wrong. Perturb each time with a ``tag=`` of its own. Of 2,000 people
-    and more a warning mostly says where that was not done, if the product is in the expression, as in ``(pl.col("a")
-    .ldp.weight(1) * pl.col("b").ldp.weight(1) * y).ldp.total()``; of weights that are columns already, of rates alone.
-    See `total`, `ratio` and `weighted_quantiles` for what sums of weights estimate.
+    share the noise, and sums of their product are wrong. Perturb each time with a ``tag=`` of its own. A warning says
+    so of products, in an expression, of weights of two keyed columns of one mechanism; of weights that are columns
+    already nothing tells. See `total`, `ratio` and `weighted_quantiles` for what sums of weights estimate.
 
     Args:
         expr, mechanism, assume_reports: see `estimate`.
@@ -218,7 +214,7 @@ def weighted_mean(
 def _weighted_mean(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, names: Sequence[str], said: int | None, **options: Any
 ) -> pl.Series:
-    """Numbers, and perhaps weights and groups -> one mean."""
+    """Polars calls it back: numbers, and perhaps weights and groups -> one mean."""
     numbers, *others = inputs
     others = [one.new_from_index(0, len(numbers)) if len(one) == 1 else one for one in others]  # (pl.lit)
     private = {
@@ -279,56 +275,37 @@ def _aggregated(
     columns: Sequence[pl.Expr | str], answer: Callable[..., pl.Series], dtype: Any, **options: Any
 ) -> pl.Expr:
     numbers = [as_expr(column) for column in columns]
-    function = partial(_called, answer=answer, **options)
+    asked = pl.map_batches(numbers, in_query(answer, **options), return_dtype=dtype, returns_scalar=True)
     products = set[frozenset[str]]().union(*map(multiplied, numbers))
-    made = partial(_with_pairs, numbers=numbers, products=products, function=function, answer=dtype)
     factors = sorted(frozenset[str]().union(*products))
-    if len(factors) < 2 or any(one.meta.has_multiple_outputs() for one in numbers):
-        return made(pl.lit(0), pl.Struct({}))
-    name = numbers[0].meta.output_name(raise_if_undetermined=False)
-    return at_plan_time(pl.struct(map(as_expr, factors)).alias(name or factors[0]), made)
+    if len(factors) < 2 or asked.meta.has_multiple_outputs():
+        return asked
+    name = asked.meta.output_name(raise_if_undetermined=False) or factors[0]
+    looked = partial(_with_pairs, products=products, asked=asked)
+    return at_plan_time(pl.struct(map(as_expr, factors)).alias(name), looked)
 
 
-def _with_pairs(_: pl.Expr, dtype: Any, *, numbers: Any, products: Any, function: Any, answer: Any) -> pl.Expr:
-    """The answer; ``dtype`` is of the columns that are multiplied, and those that may share noise are looked at."""
+def _with_pairs(_: pl.Expr, dtype: Any, *, products: Any, asked: pl.Expr) -> pl.Expr:
+    """What is asked; ``dtype`` is of the columns that are multiplied."""
     pairs = of_one_noise((field.name, field.dtype) for field in dtype.fields)
-    looked = [as_expr(name) for pair in pairs if frozenset(pair) in products for name in pair]
-    function = in_query(function, of=len(numbers), looks=[_LOOKS])
-    return pl.map_batches([*numbers, *looked], function, return_dtype=answer, returns_scalar=True)
+    _warn_of_one_noise([pair for pair in pairs if frozenset(pair) in products])
+    return asked
 
 
-def _called(
-    inputs: Sequence[pl.Series], return_dtype: Any = None, *, of: int, looks: list[int], answer: Any, **options: Any
-) -> pl.Series:
-    """Polars calls it back: numbers, and pairs of columns of reports -> the answer."""
-    for first, second in zip(inputs[of::2], inputs[of + 1 :: 2], strict=True):
-        numbers = [number for number in inputs[:of] if number.dtype.is_numeric()]
-        # (Of some of the rows, as one of each person, nothing tells which they are.)
-        if len(first) >= _ENOUGH and looks[0] > 0 and {len(number) for number in numbers} == {len(first)}:
-            looks[0] -= 1
-            counted = reduce(and_, [unnamed(number).fill_null(0) != 0 for number in numbers])
-            _watch_noise(first.filter(counted).head(_MOST), second.filter(counted).head(_MOST), options["repeats"])
-    return answer(inputs[:of], return_dtype, **options)
-
-
-def _watch_noise(first: pl.Series, second: pl.Series, repeats: int) -> None:
-    """Warn if reports of one mechanism cannot have noise of their own; their table tells, see `Joint.bounded_sums`."""
-    mechanism = cast(Report, first.dtype).mechanism
-    with suppress(ParameterError):  # (these have no table)
-        joint = core.Joint({"first": mechanism, "second": mechanism})
-        if len(first) >= max(joint.counters, _ENOUGH):
-            both = {n: to_arrow(untyped(s, mechanism)) for n, s in zip(joint.names, (first, second), strict=True)}
-            core.TableEstimate(repeats=repeats).result(joint, joint.tally(both))
-
-
-_ENOUGH, _MOST = 500, 20_000  # people: of fewer the table hardly ever tells, and so many are enough
-_LOOKS = 20  # groups: each takes milliseconds, and one column at two times is one in all
+def _warn_of_one_noise(pairs: Sequence[list[str]]) -> None:
+    """Of two columns nothing else tells: what is wrong is as likely as what is right, where as many have changed."""
+    if pairs:
+        warn_user(
+            f"columns {pairs[0]} have keyed noise of one mechanism: if they are one column at two times, they share "
+            "it, and what is said of both together is wrong: perturb each time with a tag= of its own. Columns that "
+            "were perturbed under names or tags of their own do not share it"
+        )
 
 
 def _answered(
     inputs: Sequence[pl.Series], return_dtype: Any = None, *, ask: Callable[..., Result], **options: Any
 ) -> pl.Series:
-    """Columns of numbers -> what the core says of them."""
+    """Polars calls it back: columns of numbers -> what the core says of them."""
     columns = [_numbers(inputs[0], options.pop("said"))] if "said" in options else _without_nulls(inputs)
     found = ask(*columns, **options)
     table = found.to_arrow()
@@ -389,17 +366,13 @@ def linear_fit(
 
 
 def _fitted(inputs: Sequence[pl.Series], return_dtype: Any = None, *, said: int | None, **how: Any) -> pl.Series:
-    """Two columns -> one list of estimates."""
+    """Polars calls it back: two columns -> one list of estimates."""
     for s in inputs:
         if isinstance(s.dtype, Report):
             check_repeats_said(s.name, s.dtype, s.dtype.mechanism, said)
         elif s.null_count():
             raise InputError(f"column {s.name!r} has nulls: leave these rows out of both columns")
-    if same := of_one_noise((s.name, s.dtype) for s in inputs):
-        warn_user(
-            f"columns {same[0]} have keyed noise of one mechanism: if they are one column at two "
-            "times, they share it, and what is said of both together is wrong: perturb each time with a tag= of its own"
-        )
+    _warn_of_one_noise(of_one_noise((s.name, s.dtype) for s in inputs))
     x, y = ((s.dtype.mechanism, s) if isinstance(s.dtype, Report) else _without_nulls([s])[0] for s in inputs)
     return pl.Series(inputs[0].name, [core.linear_fit(x, y, **how).to_arrow().to_pylist()], dtype=_FIT)
 

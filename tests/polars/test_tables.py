@@ -9,6 +9,7 @@ import pytest
 
 import ldp_polars
 from ldp_core import (
+    DBitFlip,
     Hybrid,
     Joint,
     LdpWarning,
@@ -164,6 +165,10 @@ def test_a_column_at_two_times_has_no_table_under_one_keyed_noise():
     for frame in (joined([None, None]), joined([None, None]).lazy(), joined(["first", "second"])):
         with pytest.raises(ParameterError, match=r"\['x', 'y'\] have keyed noise of one mechanism.*tag= of its own"):
             frame.ldp.table("x", "y", repeats=1)
+    m = DBitFlip([False, True], epsilon_infinity=2.0, bits=1)  # it has no table at all: weights, the error said
+    with pytest.raises(ParameterError, match="keyed noise of one mechanism"):
+        joined([None, None]).ldp.table("x", "y", repeats=1)
+    m = RandomizedResponse(epsilon=2.0)
     told = joined(["first", "second"]).ldp.table("x", "y", plan={"x": m, "y": m}, repeats=1, confidence=1 - 1e-9)
     stay = told.row(by_predicate=pl.col("x") & pl.col("y"), named=True)
     assert stay["rate_low"] < values["y"][first].mean() < stay["rate_high"]
