@@ -172,4 +172,5 @@ def test_the_factors_of_products_are_found():
     assert _compat.multiplied(a * b) == _compat.multiplied((1 - a).alias("t").mul(2 - b)) == both
     assert _compat.multiplied(((a * 2 * y) * b).filter(y > 1).sort()) == both
     assert _compat.multiplied(pl.when(y > 1).then((a + y) * b).otherwise(0)) == both
+    assert _compat.multiplied(sum((y * i for i in range(1500)), a * b)) == both  # (a recursion of Python ends before)
     assert not any(map(_compat.multiplied, (a - b, a * y, a * pl.col("b").is_not_null())))
