@@ -214,7 +214,7 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     """
     if os.path.isdir(path):
         top = os.path.join(path, "")
-        below = (file for folder in _folders(top) for file in glob(os.path.join(escape(folder), "*")))
+        below = _glob(os.path.join(escape(top), "**", "*"))
         whole = (Path(file) for file in below if _is_whole(file.removeprefix(top)) and not os.path.isdir(file))
         found = [str(file) for file in whole if file.suffix.lower() in PARQUET]
         with suppress(OSError):  # (of a journal that a server has taken away meanwhile)

@@ -56,26 +56,26 @@ def at_plan_time(expr: pl.Expr, choose: Choice) -> pl.Expr:
 def multiplied(expr: pl.Expr) -> set[frozenset[str]]:
     """The pairs of columns of which a product in ``expr`` has what was chosen `at_plan_time`, as weights are."""
     pairs = set[frozenset[str]]()
-    for node, inputs in _nodes(expr):
-        if len(inputs) == 2 and str(node) == f"[({inputs[1]}) * ({inputs[0]})]":
+    for text, inputs in _nodes(expr):
+        if len(inputs) == 2 and text == f"[({inputs[1]}) * ({inputs[0]})]":
             pairs |= {frozenset(pair) for pair in product(*map(chosen, inputs))}
     return pairs
 
 
 def chosen(expr: pl.Expr) -> set[str]:
     """The columns of which something in ``expr`` was chosen `at_plan_time`."""
-    made = (node for node, inputs in _nodes(expr) if len(inputs) == 1 and str(node) == f"{inputs[0]}{_CHOICE}")
-    return {name for node in made for name in node.meta.root_names()}
+    made = (inputs[0] for text, inputs in _nodes(expr) if len(inputs) == 1 and text == f"{inputs[0]}{_CHOICE}")
+    return {name for values in made for name in values.meta.root_names()}
 
 
 _CHOICE = ".pipe_with_dtype()"
 
 
-def _nodes(expr: pl.Expr) -> Iterator[tuple[pl.Expr, list[pl.Expr]]]:
-    """The parts of an expression in which something was chosen, and what each is made of."""
+def _nodes(expr: pl.Expr) -> Iterator[tuple[str, list[pl.Expr]]]:
+    """The parts of an expression in which something was chosen, as they are printed, and what each is made of."""
     left = [expr]
     while left:
         node = left.pop()
-        if _CHOICE in str(node):
+        if _CHOICE in (text := str(node)):
             left += (inputs := node.meta.pop())
-            yield node, inputs
+            yield text, inputs

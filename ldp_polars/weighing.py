@@ -11,15 +11,7 @@ import pyarrow as pa
 
 import ldp_core as core
 from ldp_core import DtypeError, InputError, Mechanism, MechanismMismatchError, ParameterError, ReportError, Result
-from ldp_core.engine import (
-    FIT_SCHEMA,
-    QUANTILE_SCHEMA,
-    Label,
-    check_integer,
-    check_open,
-    refuse_keys_in,
-    warn_user,
-)
+from ldp_core.engine import FIT_SCHEMA, QUANTILE_SCHEMA, Label, check_integer, check_open, refuse_keys_in, warn_user
 from ldp_polars._compat import at_plan_time, chosen, multiplied
 from ldp_polars.columns import (
     Report,

@@ -40,6 +40,14 @@ KeyedTally: TypeAlias = tuple[Key, Tally]
 _CELLS = 1 << 22  # support counts made in one call: 32 MiB
 
 
+def public_columns(
+    by: tuple[str, ...], windows: WindowFn | None, event_time: EventTime, person: IdHash | None
+) -> tuple[str, ...]:
+    """The columns that say in which window, group and person a record is: in the clear, and exactly."""
+    time = None if windows is None else event_time.column
+    return (*by, *([] if person is None else [person.column]), *([] if time is None else [time]))
+
+
 class PartialTallies(RecordsDoFn):
     """Records to ((key, tally) at a slot's time): one tally for each slot and key in a batch or lot.
 
@@ -70,8 +78,7 @@ class PartialTallies(RecordsDoFn):
         self._odd = OddTimes(event_time) if windowed else None
         self._by = by
         self._person = person
-        others = (self._time.column, None if person is None else person.column)
-        self._public = (*by, *(name for name in others if name is not None))
+        self._public = public_columns(by, windows, event_time, person)
 
     @abstractmethod
     def natives(self, part: AnyBatch) -> Native:

@@ -24,7 +24,14 @@ from ldp_beam.elements.ids import KeyLike, is_repeatable, noise_key
 from ldp_beam.elements.records import FlushedAtOnce, RecordsTransform
 from ldp_beam.elements.rows import check_fields, fields_of, row_type
 from ldp_beam.estimates._empty import Fill, WithEmptyTallies
-from ldp_beam.estimates._partials import Key, KeyedTally, PartialTallies, PerturbAndTally, TallyReports
+from ldp_beam.estimates._partials import (
+    Key,
+    KeyedTally,
+    PartialTallies,
+    PerturbAndTally,
+    TallyReports,
+    public_columns,
+)
 from ldp_beam.estimates._persons import PersonsCombineFn, SumPersons, person_of, refuse_panes
 from ldp_beam.estimates.combine import TallyCombineFn
 from ldp_beam.estimates.rows import RowsOf, refuse_nulls
@@ -237,17 +244,19 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     @property
     def _public(self) -> tuple[str, ...]:
-        """The columns that say in which window, group and person a record is: in the clear, and exactly."""
-        person = None if self._person is None else self._person.column
-        time = None if self._windows is None else self._time.column
-        return (*self._by, *(name for name in (person, time) if name is not None))
+        """See `public_columns`."""
+        return public_columns(self._by, self._windows, self._time, self._person)
+
+    @property
+    def _ids(self) -> tuple[str | None, ...]:
+        """The columns that name keyed noise."""
+        return () if self._key is None else (self._key.id, self._key.record)
 
     def check_public(self, columns: Mapping[str, core.Mechanism]) -> None:
         """Raise unless what is public is none of the columns of this plan, of values or of reports."""
         reports = self.spends is None
         engine.refuse_keys_in({*self._public} & columns.keys() if reports else (), "the plan")
-        ids = () if self._key is None else (self._key.id, self._key.record)
-        engine.refuse_private(columns, (*self._public, *ids), perturbed=reports)
+        engine.refuse_private(columns, (*self._public, *self._ids), perturbed=reports)
 
     def _asked(self, question: Any, mechanism: core.Mechanism, confidence: float) -> Any:
         """The question; another class may ask of several tallies, with one that has the same methods."""
@@ -317,8 +326,7 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
                 refuse_other_reports(pcoll, name, mechanism)
             if self._unsaid is not None:
                 refuse_unsaid(pcoll, self._names, self._unsaid)
-        ids = () if self._key is None else (self._key.id, self._key.record)
-        check_fields(fields_of(pcoll.element_type), (*self._names, *self._public, *ids))
+        check_fields(fields_of(pcoll.element_type), (*self._names, *self._public, *self._ids))
         refuse_copies(pcoll, self._names, spends=self.spends is not None, by=self._by)
         refuse_perturbed(pcoll, self._public, engine.refuse_keys_in)
         repeats = self._repeats(pcoll)

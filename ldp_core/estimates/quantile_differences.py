@@ -134,8 +134,7 @@ class CompareQuantiles(Compare):
         self._question.check(mechanism)
         if not self.compares(mechanism):
             raise ParameterError(
-                f"differences are of numbers that go up: the values of this {mechanism.name} are none, or are declared "
-                "in another order; compare their shares"
+                f"differences are of numbers: the values of this {mechanism.name} are none; compare their shares"
             )
         if self.anytime:
             raise ParameterError("quantiles are compared at one look: leave out anytime=, or compare shares")

@@ -172,7 +172,7 @@ def enough_to_differ(plan: PlanContents) -> int:
 def refuse_private(columns: Mapping[str, Mechanism], keys: Iterable[str | None], *, perturbed: bool = True) -> None:
     """Raise `PlanError` if records are grouped by raw values of a column that ``columns`` of reports are made from.
 
-    Once they are ``perturbed``, a column of this name has reports, but of pairs.
+    Once they are ``perturbed``, a column of such a name holds reports, unless pairs are made from it.
     """
     given = set(keys)
     if private := [name for name in sources_of(columns) if name in given and not (perturbed and name in columns)]:
