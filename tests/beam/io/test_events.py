@@ -94,6 +94,16 @@ def test_each_reader_finds_files_as_a_shell(tmp_path_factory, monkeypatch, patte
     assert sum(batch.num_rows for batch in run(ReadEvents(pattern, plan))) == n
 
 
+def test_names_of_files_may_be_in_capitals(tmp_path):
+    """The watched folder left them out in silence."""
+    (tmp_path / "A.NDJSON").write_text('{"x": 1}')
+    (tmp_path / "b.Csv").write_text("x\n1\n2\n")
+    watched = WatchFolder(f"{tmp_path}/*", schema=pa.schema([("x", pa.int64())]), stop_after=0, poll_interval=0.05)
+    assert sum(batch.num_rows for batch in run(watched)) == 3
+    plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=50.0)})
+    assert sum(batch.num_rows for batch in run(ReadEvents(f"{tmp_path}/*", plan))) == 3
+
+
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])
 def test_a_file_that_breaks_off_is_a_dead_letter(tmp_path, name):
     """What a decompressor raises is no error of Arrow's."""
