@@ -454,9 +454,9 @@ def _read(
 
     Of several plans in which these columns are alike the one whose records spend most; and whether there are several.
     """
-    reports, several = files.scan(source), False
     made: Any = None if plan is None else core.PrivacyPlan.from_toml(plan)
     given = made
+    reports, several = files.scan(source, reports=given), False
     for file in files.files_of(source):
         found = given
         try:

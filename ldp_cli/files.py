@@ -25,6 +25,7 @@ from ldp_core.engine import (
     disk_error,
     enough_to_differ,
     import_extra,
+    in_folders,
     of_folders,
     open_parquet,
     refuse_reports,
@@ -52,6 +53,18 @@ def files_of(path: str) -> list[str]:
     found = engine.files_of(path)
     if not all(map(os.path.isfile, found)):
         raise InputError(f"there is no file {path!r}")
+    return found
+
+
+def _files_of(path: str, plan: PrivacyPlan | None) -> list[str]:
+    """`files_of`, of records of this plan, if there is one: in the order of a private value reports would show it."""
+    found = files_of(path)
+    if plan is not None and (private := in_folders(found, plan.inputs)):
+        raise InputError(
+            f"{path!r}: folders are named after values of {private}, and reports in the order of folders would show "
+            "these: write one file with its rows shuffled, as pl.read_parquet(folder).sample(fraction=1, shuffle=True)"
+            ".write_parquet(file)"
+        )
     return found
 
 
@@ -121,7 +134,7 @@ def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[
     """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones must be there."""
     names = list(plan.inputs)
     needed = [*names, *kept]
-    for file in files_of(path):
+    for file in _files_of(path, plan):
         if format_of(file) == "parquet":
             with _reading(file), open_parquet(file) as opened:
                 _check(file, opened.schema_arrow.names, needed, " of the plan")
@@ -141,16 +154,18 @@ def scan(
     plan: PrivacyPlan | None = None,
     id: str | None = None,  # noqa: A002
     per: Iterable[str] = (),
+    reports: PrivacyPlan | None = None,
 ) -> pl.LazyFrame:
     """A lazy frame of a file, a folder of Parquet files, or a pattern.
 
     In CSV texts of the plan, dates and ids are text, whatever they look like: 007 is not 7, and a person's id is of one
     type in all files, as keyed noise needs. Numbers and Booleans are of the type of the plan, also after many empty
     fields, or whole numbers; Booleans may be 0 and 1, which the first 100 records then say. Of kept columns and
-    those of ``per`` see `_other_than_written`. (Of Polars an empty line is a record of nulls.)
+    those of ``per`` see `_other_than_written`. ``reports`` is the plan of reports, of which texts are text, too. (Of
+    Polars an empty line is a record of nulls.)
     """
     polars: Any = import_extra("polars", "polars")
-    found = files_of(path)
+    found = _files_of(path, plan)
     form = format_of(found[0])
     if form == "parquet":
         if plan is not None:  # Polars does not show what a schema says of plain columns
@@ -161,6 +176,9 @@ def scan(
     for file in found:
         _refuse_without_lines(file, form)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
+    if reports is not None:
+        made = {name: our_polars().columns.report_dtype(m, packed=False) for name, m in reports.columns.items()}
+        kinds |= {name: "str" for name, dtype in made.items() if isinstance(dtype, polars.Enum)}
     if form == "ndjson":
         with polars_work(path):
             sources = [_unmarked(file) for file in found]
@@ -204,8 +222,9 @@ def _other_than_written(
 ) -> dict[str, Any]:
     """Of these columns of CSV, or all, texts that Polars takes for numbers or times: groups would be mixed up.
 
-    They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9; or dates that do not begin with the
-    year, as 02/01/2024, which may be of January or of February.
+    They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9, or what a float makes equal, as 1E2
+    and 10E1 or more digits than it holds; or dates that do not begin with the year, as 02/01/2024, which may be of
+    January or of February.
     """
     polars: Any = import_extra("polars", "polars")
     asked = {}
@@ -218,6 +237,8 @@ def _other_than_written(
             longer = text.str.contains(r"\.\d+0$").any()  # (than the number: 1 where all have as many decimals)
             versions = longer & (decimals.min() != decimals.max())
             wrong = text.str.contains(r"^[+-]?0\d").any() | versions
+            if kind.is_float():
+                wrong |= text.str.contains(r"^\d+[eE]\d|^[+-]?\d{16}|[1-9](\d{17}|[\d.]{18})").any()
             asked[name] = polars.when(wrong).then(2).otherwise(longer.cast(polars.Int32))
         elif kind in (polars.Date, polars.Datetime):
             asked[name] = 2 * (~text.str.contains(r"^\d{4}")).any().cast(polars.Int32)

@@ -274,15 +274,21 @@ def _different(files: Iterable[str]) -> list[str]:
     return sorted({os.path.realpath(file): file for file in sorted(files, reverse=True)}.values())
 
 
-def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
-    """What an error adds about columns that files do not have, but the names of their folders do: day=2026-01-01."""
+def in_folders(files: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Those of these columns that the names of folders have: day=2026-01-01."""
     named = {unquote(part.partition("=")[0]) for file in files for part in Path(file).parts[:-1] if "=" in part}
-    there = [name for name in missing if name in named]
+    return [name for name in names if name in named]
+
+
+def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
+    """What an error adds about columns that files do not have, but the names of their folders do."""
+    there = in_folders(files, missing)
     if not there:
         return ""
     return (
         f". {there} are in the names of folders, of which Polars makes columns: write one file with them, as "
-        "pl.scan_parquet(folder).sink_parquet(file); of reports .ldp.sink_parquet(file, ldp_polars.read_plan(folder))"
+        "pl.scan_parquet(folder).sink_parquet(file), with its rows shuffled if they are private; of reports "
+        ".ldp.sink_parquet(file, ldp_polars.read_plan(folder))"
     )
 
 

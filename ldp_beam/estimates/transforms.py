@@ -290,13 +290,15 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         """
         if not self._asks_repeats:
             return None
-        bound, keyed = persons_before(pcoll, self.whose)
+        bounds, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
-        if bound is not None and (keyed or self._question.population is not None):
-            records, of, event_time = bound
+        most: dict[str, int] = {}  # records of each id, of which any may be that of a person
+        for records, of, event_time, limited in ((*one.bound, one.limited) for one in bounds):
             same = of == (windows or self._windows) and (of is None or event_time == self._time)
             if same or isinstance(of, GlobalWindows):
-                return records
+                most[limited] = min(records, most.get(limited, records))
+        if most and (keyed or self._question.population is not None):
+            return max(most.values())
         if keyed:
             raise engine.unsaid_repeats(self._column)
         return None

@@ -220,26 +220,24 @@ class BoundsPersons(LimitsPersons):
         raise NotImplementedError
 
 
-def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[tuple[int, Any, Any] | None, bool]:
-    """The nearest `BoundsPersons.bound`, and whether noise that was drawn before is keyed, and not seeded.
+def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[list[BoundsPersons], bool]:
+    """The steps that bound the records of persons, the nearest first, and whether noise before is keyed, not seeded.
 
     A bound of one id says nothing of noise that the records of another id share: it must be of the column whose ids the
     keyed noise behind it is of, here (``whose``) too. Between it and here only steps of this library may be: of others
     nobody knows whether they repeat records or join them. Keyed noise stays keyed through them.
     """
-    ids = {whose} - {None}
+    ids, bounds = {whose} - {None}, list[BoundsPersons]()
     step = pcoll.producer
     while step is not None:
         transforms = [whole.transform for whole in _wholes(step)]
         before = [one for one in step.inputs if isinstance(one, PCollection)]
         ids |= _keyed_by(transforms)
-        for one in transforms:
-            if isinstance(one, BoundsPersons) and ids <= {one.limited}:
-                return one.bound, bool(ids - {whose})
+        bounds += [one for one in transforms if isinstance(one, BoundsPersons) and ids <= {one.limited}]
         ours = any(type(one).__module__.partition(".")[0] == __name__.partition(".")[0] for one in transforms)
         step = before[0].producer if ours and len(before) == 1 else None
     ids |= _keyed_by(one.transform for one in steps_before([pcoll], until=EndsValues))
-    return None, bool(ids - {whose})
+    return bounds, bool(ids - {whose})
 
 
 def _keyed_by(transforms: Iterable[Any]) -> set[str]:

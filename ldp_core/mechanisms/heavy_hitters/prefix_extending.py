@@ -289,7 +289,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         found = level.estimates(candidates, k + 1, wrong)
         threshold = how.threshold
         if threshold is None:
-            tail = wrong / len(candidates)
+            tail = wrong * (1 - _PASS) / len(candidates)
             threshold = max(level.exceeded(found.left, found.n, tail), least_improbable(self, level.n, tail)) * scale
         top, least = found.counts[:k], max(threshold, float(found.counts[k:].max(initial=0)) * scale)
         enough = np.flatnonzero((top * scale >= threshold) & (level.n > 0))
@@ -344,7 +344,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
         """
         kept = [_kept(self, 1, step) for step in np.diff(self.levels).tolist()]
         before = [few / 2 / many for few, many in zip(kept, self._looked_up, strict=False)]
-        return min(0.5, *before, 0.05 / self.least_candidates)
+        return min(0.5, *before, _WRONG * (1 - _PASS) / self.least_candidates)
 
     @property
     def least_candidates(self) -> int:
@@ -393,7 +393,8 @@ _GHOSTS = 4.0  # rows in which what is taken out at once may share a bucket with
 _MOST_HEAVY = 256
 _MORE = 1 << 14  # candidates that are looked up again besides those that are wanted
 _ROUNDING = 1e-9
-_WRONG = 0.05  # half of it is the chance that a pass takes out what nobody has: there are several, and a threshold
+_WRONG = 0.05
+_PASS = 0.3  # of the chance that a search finds what nobody has: that a pass takes it out; the threshold has the others
 
 
 # ---- estimates
@@ -437,7 +438,7 @@ class Level:
         """
         before, share = self._sums(self._table, float(self.n), candidates), self._collision / (1 - self._collision)
         may_be_heavy = np.flatnonzero(before > _HEAVY * self._least**0.5 - self.n * share)
-        out, taken, table = self._taken_out(candidates[may_be_heavy], min(wrong, _WRONG) / 2 / len(candidates))
+        out, taken, table = self._taken_out(candidates[may_be_heavy], min(wrong, _WRONG) * _PASS / len(candidates))
         out = may_be_heavy[out]
         rise = share * float(taken.clip(min=0).sum()) - float(taken.clip(max=0).sum())
 

@@ -472,14 +472,18 @@ def test_bad_charges():
 
 @pytest.mark.slow
 def test_the_bound_of_persons_is_the_repeats_of_estimates():
-    """Of the same windows, where noise is keyed or a population is meant; not of others, nor behind other steps."""
+    """Of the same windows, where noise is keyed or a population is meant; not of others, nor behind other steps.
+
+    Of several limits the nearest was taken, and one of hours hid that of days: 49 % of 2,000 false alarms.
+    """
     m, secret = RandomizedResponse(epsilon=1.0), Secret(bytes(range(16, 48)))
     plan = PrivacyPlan({"crashed": m}, keep=["time"])
-    events = batches([{"user": i % 20, "crashed": i % 3 == 0, "time": 80.0 * i} for i in range(90)], 90)
+    events = batches([{"user": i % 20, "visit": i, "crashed": i % 3 == 0, "time": 80.0 * i} for i in range(90)], 90)
     keyed, many = {"key": secret, "id": "user"}, HistogramEstimate(population="many")
     hour, usual, step = "1h", HistogramEstimate(), beam.Map(lambda batch: batch)
     early = {"trigger": AfterWatermark(early=AfterTallies(2)), "accumulation_mode": "accumulating"}
-    # window of the limit, noise, question, options of the estimate, a step in between, what is asked (None: a refusal)
+    # window of the limit, or limits, noise, question, options of the estimate, a step in between, what is asked (None:
+    # a refusal)
     cases = (
         (hour, keyed, usual, early, None, 3),
         (GlobalWindows(), keyed, usual, {"private": True} | keyed, None, 3),
@@ -489,13 +493,20 @@ def test_the_bound_of_persons_is_the_repeats_of_estimates():
         (hour, keyed, replace(usual, repeats=2), {}, step, 2),
         (hour, keyed, RangeEstimate(values=[True]), early, None, 3),
         ("30m", keyed, RangeEstimate(values=[True]), {}, None, None),
+        ([("user", 3, hour), ("user", 2, "30m")], {}, many, {}, None, 3),
+        ([("user", 3, hour), ("user", 2, "30m")], keyed, usual, {}, None, 3),
+        ([("user", 2, hour), ("user", 3, hour)], {}, many, {}, None, 2),
+        ([("user", 3, hour), ("visit", 1, hour)], {}, many, {}, None, 3),
+        ([("visit", 1, hour), ("user", 3, hour)], keyed, usual, {}, None, 3),
     )
     for number, (window, noise, question, more, between, repeats) in enumerate(cases):
         with case(number):
             out, options = Collector(), {"window": hour, "event_time": "time"} | more
             with beam.Pipeline("FnApiRunner") as p:
-                limit = BoundContributions("user", 3, window=window, event_time="time", drop_id=False)
-                rows = p | beam.Create(events) | limit
+                rows = p | beam.Create(events)
+                for of, records, each in window if isinstance(window, list) else [("user", 3, window)]:
+                    limit = BoundContributions(of, records, window=each, event_time="time", drop_id=False)
+                    rows = rows | f"{of} {each} {records}" >> limit
                 rows = rows if "private" in options else rows | Perturb(plan, **noise)
                 rows = rows if between is None else rows | between
                 if repeats is None:
