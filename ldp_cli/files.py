@@ -59,7 +59,8 @@ def files_of(path: str) -> list[str]:
 def _files_of(path: str, plan: PrivacyPlan | None) -> list[str]:
     """`files_of`, of records of this plan, if there is one: in the order of a private value reports would show it."""
     found = files_of(path)
-    if plan is not None and (private := in_folders(found, plan.inputs)):
+    several = {name for name, values in in_folders(found).items() if len(values) > 1}
+    if plan is not None and (private := sorted(several & plan.inputs.keys())):
         raise InputError(
             f"{path!r}: folders are named after values of {private}, and reports in the order of folders would show "
             "these: write one file with its rows shuffled, as pl.read_parquet(folder).sample(fraction=1, shuffle=True)"

@@ -274,15 +274,19 @@ def _different(files: Iterable[str]) -> list[str]:
     return sorted({os.path.realpath(file): file for file in sorted(files, reverse=True)}.values())
 
 
-def in_folders(files: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of these columns that the names of folders have: day=2026-01-01."""
-    named = {unquote(part.partition("=")[0]) for file in files for part in Path(file).parts[:-1] if "=" in part}
-    return [name for name in names if name in named]
+def in_folders(files: Iterable[str]) -> dict[str, set[str]]:
+    """The columns and values that the names of folders have, as day=2026-01-01."""
+    found: dict[str, set[str]] = {}
+    for name, mark, value in (part.partition("=") for file in files for part in Path(file).parts[:-1]):
+        if mark:
+            found.setdefault(unquote(name), set()).add(value)
+    return found
 
 
 def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
     """What an error adds about columns that files do not have, but the names of their folders do."""
-    there = in_folders(files, missing)
+    named = in_folders(files)
+    there = [name for name in missing if name in named]
     if not there:
         return ""
     return (
