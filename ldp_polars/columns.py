@@ -9,7 +9,7 @@ values, so that the dtype is the proof that a column holds reports: nothing else
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import combinations
 from typing import Any
@@ -103,15 +103,14 @@ def to_arrow(values: pl.Series, kind: str = "") -> pa.Array:
 
     Else what does not fit in 64 bits is no label, and becomes null.
     """
-    if values.dtype == pl.Object:  # (of which Arrow would get the places in memory)
-        raise DtypeError(
+    with suppress(pa.ArrowException):
+        arrow = unnamed(values).to_arrow()
+        if not pa.types.is_fixed_size_binary(arrow.type):
+            return arrow
+        raise DtypeError(  # (places in memory; the dtype of an Enum is slow to ask for)
             f"column {values.name!r} has Python objects, as of uuid.UUID, which no other program reads: make text of "
             "them before, as column.map_elements(str, return_dtype=pl.String)"
         )
-    try:
-        return unnamed(values).to_arrow()
-    except pa.ArrowException:
-        pass
     if values.dtype in (pl.Int128, pl.UInt128):
         return values.cast(pl.Float64 if kind == "float" else pl.Int64, strict=False).to_arrow()
     raise DtypeError(f"column {values.name!r}: Arrow has no type for {type_words(values.dtype)}")
