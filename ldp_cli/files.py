@@ -25,7 +25,6 @@ from ldp_core.engine import (
     disk_error,
     enough_to_differ,
     import_extra,
-    in_folders,
     of_folders,
     open_parquet,
     refuse_reports,
@@ -53,19 +52,6 @@ def files_of(path: str) -> list[str]:
     found = engine.files_of(path)
     if not all(map(os.path.isfile, found)):
         raise InputError(f"there is no file {path!r}")
-    return found
-
-
-def _files_of(path: str, plan: PrivacyPlan | None) -> list[str]:
-    """`files_of`, of records of this plan, if there is one: in the order of a private value reports would show it."""
-    found = files_of(path)
-    several = {name for name, values in in_folders(found).items() if len(values) > 1}
-    if plan is not None and (private := sorted(several & plan.inputs.keys())):
-        raise InputError(
-            f"{path!r}: folders are named after values of {private}, and reports in the order of folders would show "
-            "these: write one file with its rows shuffled, as pl.read_parquet(folder).sample(fraction=1, shuffle=True)"
-            ".write_parquet(file)"
-        )
     return found
 
 
@@ -135,7 +121,7 @@ def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[
     """The planned columns of records, as Arrow batches, of text as `scan` reads it; ``kept`` ones must be there."""
     names = list(plan.inputs)
     needed = [*names, *kept]
-    for file in _files_of(path, plan):
+    for file in files_of(path):
         if format_of(file) == "parquet":
             with _reading(file), open_parquet(file) as opened:
                 _check(file, opened.schema_arrow.names, needed, " of the plan")
@@ -166,7 +152,7 @@ def scan(
     Polars an empty line is a record of nulls.)
     """
     polars: Any = import_extra("polars", "polars")
-    found = _files_of(path, plan)
+    found = files_of(path)
     form = format_of(found[0])
     if form == "parquet":
         if plan is not None:  # Polars does not show what a schema says of plain columns
@@ -177,9 +163,7 @@ def scan(
     for file in found:
         _refuse_without_lines(file, form)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
-    if reports is not None:
-        made = {name: our_polars().columns.report_dtype(m, packed=False) for name, m in reports.columns.items()}
-        kinds |= {name: "str" for name, dtype in made.items() if isinstance(dtype, polars.Enum)}
+    kinds |= {} if reports is None else dict.fromkeys(_of_text(reports), "str")
     if form == "ndjson":
         with polars_work(path):
             sources = [_unmarked(file) for file in found]
@@ -223,7 +207,7 @@ def _other_than_written(
 ) -> dict[str, Any]:
     """Of these columns of CSV, or all, texts that Polars takes for numbers or times: groups would be mixed up.
 
-    They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9, or what a float makes equal, as 1E2
+    They have numbers that begin with 0, as 007, or versions, as 1.10 beside 1.9, or texts that are one float, as 1E2
     and 10E1 or more digits than it holds; or dates that do not begin with the year, as 02/01/2024, which may be of
     January or of February.
     """
@@ -239,7 +223,8 @@ def _other_than_written(
             versions = longer & (decimals.min() != decimals.max())
             wrong = text.str.contains(r"^[+-]?0\d").any() | versions
             if kind.is_float():
-                wrong |= text.str.contains(r"^\d+[eE]\d|^[+-]?\d{16}|[1-9](\d{17}|[\d.]{18})").any()
+                same = text.str.replace(r"^-(0\.?0*)$", "$1").str.replace(r"\.0$", "")
+                wrong |= same.hash().n_unique() != text.cast(polars.Float64, strict=False).n_unique()
             asked[name] = polars.when(wrong).then(2).otherwise(longer.cast(polars.Int32))
         elif kind in (polars.Date, polars.Datetime):
             asked[name] = 2 * (~text.str.contains(r"^\d{4}")).any().cast(polars.Int32)
@@ -295,6 +280,13 @@ def together(path: str, names: Iterable[str | None]) -> pl.LazyFrame:
 
 
 _UNLIKE = " (bits may be packed, or noise keyed, in some): take them one by one, or reports together by ldp pool"
+
+
+def _of_text(plan: PrivacyPlan) -> list[str]:
+    """The columns of which reports are text."""
+    polars: Any = import_extra("polars", "polars")
+    report_dtype = our_polars().columns.report_dtype
+    return [name for name, m in plan.columns.items() if isinstance(report_dtype(m, packed=False), polars.Enum)]
 
 
 def as_reports(frame: pl.LazyFrame, plan: PrivacyPlan) -> pl.LazyFrame:

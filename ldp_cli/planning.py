@@ -15,7 +15,15 @@ import ldp_core as core
 from ldp_cli import files, options, printing
 from ldp_cli.values import SYNTAX, declared, margins_of, named, population_of, shares_of, values_of
 from ldp_core.engine import RECOMMENDED_KINDS as KINDS
-from ldp_core.engine import Inputs, outlook_of, plan_contents, replacing, seed_warning, truth_of
+from ldp_core.engine import (
+    Inputs,
+    outlook_of,
+    plan_contents,
+    refuse_private_folders,
+    replacing,
+    seed_warning,
+    truth_of,
+)
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="A plan: a TOML file.")]
 Group = Annotated[float, options.ratio("The share of people who are in the group that you ask about.")]
@@ -164,6 +172,7 @@ def _fit(plan: core.PrivacyPlan, data: str) -> tuple[int, dict[str, int], dict[s
     """Number of records; by column how many of them are refused and not declared, and what is wrong with its type."""
     records, refused, outside = 0, dict.fromkeys(plan.columns, 0), dict.fromkeys(plan.columns, 0)
     wrong: dict[str, str] = {}
+    refuse_private_folders(files.files_of(data), plan.inputs)
     with printing.working("checking the records"):
         for batch in files.batches(data, plan, plan.keep):
             records += batch.num_rows

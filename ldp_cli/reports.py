@@ -15,7 +15,17 @@ import typer
 
 import ldp_core as core
 from ldp_cli import files, options, printing
-from ldp_core.engine import Window, check_open, epsilon_above, in_percent, refuse_own, replacing, seed_warning, visible
+from ldp_core.engine import (
+    Window,
+    check_open,
+    epsilon_above,
+    in_percent,
+    refuse_own,
+    refuse_private_folders,
+    replacing,
+    seed_warning,
+    visible,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,6 +87,7 @@ def perturb(
     refuse_own(id, made.inputs)
     if private := sorted(periods.keys() & made.inputs):
         raise core.PlanError(f"--per takes public columns, and {private} are perturbed: leave them out")
+    refuse_private_folders(files.files_of(source), made.inputs)
     whose = [*([id] if id is not None else []), *periods]
     scanned = files.having(files.scan(source, made, id, periods), [*made.inputs, *made.keep, *whose], source)
     scanned = scanned.select(map(files.in_periods, dict.fromkeys([*made.inputs, *made.keep, *whose])))

@@ -12,7 +12,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from glob import escape, glob, has_magic
@@ -274,7 +274,7 @@ def _different(files: Iterable[str]) -> list[str]:
     return sorted({os.path.realpath(file): file for file in sorted(files, reverse=True)}.values())
 
 
-def in_folders(files: Iterable[str]) -> dict[str, set[str]]:
+def _in_folders(files: Iterable[str]) -> dict[str, set[str]]:
     """The columns and values that the names of folders have, as day=2026-01-01."""
     found: dict[str, set[str]] = {}
     for name, mark, value in (part.partition("=") for file in files for part in Path(file).parts[:-1]):
@@ -283,9 +283,19 @@ def in_folders(files: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
+def refuse_private_folders(files: Iterable[str], private: Container[str]) -> None:
+    """Raise `InputError` if files are in folders of the values of a private column: so reports would be, in order."""
+    if named := sorted(name for name, values in _in_folders(files).items() if len(values) > 1 and name in private):
+        raise InputError(
+            f"files are in folders that are named after values of {named}, and reports in the order of these folders "
+            "would show the values: write one file with its rows shuffled, as "
+            "pl.read_parquet(folder).sample(fraction=1, shuffle=True).write_parquet(file)"
+        )
+
+
 def of_folders(files: Iterable[str], missing: Iterable[str]) -> str:
     """What an error adds about columns that files do not have, but the names of their folders do."""
-    named = in_folders(files)
+    named = _in_folders(files)
     there = [name for name in missing if name in named]
     if not there:
         return ""

@@ -293,11 +293,12 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         bounds, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
         most: dict[str, int] = {}  # records of each id, of which any may be that of a person
-        for records, of, event_time, limited in ((*one.bound, one.limited) for one in bounds):
+        for one in bounds if keyed or self._question.population is not None else ():
+            records, of, event_time = one.bound
             same = of == (windows or self._windows) and (of is None or event_time == self._time)
             if same or isinstance(of, GlobalWindows):
-                most[limited] = min(records, most.get(limited, records))
-        if most and (keyed or self._question.population is not None):
+                most[one.limited] = min(records, most.get(one.limited, records))
+        if most:
             return max(most.values())
         if keyed:
             raise engine.unsaid_repeats(self._column)

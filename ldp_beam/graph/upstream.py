@@ -21,7 +21,16 @@ from ldp_beam._compat import filters, keeps, maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.rows import check_fields, fields_of
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
-from ldp_core.engine import PLAN_WAYS, History, PlanTold, Spent, check_same, refuse_own, refuse_reports_in
+from ldp_core.engine import (
+    PLAN_WAYS,
+    History,
+    PlanTold,
+    Spent,
+    check_same,
+    refuse_own,
+    refuse_private_folders,
+    refuse_reports_in,
+)
 
 
 class EndsValues:
@@ -42,10 +51,12 @@ class ReadsValues:
     Attributes:
         raw: columns whose values nothing has perturbed.
         schema: of all columns.
+        paths: of the files, if it is known which.
     """
 
     raw: Collection[str]
     schema: pa.Schema
+    paths: Collection[str] = ()
 
 
 def check_plan(plan: Any) -> PrivacyPlan:
@@ -126,6 +137,13 @@ def refuse_other_reports(pcoll: PCollection[Any], column: str, mechanism: Mechan
                 f"column {column!r}: beam.Flatten joins reports with the records that they were made of, whose values "
                 "would count as reports: leave these out"
             )
+
+
+def refuse_sorted(pcoll: PCollection[Any], private: Collection[str]) -> None:
+    """Raise if records are read in the order of folders that are named after values of these columns."""
+    for source in (step.transform for step in steps_before([pcoll])):
+        if isinstance(source, ReadsValues):
+            refuse_private_folders(source.paths, private)
 
 
 def refuse_perturbed(

@@ -39,8 +39,8 @@ FORMATS = dict.fromkeys(PARQUET, "parquet") | {".csv": "csv"} | dict.fromkeys(("
 
 def file_format(path: str) -> str | None:
     """``parquet``, ``csv`` or ``ndjson``, from the name, in capitals, too; None if the name says none of them."""
-    name = path.removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
-    return next((found for suffix, found in FORMATS.items() if name.lower().endswith(suffix)), None)
+    name = path.lower().removesuffix(".gz").removesuffix(".bz2").removesuffix(".zst")
+    return next((found for suffix, found in FORMATS.items() if name.endswith(suffix)), None)
 
 
 def file_sizes(pattern: str) -> dict[str, int]:

@@ -213,8 +213,8 @@ def with_json_types(schema: EventSchema, paths: list[str]) -> EventSchema:
         for name, value in row.items():
             if value is not None:
                 kind = _JSON_TYPES.get(type(value), pa.string())
-                if {kind, found.setdefault(name, kind)} == {pa.int64(), pa.float64()}:  # (3.0 is written as 3)
-                    found[name] = pa.float64()
+                if found.setdefault(name, kind) == pa.int64() and kind == pa.float64() and value % 1 > 0:
+                    found[name] = kind  # (3.0 is written as 3, and 12.5 is no id)
     columns = tuple((name, kind or found.get(name)) for name, kind in schema.columns)
     numbers = found.get(schema.event_time or "") in (pa.int64(), _NUMBER)
     return replace(schema, columns=columns, numbers=numbers)

@@ -72,7 +72,8 @@ def two_point_score(t: F64, n: F64, variance: F64, reach: F64) -> F64:
     rest = np.maximum(n - below, 1e-300)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         twice = 2 * (deviance(below, expected) + deviance(rest, n - expected))
-    return np.where(t > n * reach, math.inf, np.sqrt(np.maximum(twice, 0)))  # (also where nothing varies)
+    beyond = t > n * reach * (1 + 1e-9)  # (of n parts that are the most each, too, t is rounded)
+    return np.where(beyond, math.inf, np.sqrt(np.maximum(twice, 0)))  # (also where nothing varies)
 
 
 def coins_score(t: F64, n: F64, variance: F64, step: F64, *, ends: bool = True) -> F64:

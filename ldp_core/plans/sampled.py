@@ -155,6 +155,12 @@ class SampledColumn(Sampled, FrequencyOracle):
         return Rates(q, self.columns * a, self.columns * (b + 1) - 1, difference)
 
     @override
+    def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
+        """Of one answer in D."""
+        columns = self.columns
+        return self.inner.error_score(errors / columns, n / columns, variance / columns**2)
+
+    @override
     def extremes(self) -> list[F64]:
         """``d`` times the inner mechanism's, for values that few people hold: one record in d answers."""
         return [self.columns * moves for moves in self.inner.extremes()]

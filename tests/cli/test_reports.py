@@ -575,6 +575,9 @@ def test_kept_texts_of_csv_are_no_numbers_and_no_dates_of_another_country(ldp):
             "room": ["1E2", "10E1", "2E7"] * 50,
             "long": ["0.1", "0.10000000000000000001", "0.25"] * 50,
             "whole": ["0.5", "9007199254740992", "9007199254740993"] * 50,
+            "signed": ["1E+2", "10E+1", "7"] * 50,
+            "stamp": ["1700000000123456.0", "1700000000123457.0", "1700000000123458.0"] * 50,
+            "mixed": ["-0.0", "0", "0.30000000000000004"] * 50,
         }
     )
     frame.write_csv("people.csv")
@@ -583,9 +586,9 @@ def test_kept_texts_of_csv_are_no_numbers_and_no_dates_of_another_country(ldp):
     told = ldp("perturb people.csv reports.parquet --plan plan.toml").err
     assert "['price'] are numbers, of which 1.10 becomes 1.1: write names" in told
     made = pl.read_parquet("reports.parquet")
-    texts = ["version", "zip", "day", "room", "long", "whole"]
+    texts = ["version", "zip", "day", "room", "long", "whole", "signed"]
     assert made.select(texts).equals(frame.select(texts))
-    assert made.select("price", "share", "began").dtypes == [pl.Float64, pl.Float64, pl.Date]
+    assert made.select("price", "share", "stamp", "mixed", "began").dtypes == [*[pl.Float64] * 4, pl.Date]
     rows = ldp("estimate reports.parquet --by version --json").data["columns"]["os"]["estimates"]
     assert {(row["version"], row["n"], row["value"] == "ios") for row in rows if row["count"] > 25} == {
         ("1.1", 50, True),
@@ -885,6 +888,7 @@ def test_folders_that_are_named_after_a_private_value_are_refused(ldp, inside):
     for source in ("raw", "'raw/*/*.parquet'"):
         for line in (f"perturb {source} out.parquet --plan plan.toml", f"plan check plan.toml {source}"):
             assert "named after values of ['won']" in ldp(line, code=1).err
+    assert (ldp("simulate plan.toml raw", code=0 if inside else 1).err != "") is not inside
     if inside:  # (of one folder no order tells anything)
         ldp("perturb raw/won=true out.parquet --plan plan.toml")
         Path("out.parquet").unlink()

@@ -340,7 +340,8 @@ class HeavyHitters(NumberedCounters, Mechanism):
     def _least_tail(self) -> float:
         """The least probability with which a level lets a candidate pass that nobody has.
 
-        At the last one of all candidates together 0.05. Before, of as many as are kept half may be of none.
+        At the last one of all candidates together what the threshold has of 0.05. Before, of as many as are kept half
+        may be of none.
         """
         kept = [_kept(self, 1, step) for step in np.diff(self.levels).tolist()]
         before = [few / 2 / many for few, many in zip(kept, self._looked_up, strict=False)]

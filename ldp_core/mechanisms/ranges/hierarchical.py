@@ -42,6 +42,7 @@ from ldp_core.estimates.base import z_score
 from ldp_core.estimates.consistency import Consistency, Rates
 from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.ordered import Reader
+from ldp_core.estimates.tails import two_point_score
 from ldp_core.exact.probability import check_resolved
 from ldp_core.exact.transforms import cell_counts
 from ldp_core.inputs.cells import MOST_CELLS, Cells
@@ -238,22 +239,33 @@ class HierarchicalHistogram(Mechanism):
 
     @cached_property
     def _most(self) -> float:
-        """The most that a report adds to an estimated count of a value, of as many reports at each level as on average.
+        """The most that a report moves an estimated count of a value, of as many reports at each level as on average.
 
-        A path from the root to a leaf: each node beside it has one weight in all of its nodes of a level, and a report
-        supports at most k nodes: those of the greatest weights, or of the least.
+        The last value has all leaves behind it, too. What is beyond one end x, in nodes of each depth, moves by c of the
+        difference of the halves of the node that x cuts, c the less of the parts to either side of x. A report at a
+        level supports k nodes: at most those of the greatest weights, or of the least. One report more makes what the
+        others say of a difference, at most 1, so much less, too, and is one more of all.
         """
-        gains, most, h = self._gains.tolist(), 0.0, len(self.levels)
-        information = np.cumsum((self._gains * self.shares)[::-1])[::-1] / PARTS
-        steps = 0.5 ** (h - np.arange(h)) / information
-        after = np.cumsum(steps)
-        for number, (level, gain) in enumerate(zip(self.levels, gains, strict=True)):
-            beside = after[: number + 1] - 2 * steps[: number + 1]
-            weights = np.repeat([*beside, after[number]], [*(1 << np.arange(number, -1, -1)), 1])
+        last = self.domain.size - 1
+        return max(self._moves(1, 1 / self.leaves), self._moves(last, 1 - last / self.leaves))
+
+    def _moves(self, end: int, even: float) -> float:
+        h, information = len(self.levels), np.cumsum((self._gains * self.shares)[::-1])[::-1] / PARTS
+        cut, inside = np.divmod(end, 1 << (h - np.arange(h)))  # of each depth: the node, and how far into it
+        sizes = 1 << (h - np.arange(h))
+        part = np.minimum(inside, sizes - inside) / sizes
+        most = 0.0
+        for number, (level, gain) in enumerate(zip(self.levels, self._gains.tolist(), strict=True)):
+            weights, ratios = np.zeros(level.nodes), np.zeros(h)
+            ratios[: number + 1] = gain / information[: number + 1]
+            for depth in range(number + 1):
+                start, half = cut[depth] << (number + 1 - depth), 1 << (number - depth)
+                weights[start : start + half] -= part[depth] * ratios[depth]
+                weights[start + half : start + 2 * half] += part[depth] * ratios[depth]
             ordered, (p, q) = np.sort(weights), level.pair
             ends = ordered[-level.support :].sum(), -ordered[: level.support].sum()
-            most = max(most, gain * max(ends) / float(p - q))
-        return float(most) + 1 / self.leaves
+            most = max(most, max(ends) / float(p - q) + float(part @ np.abs(1 - ratios)))
+        return most + even
 
     @override
     def influence(self) -> Influence:
@@ -437,6 +449,10 @@ class HierarchicalHistogram(Mechanism):
         """Of the count of each value, by which consistent histograms tell noise."""
         d = self.domain.size
         return Rates(np.zeros(d), self.range_variances(np.arange(d), np.arange(1, d + 1)), np.zeros(d), 1.0)
+
+    def error_score(self, errors: F64, n: F64, variance: F64) -> F64:
+        """As `FrequencyOracle.error_score`."""
+        return two_point_score(np.abs(errors), n, variance, np.asarray(self._most))
 
     def answers(self, n: I64, counters: I64) -> tuple[HierarchicalHistogram, I64, I64]:
         """All reports are answers."""

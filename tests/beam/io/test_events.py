@@ -102,6 +102,8 @@ def test_numbers_of_ndjson_may_begin_with_whole_ones(tmp_path):
     (tmp_path / "a.ndjson").write_text("\n".join(map(json.dumps, rows)))
     events = ReadEvents(f"{tmp_path}/a.ndjson", plan)
     assert (events.schema.field("minutes").type, events.schema.field("late").type) == (pa.float64(), pa.int64())
+    (tmp_path / "b.ndjson").write_text('{"x": 1, "id": 7}\n{"x": 1, "id": 50.0}')
+    assert ReadEvents(f"{tmp_path}/b.ndjson", plan, also=["id"]).schema.field("id").type == pa.int64()  # (no id is 12.5)
     assert sorted(value for batch in run(events) for value in batch["minutes"].to_pylist())[-31:] == [0.5] + [3.0] * 30
 
 
@@ -109,10 +111,11 @@ def test_names_of_files_may_be_in_capitals(tmp_path):
     """The watched folder left them out in silence."""
     (tmp_path / "A.NDJSON").write_text('{"x": 1}')
     (tmp_path / "b.Csv").write_text("x\n1\n2\n")
+    (tmp_path / "C.CSV.gz").write_bytes(gzip.compress(b"x\n1\n"))
     watched = WatchFolder(f"{tmp_path}/*", schema=pa.schema([("x", pa.int64())]), stop_after=0, poll_interval=0.05)
-    assert sum(batch.num_rows for batch in run(watched)) == 3
+    assert sum(batch.num_rows for batch in run(watched)) == 4
     plan = PrivacyPlan({"x": RandomizedResponse([1, 2], epsilon=50.0)})
-    assert sum(batch.num_rows for batch in run(ReadEvents(f"{tmp_path}/*", plan))) == 3
+    assert sum(batch.num_rows for batch in run(ReadEvents(f"{tmp_path}/*", plan))) == 4
 
 
 @pytest.mark.parametrize("name", ["a.ndjson.gz", "a.csv.gz", "a.parquet"])
