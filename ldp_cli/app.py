@@ -17,7 +17,7 @@ from typing_extensions import override
 from ldp_cli import estimating, jobs, pages, planning, reports
 from ldp_cli.printing import note, say
 from ldp_core import LdpError, LdpWarning, ParameterError
-from ldp_core.engine import OR_PERSON
+from ldp_core.engine import OR_PERSON, visible
 
 _BEFORE, _FILES, _RUNS = "Before there are data", "Files of reports", "What runs"
 
@@ -75,6 +75,9 @@ class _Group(TyperGroup):
             except LdpError as error:
                 note(f"error: {self._words(ctx, str(error))}", style="red")
                 raise typer.Exit(2 if isinstance(error, ParameterError) else 1) from None
+            except typer.BadParameter as error:  # (which may name labels of a stranger's file)
+                error.message = visible(error.message)
+                raise
             except BrokenPipeError:
                 raise  # (which Click knows)
             except OSError as error:

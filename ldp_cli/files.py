@@ -425,5 +425,5 @@ def _misread(data: pl.LazyFrame) -> dict[str, str]:
             try:
                 data.select(in_periods(name)).null_count().collect(engine="streaming")
             except (polars.exceptions.PolarsError, polars.exceptions.PanicException):
-                found[name] = str(dtype)
+                found[name] = engine.type_words(dtype)
     return found

@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ldp_core import PlanError, PrivacyPlan
-from ldp_core.engine import View, folded, in_percent, seed_warning, taken_names, text_of, visible
+from ldp_core.engine import View, folded, in_percent, seed_warning, taken_names, text_of, visible, visible_lines
 
 _WIDE = 120  # columns of a table that goes to a file or another program
 
@@ -39,8 +39,7 @@ def out() -> Console:
 
 def note(message: str, *, style: str = "") -> None:
     """A line on standard error."""
-    lines = "\n".join(map(visible, message.split("\n")))
-    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(lines, style=style))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(Text(visible_lines(message), style=style))
 
 
 def show(rows: Sequence[Mapping[str, str]], *, title: str = "", notes: Sequence[str] = ()) -> None:

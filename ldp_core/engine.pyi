@@ -95,7 +95,7 @@ from ldp_core.plans.simulation import Simulation, apportioned, simulated, truth_
 from ldp_core.randomizer.declared import check_same, refuse_keys_in, refuse_reports_in
 from ldp_core.reports import Native, Nullable, ReportFormat, Value
 from ldp_core.simulated_counts import generator_of
-from ldp_core.tables import SHARE, View, aligned, drawn_text_of, folded, in_percent, text_of, visible
+from ldp_core.tables import SHARE, View, aligned, drawn_text_of, folded, in_percent, text_of, visible, visible_lines
 from ldp_core.tally import check_same_mechanism
 from ldp_core.windows import Window, seconds
 
@@ -265,6 +265,7 @@ __all__ = [
     "utc",
     "view_of",
     "visible",
+    "visible_lines",
     "warn_assumed",
     "warn_of_seed",
     "warn_user",

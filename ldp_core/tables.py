@@ -80,6 +80,11 @@ def visible(text: str) -> str:
     return text if text.isprintable() else text.translate(_ESCAPES)
 
 
+def visible_lines(text: str) -> str:
+    """`visible` of each line."""
+    return "\n".join(map(visible, text.split("\n")))
+
+
 def drawn_text_of(value: Any) -> str:
     """A value as it is drawn: what draws SVG ends the process at control characters."""
     return visible(text_of(value))

@@ -174,6 +174,7 @@ class Results:
             "groups": [
                 {
                     "window": window,
+                    **({"untimed": True} if window is None and any(_ENDS[0] in row for row in group) else {}),
                     "key": key,
                     "n": next((n for row in group if (n := whole_in(row.get("n"))) is not None), None),
                     "rows": [_cells(view, row, number) for row in group],

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from ldp_beam.telemetry.options import FileOptions, LiveOptions, declarations, made
 from ldp_core import LdpError
-from ldp_core.engine import disk_error, import_extra
+from ldp_core.engine import disk_error, import_extra, visible_lines
 
 CALLED = "python -m ldp_beam.telemetry"
 EXAMPLE_PLAN = """\
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None, *, called: str = CALLED) -> int:
         given, others = parser(FileOptions, called).parse_known_args(words)
         return run(made(FileOptions, vars(given), others))
     except LdpError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(visible_lines(f"error: {error}"), file=sys.stderr)
         return 2
 
 
@@ -127,7 +127,7 @@ def run(options: FileOptions) -> int:
     try:
         running.start(options)
     except running.LostRecordsError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(visible_lines(f"error: {error}"), file=sys.stderr)
         return 1
     except RuntimeError as error:  # (Beam's, of what its own sinks say)
         if (full := disk_error(error)) is None:

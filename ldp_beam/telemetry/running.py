@@ -26,7 +26,7 @@ from ldp_beam.telemetry.job import HISTOGRAMS, PLACE, TelemetryJob, read_lines
 from ldp_beam.telemetry.options import FileOptions
 from ldp_beam.telemetry.table import coverage_table, estimate_tables
 from ldp_core import Domain, HeavyHitters, LdpError, ParameterError, PrivacyPlan, Secret
-from ldp_core.engine import DEAD_LETTERS, RESULTS, about, asked_of, check_probability
+from ldp_core.engine import DEAD_LETTERS, RESULTS, about, asked_of, check_probability, visible_lines
 
 _LOCAL = ("FnApiRunner", "DirectRunner", "BundleBasedDirectRunner", "PrismRunner")
 """Runners whose workers read the secret where this command runs."""
@@ -104,7 +104,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     secret = None
     if job.key is not None:
         secret = f"its fingerprint is {job.key().fingerprint}" if local else "the workers log its fingerprint"
-    print(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n")
+    print(visible_lines(f"{job.plan!r}\n" if secret is None else f"{job.plan!r}\n\nsecret: {secret}\n"))
     began = time.perf_counter()
     job.build(pipeline)
     result = pipeline.run()
@@ -119,7 +119,7 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
     print()
     of_column = {name: found[file] for file, names in job.files.items() for name in names}
     for text in estimate_tables(of_column, job.questions, job.asked, top=options.top):
-        print(text)
+        print(visible_lines(text))
     rows = [row for table in found.values() for row in table.select(["window_start", "key", "n"]).to_pylist()]
     counted = {(row["window_start"], tuple(row["key"])): row["n"] for row in rows}
     dead = sum(letter["count"] for letter in letters)
@@ -128,8 +128,9 @@ def run(job: TelemetryJob, options: FileOptions) -> pa.Table:
         what = "windows in which something was found"  # there is no row of the others
     print(f"records: {sum(counted.values()):,} in {what} + {dead:,} dead letters; written to {job.output}")
     for letter in letters:
-        print(f"  dead letters: {_letter_text(letter)}")
-    print("\n".join([*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]))
+        print(visible_lines(f"  dead letters: {_letter_text(letter)}"))
+    hints = [*_hints(job.plan, letters), *_hint_of_times(job, letters, _counted(result, "odd_times")), ""]
+    print(visible_lines("\n".join(hints)))
     _check_lost(job, letters, read or sum(counted.values()) + dead, options.max_dead)
     return found.get(HISTOGRAMS)
 

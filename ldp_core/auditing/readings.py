@@ -22,6 +22,7 @@ from ldp_core.exact.projective import PointsAndZero
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters
 from ldp_core.mechanisms.oracles.local_hashing import BUCKET_SHIFT, FUNCTION, HashedWord
+from ldp_core.mechanisms.sketches.count_mean_sketch import HadamardCountMeanSketch
 from ldp_core.reports import Nullable
 
 Reading: TypeAlias = Callable[[Any], list[Part]]
@@ -33,7 +34,7 @@ def reading(mechanisms: Sequence[Mechanism], inputs: Sequence[tuple[Any, ...]]) 
     codes = []
     for position, m in enumerate(mechanisms):
         distinct = list(dict.fromkeys(row[position] for row in inputs))
-        reads = isinstance(_format(m), HashedWord) or isinstance(m, HeavyHitters)
+        reads = isinstance(_format(m), HashedWord) or isinstance(m, (HeavyHitters, HadamardCountMeanSketch))
         codes.append(m.inputs.encode(pa.array(distinct)) if reads else np.zeros(0, np.uint8))
 
     def read(reports: Any) -> list[Part]:
@@ -64,6 +65,8 @@ def _supported(m: Mechanism, reports: Any, code: Any) -> npt.NDArray[np.uint8]:
     words = np.where(answered, words, np.uint64(0))
     if isinstance(m, HeavyHitters):
         supported = _by_search(m, words, code)
+    elif isinstance(m, HadamardCountMeanSketch):
+        supported = m.supports(words, code)
     else:  # whether the function takes the code to the bucket
         supported = _format(m).family.hash(words & FUNCTION, np.full(len(words), code)) == words >> BUCKET_SHIFT
     return np.where(answered, supported, np.uint8(2)).astype(np.uint8)

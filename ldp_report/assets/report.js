@@ -12,7 +12,7 @@
 
   const partial = (k) => (data.partial && data.partial[k] ? " (in part)" : "");
   const windowText = (k) => data.windows[k] + partial(k);
-  const windowName = (group) => (group.window === null ? "all records" : windowText(group.window));
+  const windowName = (group) => (group.window !== null ? windowText(group.window) : group.untimed ? "records without a time" : "all records");
   const keysOf = (column) => [...new Set(column.groups.map((group) => group.key))];
   const last = () => data.windows.length - 1;
 

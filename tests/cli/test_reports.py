@@ -1249,6 +1249,13 @@ def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):
     Path("taken").touch()
     assert "'taken': File exists" in ldp("estimate reports.parquet --output taken", code=1).err
     runs.append(ldp("plan check plan.toml others.parquet", code=1))
+    runs.append(
+        ldp(
+            shlex.join(["estimate", "reports.parquet", "--by-private", f"os{EVIL}", "--among", "x", "--among", "y"]),
+            code=2,
+        )
+    )
+    runs.append(ldp("estimate reports.parquet --plot s.svg --value x", code=2))
     for run in runs:
         text = run.out + run.err
         assert "u001b" in text or "x1b" in text

@@ -20,6 +20,7 @@ from ldp_core import (
     HadamardCountMeanSketch,
     HadamardResponse,
     HeavyHitters,
+    HierarchicalHistogram,
     HybridProjectiveGeometryResponse,
     LocalHashing,
     LongitudinalUnaryEncoding,
@@ -36,6 +37,7 @@ from ldp_core import (
     StochasticRounding,
     SubsetSelection,
     SummationHistogramEncoding,
+    Tally,
     ThresholdHistogramEncoding,
     UnaryEncoding,
     recommend,
@@ -172,6 +174,20 @@ def test_values_in_one_hyperplane(field, dimension):
     most = [space.supported(d)[1] for d in range(1, space.points + 1)]
     assert most == supported.max(axis=0).tolist()
     assert most[-1] == space.support
+
+
+def test_no_report_moves_a_tree_further():
+    """Of sizes that are no power of two, and of people who all have one value, reports moved counts up to 1.9 times."""
+    for d, epsilon in ((3, 0.1), (5, 1.0), (9, 1.0), (12, 2.0), (33, 0.1), (64, 2.0)):
+        m = HierarchicalHistogram(range(d), epsilon=epsilon)
+        reports = m.perturb(np.arange(300) % d, randomness=keyed(300))
+        crafted = [m.tally(reports[i : i + 1]) for i in range(300)]
+        for people in ([10**6 // d] * d, [10**6] + [0] * (d - 1), [0] * (d - 1) + [10**6]):
+            honest = m.simulate(people, seed=1)
+            before = m.estimate(honest).counts
+            made = [m.estimate(honest + Tally(100, 100 * t.counters, t.fingerprint)).counts - before for t in crafted]
+            assert np.abs(made).max() < 1.02 * m.worst_gain(fake=100)  # (levels have not just as many as on average)
+        assert m.influence().one == close(m.worst_gain(fake=1))
 
 
 def test_without_more_knowledge_it_is_an_upper_bound():

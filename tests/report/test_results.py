@@ -156,6 +156,16 @@ def test_records_in_several_windows_are_counted_once():
     assert Results({"crashed": [*rows, later]}).to_json()["counted"] == 36
 
 
+def test_records_without_a_time_are_not_all_records():
+    """The page called them so, beside each window."""
+    window = {"window_start": "2026-01-01", "window_end": "2026-01-02"}
+    rows = [{**ROW, **window}, {**ROW, **dict.fromkeys(window)}]
+    untimed, timed = Results({"crashed": rows}).to_json()["columns"][0]["groups"]
+    assert (untimed["window"], untimed["untimed"], timed["window"]) == (None, True, 0)
+    [whole] = Results({"crashed": [ROW]}).to_json()["columns"][0]["groups"]
+    assert "untimed" not in whole
+
+
 def test_only_what_was_counted_is_there(tmp_path):
     """A page of `ldp estimate` said that no record was late, and nobody had looked."""
     (tmp_path / "os.ndjson").write_text(json.dumps(ROW))

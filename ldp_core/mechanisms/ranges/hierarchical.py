@@ -241,7 +241,7 @@ class HierarchicalHistogram(Mechanism):
     def _most(self) -> float:
         """The most that a report moves an estimated count of a value, of as many reports at each level as on average.
 
-        The last value has all leaves behind it, too. What is beyond one end x, in nodes of each depth, moves by c of the
+        The last value has all leaves behind it, too. What is beyond one end x moves, at each depth, by c of the
         difference of the halves of the node that x cuts, c the less of the parts to either side of x. A report at a
         level supports k nodes: at most those of the greatest weights, or of the least. One report more makes what the
         others say of a difference, at most 1, so much less, too, and is one more of all.

@@ -40,6 +40,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
 from ldp_core.accounting.binomials import pmf, spread
@@ -374,17 +375,26 @@ class HadamardCountMeanSketch(NumberedCounters, CountMean):
         n = len(codes)
         agree = coins(noise, self._agree, n, _AGREE)
         cells = noise.uniform_below(self.hashes * self.width, n, _CELL).astype(np.uint32)
-        columns = cells.astype(np.uint16)
-        columns &= np.uint16(self.width - 1)
-        rows = self.functions.at(cells >> np.uint32(self.width.bit_length() - 1), codes)
-        rows &= columns
-        odd = np.bitwise_count(rows)  # an odd number of common bits: the matrix has -1
+        odd = self._odd(cells, codes)
         odd ^= agree
         odd &= 1
         reports: U64 = cells.astype(np.uint64)
         reports <<= np.uint64(1)
         reports |= odd
         return reports
+
+    def _odd(self, cells: npt.NDArray[np.uint32], codes: Codes) -> npt.NDArray[np.uint8]:
+        """How many bits the buckets have in common with the columns: if their number is odd, the matrix has -1."""
+        columns = cells.astype(np.uint16)
+        columns &= np.uint16(self.width - 1)
+        rows = self.functions.at(cells >> np.uint32(self.width.bit_length() - 1), codes)
+        rows &= columns
+        return np.bitwise_count(rows)
+
+    def supports(self, reports: U64, code: Any) -> Bools:
+        """Of each report, whether it says that its column has +1 for what this code is counted by."""
+        odd = self._odd((reports >> np.uint64(1)).astype(np.uint32), np.full(len(reports), code))
+        return (odd ^ reports.astype(np.uint8)) & 1 == 1
 
     @override
     def simulate_counters(self, codes: Codes, people: I64, generator: Generator) -> I64:

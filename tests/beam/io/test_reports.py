@@ -258,6 +258,21 @@ def test_of_columns_in_the_names_of_folders_the_error_says_how_they_come_into_a_
     }
 
 
+def test_records_of_folders_of_a_private_value_are_not_stored_as_reports(tmp_path):
+    """Reports came in the order of folders, which is that of the value; sums of them do not tell it."""
+    plan = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
+    people = pl.DataFrame({"crashed": [True, False] * 50})
+    people.lazy().sink_parquet(pl.PartitionBy(tmp_path / "raw", key="crashed", include_key=True), mkdir=True)
+    events = ReadEvents(f"{tmp_path}/raw/*/*.parquet", plan)
+    out = WriteReports(f"{tmp_path}/out", plan, events.schema)
+    with beam.Pipeline("FnApiRunner") as p, pytest.raises(InputError, match=r"named after values of \['crashed'\]"):
+        _ = p | events | ldp_beam.Perturb(plan) | out
+    [row] = run(ldp_beam.PrivateHistogram("crashed", plan["crashed"]), ReadEvents(f"{tmp_path}/raw/*/*.parquet", plan))[
+        :1
+    ]
+    assert row.n == 100
+
+
 def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):
     write(tmp_path, REPORTS)
     other = RandomizedResponse(epsilon=1.0)

@@ -6,6 +6,7 @@ same box without it, which is not found guilty.
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
 import math
 
@@ -16,6 +17,7 @@ import pytest
 
 from ldp_core import (
     Domain,
+    HadamardCountMeanSketch,
     Keyed,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
@@ -46,6 +48,42 @@ def test_a_left_out_bit(d):
 
     assert audit(m, leave_out, trials=FEW).broken
     assert not audit(m, trials=FEW).broken
+
+
+def test_a_value_in_a_text_beside_what_differs():
+    """No two texts are equal: nothing was looked at."""
+    rng = np.random.default_rng(1)
+    makes = {
+        "last": lambda part, x: f"{part.hex()} {x}",
+        "first": lambda part, x: f"{x} {part.hex()}",
+        "bytes": lambda part, x: part + x.encode(),
+        "a bit": lambda part, x: part[:5] + bytes([part[5] & 254 | (x == "ios")]) + part[6:],
+        "time": lambda part, x: dt.datetime.fromtimestamp(int.from_bytes(part[:4]) + (x == "ios") / 2, dt.UTC),
+        "none": lambda part, _: part.hex(),
+    }
+
+    def box(make):
+        def perturb(values):
+            random = rng.integers(0, 256, (len(values), 20), np.uint8)
+            return pa.array([make(part.tobytes(), x) for part, x in zip(random, values.to_pylist(), strict=True)])
+
+        return perturb
+
+    for name, make in makes.items():
+        assert audit(1.0, box(make), inputs=["ios", "mac"], trials=FEW).broken is (name != "none"), name
+
+
+def test_a_sketch_of_many_hash_functions():
+    """It has 131,072 reports, and epsilon 6 passed for 1."""
+    m = HadamardCountMeanSketch(epsilon=6.0)
+
+    def perturb(values):
+        return m.perturb(values, randomness=keyed(len(values)))
+
+    assert audit(m, perturb, epsilon=1.0, inputs=["a", "b"], trials=FEW).broken
+    found = audit(m, perturb, inputs=["a", "b"], trials=FEW)
+    assert 3 < found.lower_bound < 6
+    assert not found.broken
 
 
 def test_a_permanent_round_that_is_drawn_anew():

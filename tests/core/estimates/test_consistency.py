@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import integrate, optimize, stats
 
 from ldp_core import (
+    BlockHadamardResponse,
     DBitFlip,
     Domain,
     HadamardResponse,
@@ -270,6 +271,17 @@ def test_power_where_few_values_have_a_count():
     assert np.all((c >= 1) & (c <= 500))
     np.testing.assert_allclose(c[:, 0], np.clip(e[:, 0], 0, 500), rtol=0.05)
     assert np.all(c[:, 1:].mean(-1) < 5)
+
+
+def test_blocks_of_one_value_are_not_spread_evenly():
+    """A count of n has less variance than one of 0, by more than it has: everybody was n / d in half of all cases."""
+    for d, epsilon, n in ((2, 4.0, 20_000), (2, 2.0, 1000), (16, 4.0, 20_000)):
+        m = BlockHadamardResponse(range(d), epsilon=epsilon)
+        for seed in range(20):
+            tally = m.simulate([n] + [0] * (d - 1), seed=seed)
+            counts = m.estimate(tally, consistency="mle-apx").counts
+            assert counts[0] > 0.9 * n
+            np.testing.assert_array_equal(counts, m.estimate(tally, consistency="norm-sub").counts)
 
 
 # ---- base-cut's promise
