@@ -314,7 +314,7 @@ class HeavyHitters(NumberedCounters, Mechanism):
 
         >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
         >>> round(m.reports_to_find(0.01), -2)
-        76600.0
+        78300.0
         """
         if not check_probability("frequency", frequency):
             return math.inf
