@@ -81,7 +81,7 @@ def _of_arrow(array: pa.Array) -> Part:
         return [_with_nulls(_signed(numbers), array)]
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_nested(kind):
         raise ReportError(f"an audit takes lists of a fixed size, got reports of type {kind}")
-    if pa.types.is_temporal(kind):
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
         return _of_arrow(array.cast(pa.int32() if kind.bit_width == 32 else pa.int64()))
     return [_of_texts(array), *_of_bytes(array)]
 
