@@ -260,6 +260,13 @@ def refuse_reports(dtypes: Mapping[str, Any]) -> None:
     engine.refuse_reports_in((name for name, dtype in dtypes.items() if isinstance(dtype, Report)), "their dtype")
 
 
+def holds_reports(dtype: Any) -> bool:
+    """Whether this is the dtype of reports, or of structs or lists of some."""
+    if isinstance(dtype, pl.Struct):
+        return any(holds_reports(field.dtype) for field in dtype.fields)
+    return isinstance(dtype, Report) or (isinstance(dtype, (pl.List, pl.Array)) and holds_reports(dtype.inner))
+
+
 def is_seeded(dtype: Any) -> bool:
     """Whether this is the dtype of reports made under ``seed=`` (it does not say under which)."""
     return isinstance(dtype, Report) and dtype.seeded

@@ -31,6 +31,7 @@ from ldp_polars.columns import (
     check_proved,
     check_repeats_said,
     from_physical,
+    holds_reports,
     in_query,
     refuse_reports,
     to_arrow,
@@ -375,7 +376,7 @@ def groups_of(
         raise PlanError(engine.taken_names("the result", both))
     engine.refuse_keys_in({*keys} & columns.keys(), "the plan")
     engine.refuse_private(columns, (*keys, event_time))
-    engine.refuse_keys_in({name for name in keys if isinstance(dtypes[name], Report)}, "their dtype")
+    engine.refuse_keys_in({name for name in keys if holds_reports(dtypes[name])}, "their dtype")
     check_proved({name: dtypes[name] for name in columns}, assume_reports=assume_reports)
     lazy = reports.lazy()
     if isinstance(plan, PrivacyPlan) and plan.drawn is not None:

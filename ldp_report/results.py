@@ -94,9 +94,10 @@ class Results:
         columns = [self._column(name, rows, place) for name, rows in self.columns.items()]
         self._say_of_searches(columns)
         sizes = [[group["n"] or 0 for group in column["groups"]] for column in columns]
-        summed = max((_counted_once(column["groups"], windows) for column in columns), default=0)
+        of_each = [_counted_once(column["groups"], windows, live=self.live) for column in columns]
+        summed = None if None in of_each else max((n for n in of_each if n is not None), default=0)
         each = median_low([n for column in sizes for n in column] or [0])
-        counted = summed if self.counted is None else self.counted
+        counted = summed if self.counted is None or summed is None else self.counted
         letters = None if self.letters is None else _letters(self.letters)
         return {
             "name": self.name,
@@ -186,18 +187,36 @@ class Results:
         }
 
 
-def _counted_once(groups: Iterable[dict[str, Any]], windows: Sequence[tuple[datetime, datetime, int]]) -> int:
-    """How many records there are in groups, in order of time; each once where windows overlap, as sliding ones do."""
-    counted, last = 0, dict[str, tuple[datetime, datetime]]()
+def _counted_once(
+    groups: Iterable[dict[str, Any]], windows: Sequence[tuple[datetime, datetime, int]], *, live: bool
+) -> int | None:
+    """How many records there are in groups, in order of time; each once where windows overlap, as sliding ones do.
+
+    None if it is not known: the panes of a window may be of all records so far or of the new ones; not all records are
+    in windows that lie end to end; or a live page had windows that overlap, and that are gone.
+    """
+    counted, last, apart = 0, dict[str, tuple[datetime, datetime]](), timedelta()
     for group in groups:
         if group["window"] is not None:
             start, end, _ = windows[group["window"]]
-            before = last.setdefault(group["key"], (start, end))
-            if start < before[1] and (start, end) != before:
+            before = last.get(group["key"])
+            if before == (start, end):
+                return None
+            if before is not None and start < before[1]:
+                apart = _common(apart, start - before[0])
+                if live:
+                    return None
                 continue
             last[group["key"]] = start, end
         counted += group["n"] or 0
-    return counted
+    return None if apart and any((end - start) % apart for start, end in last.values()) else counted
+
+
+def _common(one: timedelta, other: timedelta) -> timedelta:
+    """The longest time that both are multiples of."""
+    while other:
+        one, other = other, one % other
+    return one
 
 
 def _changed(

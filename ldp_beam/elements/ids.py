@@ -211,6 +211,7 @@ def noise_key(
     if record is not None:
         if not isinstance(record, str):
             raise ParameterError(f"record must be a column's name, got {_kind(record)}")
+        refuse_own(record, perturbed, "record")
         if id_column is not None and not remembers:
             raise ParameterError(
                 "with id= the noise is that of a person and a value, and record= has no part in it: give record= alone "

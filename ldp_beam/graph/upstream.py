@@ -220,9 +220,11 @@ class LetsThrough:
 
     Attributes:
         limited: the column of the ids.
+        dated: that of the event times, if there is one.
     """
 
     limited: str
+    dated: str | None = None
 
 
 class LimitsPersons(LetsThrough):
@@ -452,9 +454,14 @@ def _joins(step: Any) -> bool:
 
 
 def _refuse_own_limits(steps: list[Any], columns: Collection[str]) -> None:
-    """Raise if a limit takes one of these columns for the id of a person or record."""
+    """Raise if a limit takes one of these columns for the id of a person or record, or for the time."""
     for limit in (step.transform for step in steps if isinstance(step.transform, LetsThrough)):
         refuse_own(limit.limited, columns, "person" if isinstance(limit, LimitsPersons) else "record")
+        if limit.dated in columns:
+            raise ParameterError(
+                f"{type(limit).__name__} takes {limit.dated!r}, which is perturbed, for its event_time: how many "
+                "records it lets through tells its values exactly. Give a public time"
+            )
 
 
 def _refuse_joined_limits(pcoll: PCollection[Any], steps: list[Any]) -> None:

@@ -364,7 +364,7 @@ class LimitTransform(RecordsTransform, LetsThrough):
         rolling: int | None = None,
     ) -> None:
         super().__init__()
-        self.limited = id
+        self.limited, self.dated = id, event_time
         self._limit = Limit(
             IdHash(id, key.shared() if isinstance(key, Secret) else key),
             records,

@@ -27,6 +27,7 @@ _FEW = 1 << 12  # rows of a run that is looked at as a whole
 _PERIOD = (
     20_000  # 2^5 5^4: rows that are raw at each 10th, 16th, 100th ... 10,000th place come again at the same places
 )
+_BLOCK = 1 << 14  # and the last ones of blocks of powers of two
 _ROWS = 64 * _PERIOD
 _CELLS = 1 << 25
 _CHANCE = 1e-9
@@ -183,7 +184,7 @@ def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
         np.add.at(shown, ends[rows + 1], -1)
         yield raw[np.cumsum(shown)[:-1] == 0].tobytes()
         yield from _unseen(array.buffers()[1], 8 * width, array.offset + np.arange(n + 1))
-    else:
+    elif data is not None:  # (of nulls there is none)
         yield from _unseen(data, 128 if views else array.type.bit_width, rows)
 
 
@@ -252,7 +253,11 @@ def _repeats_between_runs(runs: Runs) -> bool:
 
 def _places_without_noise(runs: Runs) -> bool:
     """Rows that are the same in each period, more of them than chance leaves: raw ones at known places."""
-    period = min(_PERIOD, len(runs.long) // 2)
+    return any(_same_in_each(runs, period) for period in (_PERIOD, _BLOCK))
+
+
+def _same_in_each(runs: Runs, period: int) -> bool:
+    period = min(period, len(runs.long) // 2)
     table = runs.long[: len(runs.long) // period * period].reshape(-1, period)
     expected = period * runs.chance(len(table))
     same = int(np.count_nonzero((table == table[0]).all(axis=0)))
@@ -278,7 +283,7 @@ def _few_rows_without_noise(runs: Runs) -> bool:
 def _order(runs: Runs) -> bool:
     """Whether the first half of the rows is unlike the second, where both have the same inputs in another order."""
     words = runs.words(runs.box.inputs[:2], np.random.default_rng(0).permutation(1 << 16) % 2)
-    kinds = (words >> np.uint64(60)).astype(np.int64)
+    kinds = np.unique(words, return_inverse=True)[1] % 16  # (so that two reports are of two kinds)
     half = len(kinds) // 2
     first, second = (np.bincount(part, minlength=16).astype(float) for part in (kinds[:half], kinds[half:]))
     square = float(np.sum((first - second) ** 2 / np.maximum(first + second, 1)))

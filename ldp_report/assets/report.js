@@ -28,7 +28,7 @@
   function tiles() {
     const dead = (data.letters || []).filter((letter) => !letter.late), tile = (name, value, small) => el("div", {}, el("dt", {}, name), el("dd", {}, value, small ? el("small", {}, small) : null));
     at("tiles").replaceChildren(...[
-      tile("reports counted", whole(data.counted)),
+      data.counted === null ? null : tile("reports counted", whole(data.counted)),
       data.windows.length ? tile("windows", whole(data.windows.length)) : null,
       data.letters && !data.total ? tile("late", whole(data.late)) : null,
       data.letters ? tile(data.total ? "messages refused" : "dead letters", whole(data.dead), dead.length ? `${dead.length} ${dead.length === 1 ? "reason" : "reasons"}` : null) : null,

@@ -152,8 +152,17 @@ def test_records_in_several_windows_are_counted_once():
     ]
     assert sum(row["n"] for row in rows) == 2 * 32
     assert Results({"crashed": rows[::-1]}).to_json()["counted"] == 32
-    later = {**rows[0], "pane_index": 1, "n": 4}  # of the same window in discarding mode: new ones only
-    assert Results({"crashed": [*rows, later]}).to_json()["counted"] == 36
+    later = {**rows[0], "pane_index": 1, "n": 4}  # of the same window: new ones, or all so far
+    assert Results({"crashed": [*rows, later]}).to_json()["counted"] is None
+    hour, begin = np.timedelta64(1, "h"), np.datetime64("2026-01-01T00")
+    for size, apart, n in ((3, 2, None), (3, 1, 12), (10, 3, None), (24, 6, 12), (24, 9, None)):  # hours
+        rows = []
+        for start in begin + np.arange(-(size // apart) * apart, 12, apart) * hour:
+            inside = sum(bool(start <= begin + k * hour < start + size * hour) for k in range(12))
+            ends = {"window_start": str(start), "window_end": str(start + size * hour)}
+            rows += [{**ROW, **ends, "n": inside}] if inside else []
+        assert Results({"crashed": rows}).to_json()["counted"] == n
+        assert Results({"crashed": rows}, live=True, counted=99).to_json()["counted"] is None
 
 
 def test_records_without_a_time_are_not_all_records():

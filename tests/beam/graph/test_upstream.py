@@ -135,6 +135,22 @@ def test_a_limit_takes_no_column_that_is_perturbed_for_the_id_of_a_person():
     for step in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("os", THREE)):
         with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the records apart"):
             _ = once | step
+    with pytest.raises(ParameterError, match=r"id='os' is a column that is perturbed.*tells the records apart"):
+        ldp_beam.Perturb(PLAN, record="os")
+
+
+def test_a_limit_takes_no_column_that_is_perturbed_for_the_time():
+    """How many records passed told how many different values a person had, exactly."""
+    plan = PrivacyPlan({"day": RandomizedResponse([0, 1, 2], epsilon=1.0)})
+    how = {"event_time": "day", "drop_id": False}
+    for limit in (
+        ldp_beam.BoundContributions("user", 1, window=1, **how),
+        ldp_beam.Deduplicate("user", within=1, **how),
+        ldp_beam.PrivacyLedger(plan, id="user", budget=1, per=1, **how),
+    ):
+        limited = beam.Pipeline("FnApiRunner", options=UNNAMED) | beam.Create([{"user": 1, "day": 2}]) | limit
+        with pytest.raises(ParameterError, match="takes 'day', which is perturbed, for its event_time"):
+            _ = limited | ldp_beam.Perturb(plan)
 
 
 class TwoLengths(NonMergingWindowFn):

@@ -73,6 +73,35 @@ def test_a_value_in_a_text_beside_what_differs():
         assert audit(1.0, box(make), inputs=["ios", "mac"], trials=FEW).broken is (name != "none"), name
 
 
+def test_sorted_rows_of_any_two_values():
+    """Two reports were of one kind in 7 % of cases, as of "a" and "b"."""
+    for labels in (["a", "b"], ["a", "no"], ["a", "b", "c"], [0, 1000, 2000]):
+        m = RandomizedResponse(labels, epsilon=1.0)
+        assert audit(m, lambda values, m=m: m.perturb(values.sort()), trials=FEW).broken, labels
+
+
+@pytest.mark.slow
+def test_last_rows_of_blocks():
+    """Of each 128 or 1024, while those of each 100 were found; and a null that passes alone was a ValueError."""
+    m = RandomizedResponse(["no", "yes"], epsilon=1.0)
+    for size in (128, 4096):
+
+        def box(values, size=size):
+            raw, out = (np.array(part.to_pylist(), "<U3") for part in (values, m.perturb(values)))
+            last = np.arange(len(out)) % size == size - 1
+            out[last] = raw[last]
+            return out
+
+        assert audit(m, box, trials=700_000).broken, size
+    n = RandomizedResponse(Domain(["a", "b"], unmatched="other"), epsilon=1.0)
+
+    def null(values):
+        made = zip(values.to_pylist(), n.perturb(values).to_pylist(), strict=True)
+        return pa.array([None if value is None else report for value, report in made])
+
+    assert audit(n, null, inputs=["a", None], trials=4000).broken
+
+
 def test_a_sketch_of_many_hash_functions():
     """It has 131,072 reports, and epsilon 6 passed for 1."""
     m = HadamardCountMeanSketch(epsilon=6.0)
