@@ -195,7 +195,7 @@ def _counted_once(
     None if it is not known: the panes of a window may be of all records so far or of the new ones; not all records are
     in windows that lie end to end; or a live page had windows that overlap, and that are gone.
     """
-    counted, last, apart = 0, dict[str, tuple[datetime, datetime]](), timedelta()
+    counted, last, apart = 0, dict[str, tuple[datetime, datetime]](), 0  # (in microseconds)
     for group in groups:
         if group["window"] is not None:
             start, end, _ = windows[group["window"]]
@@ -203,20 +203,14 @@ def _counted_once(
             if before == (start, end):
                 return None
             if before is not None and start < before[1]:
-                apart = _common(apart, start - before[0])
                 if live:
                     return None
+                apart = math.gcd(apart, (start - before[0]) // timedelta.resolution)
                 continue
             last[group["key"]] = start, end
         counted += group["n"] or 0
-    return None if apart and any((end - start) % apart for start, end in last.values()) else counted
-
-
-def _common(one: timedelta, other: timedelta) -> timedelta:
-    """The longest time that both are multiples of."""
-    while other:
-        one, other = other, one % other
-    return one
+    lengths = {(end - start) // timedelta.resolution for start, end in last.values()}
+    return None if apart and any(length % apart for length in lengths) else counted
 
 
 def _changed(
