@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"  # a stranger's name, which moves a terminal's cursor
+
 
 @contextmanager
 def case(*name: Any) -> Iterator[None]:

@@ -33,7 +33,7 @@ from ldp_core import (
 )
 from ldp_report import RESULTS, read_results
 
-from ..cases import full_disk
+from ..cases import EVIL, full_disk
 
 N = 4000
 
@@ -1226,9 +1226,6 @@ def test_pooled_files_are_those_of_polars(ldp, people, reports):
     said = " ".join(ldp("estimate plain.parquet --plan unseeded.toml").out.split())
     assert "The reports are seeded" in said
     assert "spent" not in said
-
-
-EVIL = "\x1b]0;gotcha\x07\x1b[2J\x9b31m\u202e\u2028"
 
 
 def test_a_stranger_s_names_and_labels_move_no_cursor(ldp):

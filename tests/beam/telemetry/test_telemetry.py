@@ -55,7 +55,7 @@ from ldp_core import (
 from ldp_report import RESULTS, read_results
 from pipelines.telemetry import main
 
-from ...cases import full_disk
+from ...cases import EVIL, full_disk
 
 SECRET = "s3cr3t-value"
 ROOT = Path(__file__).parents[3]
@@ -192,6 +192,23 @@ def test_estimates_are_right_and_reports_hold_nothing_else(tmp_path, plan_file, 
         found = [row for row in rows if row["column_name"] == name]
         theirs = {(row["window_start"], row["key"][0][1], row["value"]): row["count"] for row in found}
         assert ours == pytest.approx(theirs)
+
+
+def test_a_stranger_s_names_and_labels_move_no_cursor(tmp_path, capsys):
+    plan = PrivacyPlan({f"os{EVIL}": RandomizedResponse(["ios", f"web{EVIL}"], epsilon=3.0)})
+    (tmp_path / "plan.toml").write_text(plan.to_toml())
+    values = pa.array(["ios", f"web{EVIL}", f"undeclared{EVIL}"] * 50)
+    people = pa.table({f"os{EVIL}": values, "t": pa.array([10**15] * 150, pa.timestamp("us", "UTC"))})
+    write(people, tmp_path / "people.parquet")
+    words = ["--plan", f"{tmp_path}/plan.toml", "--input", f"{tmp_path}/people.parquet", "--output", f"{tmp_path}/out"]
+    assert telemetry(*words, "--max-dead", "0.9") == 0
+    assert telemetry(*words, "--overwrite", "--max-dead", "0.1") == 1
+    assert main([*words, "--overwrite", "--event-time", f"t{EVIL}"]) > 0
+    printed = capsys.readouterr()
+    text = printed.out + printed.err
+    assert "records: 100 in histograms + 50 dead letters" in text
+    assert text.count("gotcha") >= 8
+    assert not [c for c in text if not c.isprintable() and c != "\n"]
 
 
 def test_a_full_disk_is_said_in_a_line(tmp_path, plan_file, capsys):
