@@ -102,7 +102,8 @@ def _files(root: Path) -> list[Path]:
     best: dict[str, Path] = {}
     for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
         found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
-        if suffix == ".parquet" and (twice := [best[name] for name in found if best.get(name, root).suffix == ".csv"]):
+        twice = [best[name] for name in found if name in best and best[name].suffix == ".csv"]
+        if suffix == ".parquet" and twice:
             raise core.InputError(
                 f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
                 "known; remove the one of an earlier run"

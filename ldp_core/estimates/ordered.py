@@ -81,6 +81,11 @@ class Reader:
         return self.mechanism.inputs.ends
 
     @property
+    def fitted(self) -> bool:
+        """Whether estimates are off in a way that more reports do not mend; only intervals allow for it."""
+        return False
+
+    @property
     def ascending(self) -> bool | None:
         """Whether numbers go up, so that their differences say how far apart they are; None of what is no number."""
         if answer_type(self.ends[0]) != pa.float64():
@@ -251,8 +256,17 @@ class _OfDistribution(Reader):
     """
 
     @cached_property
+    def _nothing(self) -> Distribution:
+        return self.mechanism.distribution(self.mechanism.empty_tally())
+
+    @property
+    @override
+    def fitted(self) -> bool:
+        return self._nothing.method != "unbiased"
+
+    @property
     def _grid(self) -> F64:
-        return self.mechanism.distribution(self.mechanism.empty_tally()).grid
+        return self._nothing.grid
 
     @cached_property
     @override
@@ -290,7 +304,7 @@ class _OfDistribution(Reader):
             np.array([getattr(one, f"cumulative_{end}") for one in found]).reshape(shape) for end in ("low", "high")
         )
         errors = (high - low) / (2 * z)
-        if found and found[0].method == "unbiased":
+        if not self.fitted:
             # A number counts for the two nearest points: what is counted up to the point before is at most the share
             # up to here, and what is counted up to the point after is at least that.
             low[:, 1:], low[:, 0], high[:, :-1] = low[:, :-1].copy(), 0.0, high[:, 1:].copy()
@@ -345,9 +359,10 @@ def reader_of(what: str, mechanism: Mechanism, question: Question[Any], *, order
     """
     asked = question.population, question.times, question.repeats
     if isinstance(mechanism, Mechanism) and isinstance(mechanism, Distributing):
-        if question.times > 1 and mechanism.distribution(mechanism.empty_tally()).method != "unbiased":
+        of_distribution = _OfDistribution(mechanism, *asked)
+        if question.times > 1 and of_distribution.fitted:
             raise refuse_repeats(f"{what} of {mechanism.name}, whose distribution is fitted,")
-        return _OfDistribution(mechanism, *asked)
+        return of_distribution
     if not isinstance(mechanism, Mechanism) or not isinstance(mechanism, Ordered):
         raise refuse_mechanism(what, "ordered values: a frequency oracle, SquareWave or StochasticRounding", mechanism)
     reader, none = Reader(mechanism, *asked), np.zeros(1, np.int64)

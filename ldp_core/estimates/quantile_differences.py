@@ -8,6 +8,9 @@ adds up how far each reaches (R. G. Newcombe, Statistics in Medicine 17, 1998, m
 Where a quantile jumps from one value to the next, both errors can be as large as that at once. So the interval also
 holds all differences of quantiles of which the one is within z sin a standard errors and the other within z cos a,
 where both jump there, or one of them within z / 2.
+
+A fitted distribution blurs heaps: both sides may be off, and more reports do not mend it. There how far each reaches is
+added up.
 """
 
 from __future__ import annotations
@@ -154,8 +157,9 @@ class CompareQuantiles(Compare):
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        asked, size, add = self._question, len(self.probabilities), np.add if self.same_people else np.hypot
+        asked, size = self._question, len(self.probabilities)
         reader, p, sides = reader_of("a quantile", mechanism, asked), np.array(self.probabilities), []
+        add = np.add if self.same_people or reader.fitted else np.hypot
         for side in (0, 1):
             reader.watch(n[:, side], counters[:, side])
             found = reader.quantiles(n[:, side], counters[:, side], p, asked.confidence, _PARTS)
@@ -201,8 +205,8 @@ def compare_quantiles(
         before, after: its tallies.
         probabilities: of the quantiles, each in (0, 1).
         confidence: of each interval, in (0, 1).
-        simultaneous, same_people, population, repeats: see `compare`. Of the same people the reaches of both sides are
-            added.
+        simultaneous, same_people, population, repeats: see `compare`. Of the same people, and of a `SquareWave`, the
+            reaches of both sides are added.
 
     Raises:
         MechanismMismatchError: a tally is another mechanism's.

@@ -247,12 +247,14 @@ def test_the_index_of_pandas_is_no_group(tmp_path):
 
 def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
     frame = pl.DataFrame({k: [v] for k, v in ROW.items()})
-    for suffix in ("ndjson", "parquet"):  # these two `ldp run` writes
-        getattr(frame, f"write_{suffix}")(tmp_path / f"os.{suffix}")
-    assert list(read_results(tmp_path).columns) == ["os"]
-    frame.write_csv(tmp_path / "os.csv")
+    folder = tmp_path / "weekly.csv"  # (a folder of this name was a KeyError)
+    folder.mkdir()
+    for suffix in ("parquet", "ndjson"):  # these two `ldp run` writes
+        getattr(frame, f"write_{suffix}")(folder / f"os.{suffix}")
+        assert list(read_results(folder).columns) == ["os"]
+    frame.write_csv(folder / "os.csv")
     with pytest.raises(InputError, match=r"'os\.csv' and 'os\.parquet': which of them is right"):
-        read_results(tmp_path)
+        read_results(folder)
 
 
 def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):
