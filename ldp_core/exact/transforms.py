@@ -48,12 +48,12 @@ def some_groups(
 
 def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
     """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
-    for first, last, some, of in some_groups(cells, groups, n_groups, max(_CELLS // k, 1)):
+    for first, last, some, of in some_groups(cells, groups, n_groups, max(CELLS // k, 1)):
         yield first, last, count_numbers(some, of, last - first, k)
 
 
 _BLOCK = 1 << 15  # numbers
-_CELLS = 1 << 20  # counts made at a time: 8 MiB
+CELLS = 1 << 20  # counts made at a time: 8 MiB
 
 
 def walsh_hadamard(counts: I64) -> I64:

@@ -21,6 +21,7 @@ How many reports hold each node follows from how often each block was reported b
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -143,14 +144,36 @@ class Level:
             return counts
         groups, buckets = len(counts), 1 << self.head
         shifted = walsh_hadamard(counts.reshape(-1, buckets)).reshape(groups, self.multipliers, buckets)
-        weights = walsh_hadamard((np.arange(buckets) < self.favored).astype(np.int64)[None])[0].tolist()
         spectrum = np.zeros((groups, self.nodes), np.int64)
         spectrum[:, 0] = shifted[:, :, 0].sum(axis=1) * self.favored
-        single = field_of(self.bits).functionals(self.head)
+        for u, weight, vectors in self._terms(slice(None)):  # no vector comes twice: another functional for each a
+            spectrum[:, vectors] += weight * shifted[:, :, u]
+        return self._supporters(spectrum)
+
+    def supporters_of(self, reports: I64, groups: I64, n_groups: int) -> I64:
+        """The same of few reports, without a count for each cell."""
+        out = np.zeros((n_groups, self.nodes), np.int64)
+        if not len(reports):
+            return out
+        if self.is_direct:
+            np.add.at(out, (groups, reports), 1)
+            return out
+        multiplier, shift = reports >> self.head, reports & (1 << self.head) - 1
+        out[:, 0] = np.bincount(groups, minlength=n_groups) * self.favored
+        for u, weight, vectors in self._terms(multiplier):
+            np.add.at(out, (groups, vectors), weight * (1 - 2 * (np.bitwise_count(shift & u).astype(np.int64) & 1)))
+        return self._supporters(out)
+
+    def _terms(self, multiplier: Any) -> Iterator[tuple[int, int, I64]]:
+        """Each u above 0 with w(u), which is not 0, and for each of some a the vector f with <f, x> = <u, head(a x)>."""
+        buckets = 1 << self.head
+        weights = walsh_hadamard((np.arange(buckets) < self.favored).astype(np.int64)[None])[0].tolist()
+        single = field_of(self.bits).functionals(self.head)[:, multiplier]
         for u in range(1, buckets):
-            if weights[u]:  # no vector comes twice: a functional of a x is another one for each a
-                vectors = np.bitwise_xor.reduce([single[t] for t in range(self.head) if u >> t & 1])
-                spectrum[:, vectors] += weights[u] * shifted[:, :, u]
+            if weights[u]:
+                yield u, weights[u], np.bitwise_xor.reduce([single[t] for t in range(self.head) if u >> t & 1])
+
+    def _supporters(self, spectrum: I64) -> I64:
         supporters: I64 = walsh_hadamard(spectrum)
         supporters >>= self.head
         return supporters

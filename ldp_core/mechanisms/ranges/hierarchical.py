@@ -44,7 +44,7 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.ordered import Reader
 from ldp_core.estimates.tails import two_point_score
 from ldp_core.exact.probability import check_resolved
-from ldp_core.exact.transforms import cell_counts
+from ldp_core.exact.transforms import CELLS, count_numbers, some_groups
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import ExpectedError, Mechanism
@@ -204,10 +204,16 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
-        out = np.empty((n_groups, self.counters), np.int64)
-        for first, last, counts in cell_counts(reports.view(np.int64), groups, n_groups, self._first[-1]):
-            for number, (level, mine) in enumerate(zip(self.levels, self._by_level(out), strict=True)):
-                mine[first:last] = level.supporters(counts[:, self._first[number] : self._first[number + 1]])
+        out, cells = np.empty((n_groups, self.counters), np.int64), self._first[-1]
+        for first, last, some, of in some_groups(reports.view(np.int64), groups, n_groups, max(CELLS // cells, 1)):
+            many = 32 * len(some) > (last - first) * cells  # (else most cells have no report: measured)
+            counts = count_numbers(some, of, last - first, cells) if many else None
+            for level, mine, begin, end in zip(self.levels, self._by_level(out), self._first, self._first[1:], strict=False):
+                if counts is not None:
+                    mine[first:last] = level.supporters(counts[:, begin:end])
+                else:
+                    here = np.flatnonzero((begin <= some) & (some < end))
+                    mine[first:last] = level.supporters_of(some[here] - begin, of[here], last - first)
         return out
 
     @override
@@ -225,10 +231,8 @@ class HierarchicalHistogram(Mechanism):
     @override
     def is_possible(self, n: I64, counters: I64) -> Bools:
         """Each report is of one level, and supports as many nodes as all of this level."""
-        possible, left = (
-            super().is_possible(n, counters),
-            np.asarray(n),
-        )  # (up to n, counters have no sum beyond 64 bits)
+        possible = super().is_possible(n, counters)  # (up to n, counters have no sum beyond 64 bits)
+        left = np.asarray(n)
         for level, mine in zip(self.levels, self._by_level(counters), strict=True):
             reports, rest = np.divmod(mine.sum(axis=-1), level.support)
             possible = possible & (rest == 0) & (mine.max(axis=-1) <= reports)

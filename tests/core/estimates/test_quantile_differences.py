@@ -105,7 +105,9 @@ def test_of_a_fitted_distribution_both_sides_may_be_off():
     wave, held = SquareWave(WholeNumbers(0, 40), epsilon=3.0), 0
     below = np.concatenate([np.full(20, 240), [5200], np.zeros(20, int)])  # the median of both is the heap
     for seed in range(20):
-        sides = (wave.simulate(dict(enumerate(people)), seed=2 * seed + k) for k, people in enumerate([below, below[::-1]]))
+        sides = (
+            wave.simulate(dict(enumerate(people)), seed=2 * seed + k) for k, people in enumerate([below, below[::-1]])
+        )
         found = compare_quantiles(wave, *sides)
         held += found.low[0] <= 0 <= found.high[0]
     assert held >= 18

@@ -25,7 +25,7 @@ from ldp_core import (
 from ldp_core.mechanisms.ranges._levels import best_level, field_of
 
 from ....cases import case, each
-from ...examples import counters_of_runs
+from ...examples import counters_of_runs, noise_for
 
 close = pytest.approx
 
@@ -160,6 +160,20 @@ def test_intervals_hold(epsilon):
             z = (counts - (before[:, high] - before[:, low])) / np.sqrt(variances)
             assert 0.91 < (np.abs(z) < 1.96).mean() < 0.985
             assert np.abs(z.mean(axis=0)).max() < 0.4
+
+
+def test_few_reports_are_counted_as_many_are():
+    """Of few none is counted by cells, of which there are millions: one report of 65,000 values took 0.6 s."""
+    for epsilon in (0.5, 3.0, 8.0):
+        m = HierarchicalHistogram(range(300), epsilon=epsilon)
+        few = m.perturb(np.arange(40) * 7, randomness=noise_for(m, 40))
+        times = sum(level.cells for level in m.levels) // 32  # so many that cells are counted
+        groups = np.arange(40) % 3
+        counted = m.count_reports(few, groups, 3)
+        many = m.count_reports(np.tile(few, times), np.tile(groups, times), 3)
+        with case(epsilon):
+            np.testing.assert_array_equal(many, times * counted)
+            np.testing.assert_array_equal(m.tally(few).counters, counted.sum(axis=0))
 
 
 def test_levels_without_reports_leave_estimates_to_the_others_or_none():
