@@ -24,11 +24,11 @@ from ldp_core.auditing.columns import columns
 from ldp_core.auditing.summaries import hashed
 
 _FEW = 1 << 12  # rows of a run that is looked at as a whole
-_PERIOD = (
-    20_000  # 2^5 5^4: rows that are raw at each 10th, 16th, 100th ... 10,000th place come again at the same places
-)
+# 2^5 5^4: rows that are raw at each 10th, 16th, 100th ... 10,000th place come again at the same places
+_PERIOD = 20_000
 _BLOCK = 1 << 14  # and the last ones of blocks of powers of two
 _ROWS = 64 * _PERIOD
+_BATCH = 1 << 8  # rows of one of many small runs
 _CELLS = 1 << 25
 _CHANCE = 1e-9
 _SURE = 32  # runs of two inputs more, to tell what some runs have beside their values from chance
@@ -238,15 +238,29 @@ def _repeats_at_lags(runs: Runs) -> bool:
     waves = np.fft.rfft(some, 2 * len(some))
     like = np.fft.irfft(waves * waves.conj())[: len(some) // 2]  # autocorrelation (Wiener and Khinchin)
     lags = [lag for lag in (*_LAGS, int(like[1:].argmax()) + 1) if 2 * lag <= len(words)]
-    return any(
-        _matches_too_often(int(np.count_nonzero(words[lag:] == words[:-lag])), len(words) - lag, chance) for lag in lags
-    )
+    half = len(words) // 2
+    pairs = [(words[lag:], words[:-lag]) for lag in lags] + [(words[:half], words[: -half - 1 : -1])]  # (mirrored)
+    return any(_matches_too_often(int(np.count_nonzero(a == b)), len(a), chance) for a, b in pairs)
 
 
 def _repeats_between_runs(runs: Runs) -> bool:
     for pair in runs.twice:
         first, second = map(_words, pair)
         if _matches_too_often(int(np.count_nonzero(first == second)), len(first), _chance(first, second)):
+            return True
+    return False
+
+
+def _coins_of_a_batch(runs: Runs) -> bool:
+    """Whether a report is more frequent in some batches of one input than in others."""
+    found, times = np.unique(runs.long, return_counts=True)
+    rows = np.zeros(_BATCH, np.int64)
+    for some in (runs.box.inputs[:1], runs.box.inputs[1:2]):
+        words = [runs.words(some, rows) for _ in range(_SURE)]
+        counts = np.array([np.count_nonzero(run == found[times.argmax()]) for run in words])
+        mean = counts.mean()
+        # chi-square of 31 degrees of freedom: 1e-12
+        if 8 <= mean <= _BATCH - 8 and ((counts - mean) ** 2).sum() > 124 * mean * (1 - mean / _BATCH):
             return True
     return False
 
@@ -337,6 +351,7 @@ CHECKS: dict[str, Callable[[Runs], bool]] = {
     "the order of the rows tells the inputs": _order,
     "reports repeat after some rows": _repeats_at_lags,
     "reports repeat in another run": _repeats_between_runs,
+    "reports of one batch have noise in common": _coins_of_a_batch,
     "rows at some places have no noise": _places_without_noise,
     "rows of small batches have no noise": _few_rows_without_noise,
     "a value of the domain has less noise than others": _a_value_without_noise,

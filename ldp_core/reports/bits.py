@@ -170,10 +170,12 @@ def _rows_without_gaps(raw: U8, first: int, n: int, d: int) -> U8:
     source[: len(raw)] = raw
     spans = np.lib.stride_tricks.sliding_window_view(source, d + 2)[::d]
     rows = np.empty((blocks, 8, width), np.uint8)
+    step = 1 if width < blocks else width  # (numpy is fast where the longer side is the inner one)
     for row in range(8):
-        for at in range(width):
-            byte, shift = divmod(first + row * d + 8 * at, 8)
-            rows[:, row, at] = spans[:, byte] >> np.uint8(shift) | spans[:, byte + 1] << np.uint8(8 - shift)
+        byte, shift = divmod(first + row * d, 8)
+        for at in range(0, width, step):
+            here, after = (spans[:, begin : begin + step] for begin in (byte + at, byte + at + 1))
+            rows[:, row, at : at + step] = here >> np.uint8(shift) | after << np.uint8(8 - shift)
     made = rows.reshape(-1, width)[:n]
     clear_padding(made, d)
     return made

@@ -165,7 +165,7 @@ class Level:
         return self._supporters(out)
 
     def _terms(self, multiplier: Any) -> Iterator[tuple[int, int, I64]]:
-        """Each u above 0 with w(u), which is not 0, and for each of some a the vector f with <f, x> = <u, head(a x)>."""
+        """Each u > 0 with w(u), which is not 0, and for each of some a the vector f with <f, x> = <u, head(a x)>."""
         buckets = 1 << self.head
         weights = walsh_hadamard((np.arange(buckets) < self.favored).astype(np.int64)[None])[0].tolist()
         single = field_of(self.bits).functionals(self.head)[:, multiplier]

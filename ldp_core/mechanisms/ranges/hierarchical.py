@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -208,7 +209,7 @@ class HierarchicalHistogram(Mechanism):
         for first, last, some, of in some_groups(reports.view(np.int64), groups, n_groups, max(CELLS // cells, 1)):
             many = 32 * len(some) > (last - first) * cells  # (else most cells have no report: measured)
             counts = count_numbers(some, of, last - first, cells) if many else None
-            for level, mine, begin, end in zip(self.levels, self._by_level(out), self._first, self._first[1:], strict=False):
+            for level, mine, (begin, end) in zip(self.levels, self._by_level(out), pairwise(self._first), strict=True):
                 if counts is not None:
                     mine[first:last] = level.supporters(counts[:, begin:end])
                 else:

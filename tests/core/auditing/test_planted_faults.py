@@ -362,6 +362,16 @@ def the_same_in_each_call(values, _):
     return pa.array(values.to_numpy(zero_copy_only=False) ^ flips)
 
 
+def one_coin_for_each_category(values, _):
+    coded = values.dictionary_encode()
+    return RandomizedResponse(epsilon=1.0).perturb(coded.dictionary).take(coded.indices)
+
+
+def mirrored(values, reports):
+    half = len(values) // 2
+    return pa.concat_arrays([reports[: len(values) - half], reports[:half].take(pa.array(np.arange(half)[::-1]))])
+
+
 PLANTED = [
     (hides, "memory"),
     (behind, "memory"),
@@ -378,7 +388,9 @@ PLANTED = [
     (beside_their_sum, "batches of one value"),
     (sorted_by_value, "order"),
     *((drawn_again_after(period), "repeat after") for period in (16, 256, 1001, 50_021, 65_536)),
+    (mirrored, "repeat after"),
     (the_same_in_each_call, "another run"),
+    (one_coin_for_each_category, "in common"),
     *((raw_at(step), "some places") for step in (100, 1000, 10_000)),
     *((few, "small batches") for few in (raw_in_small_batches, raw_row(0), raw_row(-1))),
     *((in_a_table(hide), said) for hide, said in ((behind, "memory"), (in_dictionary, "dictionary"))),
