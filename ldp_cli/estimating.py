@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -237,14 +238,27 @@ _SCREEN = 40  # lines of tables that a screen has room for
 
 
 def _counted(reports: pl.LazyFrame, event_time: str | None) -> tuple[int, tuple[Any, Any] | None]:
-    """The number of records, also where a search finds nothing; of windows the times of the first and of the last."""
+    """The number of records, also where a search finds nothing; of windows the times of the first and of the last.
+
+    If all times are cut to days, or to hours, the last one means until its day's or hour's end, as a date does.
+    """
     import polars as pl  # noqa: PLC0415 (only here)
     from polars import selectors  # noqa: PLC0415 (only here)
 
-    time = [] if event_time is None else [selectors.by_name(event_time)]
-    ends = [end for one in time for end in (one.min().name.suffix(".first"), one.max().name.suffix(".last"))]
-    [[n, *found]] = reports.select(pl.len(), *ends).collect().rows()
-    return n, (found[0], found[1]) if found else None
+    if event_time is None:
+        return reports.select(pl.len()).collect().item(), None
+    time, steps = selectors.by_name(event_time), {}
+    if isinstance(reports.collect_schema()[event_time], pl.Datetime):
+        steps = {"1h": dt.timedelta(hours=1), "1d": dt.timedelta(days=1)}
+    cut = [(time.dt.truncate(step) == time).all().alias(step) for step in steps]
+    ends = time.min().alias("first"), time.max().alias("last")
+    [[n, first, last, *whole]] = reports.select(pl.len(), *ends, *cut).collect().rows()
+    if last is not None:
+        last += max((step for step, all_are in zip(steps.values(), whole, strict=True) if all_are), default=_NO_TIME)
+    return n, (first, last)
+
+
+_NO_TIME = dt.timedelta()
 
 
 @dataclass(frozen=True)

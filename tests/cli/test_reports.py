@@ -360,6 +360,18 @@ def test_options_of_persons_that_do_not_go_together(ldp, many):
     assert "--id 'won' is a column that is perturbed" in done.err
 
 
+def test_times_that_are_cut_to_days_or_hours_fill_them(ldp, many):
+    """The last day was a time of midnight, so that its whole week was said to be filled in part."""
+    weeks = pl.read_parquet("many.parquet").filter(pl.col("day").is_between(dt.date(2024, 1, 8), dt.date(2024, 1, 21)))
+    hour = pl.col("day").cast(pl.Datetime) + pl.duration(hours=23 * pl.int_range(pl.len()).over("day") % 24)
+    for name, time in (("days", pl.col("day").cast(pl.Datetime("us", "Asia/Kolkata"))), ("hours", hour)):
+        weeks.with_columns(day=time.dt.truncate("1d") if name == "days" else time).write_parquet(f"{name}.parquet")
+        ldp(f"perturb {name}.parquet of_{name}.parquet --plan won.toml")
+        for window in ("1w", "6h"):
+            found = ldp(f"estimate of_{name}.parquet --window {window} --event-time day --json").data
+            assert found["columns"]["won"]["partial_windows"] == [], (name, window)
+
+
 def test_windows_that_the_records_fill_in_part_are_marked(ldp, many):
     """100 days from a Wednesday, in weeks from Monday: the first week lacks 2 days, the last one 5."""
     ldp("perturb many.parquet a.parquet --plan won.toml")
