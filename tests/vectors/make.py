@@ -83,7 +83,7 @@ def mechanisms() -> list[Mechanism]:
         NOutput((0, 60), epsilon=0.5),
         NOutput(Interval(-1, 1, unmatched="clip", missing=0.0), epsilon=6.0),
         PrivSet(THREE, epsilon=1.0, most=1),
-        PrivSet(range(40), epsilon=0.5, most=5, k=4, on_more="first"),
+        PrivSet(range(40), epsilon=0.5, most=5, k=23, on_more="first"),
         PrivSet(words, epsilon=3.0, most=9, k=20, unmatched="other"),
         SquareWave(WholeNumbers(0, 120), epsilon=1.0),
         NOutput(WholeNumbers(-3, 3, unmatched="clip", missing=1.5), epsilon=1.0),

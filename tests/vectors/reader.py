@@ -385,7 +385,7 @@ def check_column(column: Any) -> None:
     need(kind != "coins" or (d == 2 and chances[0] < chances[1]), "coins are of 2 values, no below yes")
     need(kind != "bits" or chances[0] > chances[1], "p is not above q")
     if kind in ("subset", "set"):
-        most = min(d, (d + rules["most"]) // 2) if kind == "set" else d - 1
+        most = min(d, (d + rules["most"] + 1) // 2) if kind == "set" else d - 1
         need(integers["ones"] <= most, "too many ones")
         need(kind == "set" or (decimal(column["q"], 1, 2**64) > 0 if "q" in column else d <= 18), "no q")
     elif kind == "hash":

@@ -144,7 +144,7 @@ Object.assign(DRAWS, {
     good: ({ column: { ones, q }, t, d }) => (q !== undefined ? (t.q = threshold(q)) : d <= 18) && ones < d && d <= 2 ** 24 },
   set: { layout: "bits", chances: ["p"], needs: ["ones"], size: ({ column, d }) => d + column.input.most!, encode: places, draw: set,
     good: ({ column: { ones, input: { most, on_more, kind } }, d }) =>
-      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= Math.min(d, (d + most!) / 2) },
+      counts(most, 2 ** 16 - d) && kind !== "date" && ["error", "first"].includes(on_more!) && ones <= Math.min(d, (d + most! + 1) / 2) },
   hash: { layout: "word", chances: ["keep"], none: true, good: hashes, draw: hash,
     size: ({ column }) => String(BigInt(column.buckets) << 48n) },
   hadamard: { layout: "word", chances: ["agree"], none: true, size: ({ column }) => String(column.columns), draw: hadamard,
