@@ -109,6 +109,18 @@ class HadamardResponse(SummedCells):
         p = fraction(self._agree)
         return p / (1 - p)
 
+    @override
+    def is_possible(self, n: I64, counters: I64) -> Bools:
+        """And rows below a power of two tell how many reports agree in that many bits of their columns."""
+        possible = np.array(super().is_possible(n, counters))
+        whole, n = 1 << (self.domain.size + 1).bit_length() - 1, np.broadcast_to(n, possible.shape)
+        some = possible & (n < (1 << 62) // whole)  # (of more reports sums would have no 64 bits)
+        if some.any():
+            n, supported = n[some][:, None], counters[some][:, : whole - 1]
+            each = walsh_hadamard(np.concatenate([n, 2 * supported - n], axis=1))
+            possible[some] = ((each >= 0) & (each % whole == 0)).all(axis=1)
+        return possible
+
     def perturb_block(self, codes: Codes, noise: Noise) -> U64:
         """Codes to uint64[n].
 

@@ -1,12 +1,13 @@
 """Tallies that no reports have are refused, each by itself; those of reports never are."""
 
 from functools import reduce
-from itertools import product
+from itertools import combinations_with_replacement, product
 from operator import add
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from scipy.linalg import hadamard
 
 from ldp_core import (
     BlockHadamardResponse,
@@ -202,6 +203,18 @@ def test_counters_of_fast_local_hashing_are_those_of_some_reports_or_refused(eps
     possible = m.is_possible(np.full(len(tried), n), tried)
     assert possible.tolist() == [tuple(row) in reached for row in tried.tolist()]
     assert 0 < possible.sum() < len(tried)
+
+
+@each("d", [2, 3, 4, 7])
+def test_counters_of_hadamard_response_are_those_of_some_reports_or_refused(d):
+    """Of so many values the test is exact; of others it refuses some."""
+    m, n = HadamardResponse(range(d), epsilon=1.0), 3
+    signs = hadamard(m.cells)[1 : d + 1].T > 0
+    reached = {tuple(signs[list(some)].sum(axis=0)) for some in combinations_with_replacement(range(m.cells), n)}
+    tried = np.array(list(product(range(n + 1), repeat=d)))
+    possible = m.is_possible(np.full(len(tried), n), tried)
+    assert {tuple(row) for row in tried[possible].tolist()} == reached
+    assert m.is_possible(np.array(10**18), np.full(d, 5 * 10**17))  # (too many to add up: not looked at)
 
 
 @each("epsilon", [1.0, 4.0])
