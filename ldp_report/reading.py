@@ -102,10 +102,10 @@ def _files(root: Path) -> list[Path]:
     best: dict[str, Path] = {}
     for suffix in (".ndjson", ".csv", ".parquet"):  # the last one stays
         found = {path.stem: path for path in sorted(root.glob(f"*{suffix}")) if path.is_file()}
-        twice = [best[name] for name in found if name in best and best[name].suffix == ".csv"]
-        if suffix == ".parquet" and twice:
+        twice = [best[name].name for name in found if name in best and ".csv" in (suffix, best[name].suffix)]
+        if twice:
             raise core.InputError(
-                f"the folder has {twice[0].name!r} and {twice[0].stem + suffix!r}: which of them is right cannot be "
+                f"the folder has {twice[0]!r} and {Path(twice[0]).stem + suffix!r}: which of them is right cannot be "
                 "known; remove the one of an earlier run"
             )
         best |= found

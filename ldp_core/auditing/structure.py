@@ -252,15 +252,15 @@ def _repeats_between_runs(runs: Runs) -> bool:
 
 
 def _coins_of_a_batch(runs: Runs) -> bool:
-    """Whether a report is more frequent in some batches of one input than in others."""
-    found, times = np.unique(runs.long, return_counts=True)
-    rows = np.zeros(_BATCH, np.int64)
-    for some in (runs.box.inputs[:1], runs.box.inputs[1:2]):
-        words = [runs.words(some, rows) for _ in range(_SURE)]
-        counts = np.array([np.count_nonzero(run == found[times.argmax()]) for run in words])
-        mean = counts.mean()
-        # chi-square of 31 degrees of freedom: 1e-12
-        if 8 <= mean <= _BATCH - 8 and ((counts - mean) ** 2).sum() > 124 * mean * (1 - mean / _BATCH):
+    """Whether two rows of one run are the same more often than two of any runs of one input."""
+    for at, pair in enumerate(runs.twice[:2]):
+        words = np.array([_words(run) for run in pair])
+        if (words == words[:, :1]).all():  # one coin may have fallen twice the same way
+            rows = np.zeros(_BATCH, np.int64)
+            words = np.array([runs.words(runs.box.inputs[at : at + 1], rows) for _ in range(_SURE)])
+        chance = float(((np.unique(words, return_counts=True)[1] / words.size) ** 2).sum())
+        pairs = words[:, : words.shape[1] // 2 * 2].reshape(-1, 2)
+        if _matches_too_often(int(np.count_nonzero(pairs[:, 0] == pairs[:, 1])), len(pairs), chance):
             return True
     return False
 

@@ -245,7 +245,7 @@ def test_the_index_of_pandas_is_no_group(tmp_path):
     assert found["counted"] == 100
 
 
-def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
+def test_csv_beside_another_file_of_one_name_is_refused(tmp_path):
     frame = pl.DataFrame({k: [v] for k, v in ROW.items()})
     folder = tmp_path / "weekly.csv"  # (a folder of this name was a KeyError)
     folder.mkdir()
@@ -253,8 +253,11 @@ def test_csv_beside_parquet_of_one_name_is_refused(tmp_path):
         getattr(frame, f"write_{suffix}")(folder / f"os.{suffix}")
         assert list(read_results(folder).columns) == ["os"]
     frame.write_csv(folder / "os.csv")
-    with pytest.raises(InputError, match=r"'os\.csv' and 'os\.parquet': which of them is right"):
-        read_results(folder)
+    for other, both in (("parquet", r"'os\.ndjson' and 'os\.csv'"), ("ndjson", r"'os\.csv' and 'os\.parquet'")):
+        (folder / f"os.{other}").rename(tmp_path / f"os.{other}")
+        with pytest.raises(InputError, match=f"{both}: which of them is right"):
+            read_results(folder)
+        (tmp_path / f"os.{other}").rename(folder / f"os.{other}")
 
 
 def test_groups_that_a_page_cannot_tell_apart_are_refused(tmp_path):

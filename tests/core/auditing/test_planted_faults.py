@@ -412,6 +412,16 @@ def test_faults_beside_the_values():
         assert said is None or any(said in what for what in found.structure), (plant, found)
 
 
+def test_noise_of_one_draw_for_a_whole_batch():
+    """As where numpy is not told how many: rows of a run were all alike, and so was what chance was taken from."""
+
+    def forgot_the_size(values):
+        return values.to_numpy().astype(float) + np.random.default_rng().laplace(0, 40)
+
+    for found in (audit(1.0, forgot_the_size, inputs=[0, 40], trials=1000) for _ in range(5)):
+        assert "reports of one batch have noise in common" in found.structure
+
+
 @pytest.mark.slow
 def test_what_is_beside_reports_by_chance_accuses_nobody():
     """One report more, of a value that is always the same, is there in memory: it was said to tell the input."""
