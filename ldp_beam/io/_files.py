@@ -108,6 +108,11 @@ def _schema_of(file: pq.ParquetFile) -> pa.Schema:
     return schema.with_metadata({**plan, **(schema.metadata or {})} or None)
 
 
+def real_path(path: str) -> str:
+    """The one path of a file of this machine, however it is written; of others the path as it is."""
+    return path if "://" in path else os.path.realpath(path)
+
+
 def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Iterator[pa.RecordBatch | DeadLetter]:
     """Batches with a column of positions, if it has a name.
 
@@ -116,7 +121,7 @@ def _positioned(found: Iterable[_Found], path: str, position: str | None) -> Ite
     name = b""
     if position is not None:
         file = FileSystems.get_filesystem(path).metadata(path)
-        name = f"file\0{path}\0{file.size_in_bytes}\0{file.last_updated_in_seconds}".encode()
+        name = f"file\0{real_path(path)}\0{file.size_in_bytes}\0{file.last_updated_in_seconds}".encode()
     for item in found:
         if isinstance(item, DeadLetter):
             yield item

@@ -7,7 +7,6 @@ which column and what was expected, and never what it said; the rest of its batc
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -29,7 +28,16 @@ from ldp_beam.elements.faults import NO_TIME, NO_YEAR, Faults, not_of
 from ldp_beam.elements.records import RecordsTransform
 from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.graph.upstream import ReadsValues, check_plan
-from ldp_beam.io._files import FORMATS, ReadFileDoFn, file_format, file_sizes, head_of, parquet_schema, schema_of_names
+from ldp_beam.io._files import (
+    FORMATS,
+    ReadFileDoFn,
+    file_format,
+    file_sizes,
+    head_of,
+    parquet_schema,
+    real_path,
+    schema_of_names,
+)
 from ldp_beam.io._positions import POSITION, check_position
 from ldp_beam.io.csv_text import cast_or_null, header_names
 from ldp_beam.time.times import EventTime, TimeUnit
@@ -240,8 +248,7 @@ def match_files(files: str | PathLike[str] | Iterable[str]) -> list[str]:
             if file_format(path) is None:
                 raise InputError(f"{path!r}: the name must end in one of {sorted(FORMATS)}")
             paths.append(path)
-    # (a file of this machine is one, however its path is written)
-    return sorted({path if "://" in path else os.path.realpath(path): path for path in sorted(paths)[::-1]}.values())
+    return sorted({real_path(path): path for path in sorted(paths)[::-1]}.values())
 
 
 def check_file(path: str, schema: EventSchema) -> pa.Schema | None:

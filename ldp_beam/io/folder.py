@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +15,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 from typing_extensions import override
 
 from ldp_beam.elements.records import RecordsTransform
-from ldp_beam.io._files import ReadFileDoFn, file_format, file_sizes
+from ldp_beam.io._files import ReadFileDoFn, file_format, file_sizes, real_path
 from ldp_beam.io._positions import check_position
 from ldp_core import Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
@@ -139,5 +138,5 @@ def _complete_files(pattern: str) -> Iterator[str]:
     for path in file_sizes(pattern):
         name = FileSystems.split(path)[1]
         if name and not name.startswith((".", "_")) and file_format(name):
-            real = path if "://" in path else os.path.realpath(path)
+            real = real_path(path)
             yield real if file_format(real) else path  # (a link, also one that moves on, is the file that it leads to)

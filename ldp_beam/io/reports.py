@@ -22,7 +22,7 @@ from typing_extensions import override
 from ldp_beam._compat import sink_of_windows, write_parquet
 from ldp_beam.elements.records import NAMESPACE, InWindows, RecordsTransform
 from ldp_beam.graph.late import horizon
-from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before, refuse_sorted
+from ldp_beam.graph.upstream import EndsValues, check_plan, persons_before, refuse_overlapping, refuse_sorted
 from ldp_beam.io._files import ReadFileDoFn, check_folder, head_of, parquet_schema
 from ldp_beam.io.events import match_files
 from ldp_core import DtypeError, LdpError, Limits, ParameterError, PlanError, PrivacyPlan
@@ -55,7 +55,8 @@ class WriteReports(beam.PTransform[Any, Any]):
 
     Raises:
         PlanError: not a plan; or the schema lacks a column of it.
-        ParameterError: the prefix is a folder's; in a stream no ``triggering_frequency=``, or names without windows.
+        ParameterError: the prefix is a folder's; in a stream no ``triggering_frequency=``, or names without windows;
+            the input is, or was, in windows that overlap.
         InputError: see `WriteEstimates`.
 
     >>> import tempfile
@@ -98,6 +99,7 @@ class WriteReports(beam.PTransform[Any, Any]):
             raise ParameterError(
                 "in a stream WriteReports takes triggering_frequency=, the seconds of Beam's timestamps in one file"
             )
+        refuse_overlapping(pcoll)
         refuse_sorted(pcoll, self._plan.inputs)
         fresh = self._schema
         keyed = fresh if self._plan.seed is not None else self._plan.with_proof(fresh, seeded=False, keyed=True)

@@ -138,7 +138,7 @@ FILES: dict[str, Any] = {
 
 
 def read_file(path):
-    schema = None if path.suffix == ".parquet" else SCHEMA
+    schema = None if str(path).endswith(".parquet") else SCHEMA
     out = list(ReadFileDoFn(schema, "dead", position="position").process(str(path)))
     return [batch for batch in out if isinstance(batch, pa.RecordBatch)]
 
@@ -153,6 +153,11 @@ def test_of_a_file_it_is_path_size_time_and_row(form, tmp_path, monkeypatch):
     assert found == of_records(read_file(path))
     name = f"file\0{path}\0{path.stat().st_size}\0{1e9}".encode()
     assert found == {i: expected(name, i + (form == "ndjson")) for i in range(200)}
+
+    monkeypatch.chdir(tmp_path)  # one file, however its path is written
+    (tmp_path / "linked").symlink_to(tmp_path)
+    for written in (path.name, f"./{path.name}", f"linked/{path.name}"):
+        assert of_records(read_file(written)) == found
 
     os.utime(path, (2e9, 2e9))  # another file in its place
     assert not set(found.values()) & set(of_records(read_file(path)).values())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.metrics.metric import Metrics
-from apache_beam.transforms.window import TimestampedValue
+from apache_beam.transforms.window import FixedWindows, SlidingWindows, TimestampedValue
 
 import ldp_beam
 import ldp_polars
@@ -269,6 +269,17 @@ def test_records_of_folders_of_a_private_value_are_not_stored_as_reports(tmp_pat
         _ = p | events | ldp_beam.Perturb(plan) | out
     again = ReadEvents(f"{tmp_path}/raw/*/*.parquet", plan)
     assert {row.n for row in run(ldp_beam.PrivateHistogram("crashed", plan["crashed"]), again)} == {100}
+
+
+def test_windows_that_overlap_are_not_stored(tmp_path):
+    """A report was in the files once for each of its windows."""
+    plan, events = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)}), pa.record_batch({"crashed": [True] * 9})
+    for again in (SlidingWindows(20, 10), FixedWindows(20)):
+        with beam.Pipeline("FnApiRunner") as p:
+            reports = p | beam.Create([TimestampedValue(events, 5)]) | ldp_beam.Perturb(plan)
+            copies = reports | beam.WindowInto(SlidingWindows(20, 10)) | "Again" >> beam.WindowInto(again)
+            with pytest.raises(ParameterError, match="windows that overlap"):
+                _ = copies | WriteReports(f"{tmp_path}/part", plan, events.schema)
 
 
 def test_another_mechanism_is_refused_before_anything_is_read(tmp_path):
