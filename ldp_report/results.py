@@ -250,7 +250,7 @@ def _changed(
     order = np.argsort(adjusted := engine.holm(np.array(p_values)), kind="stable").tolist()
     scale, unit = (100, " %") if view.labels else (1, "")
     said = [
-        f"{name} {scale * one:.3g} to {scale * two:.3g}{unit}".strip()
+        f"{name} {' to '.join(_apart(scale * one, scale * two))}{unit}".strip()
         for name, one, two in (found[i] for i in order if adjusted[i] < _LEVEL)
     ]
     more = f" and {len(said) - _TOLD} more" if len(said) > _TOLD else ""
@@ -260,6 +260,16 @@ def _changed(
 
 
 _LEVEL, _TOLD = 0.05, 5
+
+
+def _apart(*numbers: float) -> list[str]:
+    """Two numbers with three digits, and with those that both begin with.
+
+    >>> _apart(0.123456, 0.2), _apart(51999.97, 52029.91)
+    (['0.123', '0.2'], ['52000', '52029.9'])
+    """
+    alike = max(map(abs, numbers)) / max(abs(numbers[1] - numbers[0]), 1e-300)
+    return [f"{number:.{3 + math.floor(math.log10(max(alike, 1)))}g}" for number in numbers]
 
 
 def _aside(words: str) -> str:

@@ -34,7 +34,7 @@ const LDP = (() => {
   // As many decimals as the half width of an interval has significant ones: two.
   const decimals = (rows) => {
     const widths = rows.map((row) => row.high - row.low).filter((w) => isNumber(w) && w > 0);
-    return widths.length ? Math.min(Math.max(1 - Math.floor(Math.log10(ends(widths)[0] / 2)), 0), 8) : 2;
+    return widths.length ? Math.min(Math.max(1 - Math.floor(Math.log10(ends(widths)[0] / 2)), 0), 12) : 2;
   };
 
   // ---- axes

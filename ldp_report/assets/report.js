@@ -124,10 +124,12 @@
   }
 
   function points(column, group) { // a curve of numbers, or a line for each label
-    const number = column.shares ? percent : shown(column, digits), caption = titled(column, group), head = column.shares ? "up to" : "of";
+    const tick = (x) => digits(x, 12), caption = titled(column, group), head = column.shares ? "up to" : "of";
     const places = group.rows.map(([name, estimate, low, high]) => ({ name, at: Number(name), estimate, low, high }));
-    const [first, end] = [places[0], places[places.length - 1]];
-    if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, dot: true, confidence: column.confidence });
+    const [first, end] = [places[0], places[places.length - 1]], decimals = LDP.decimals(places);
+    const sharp = places.some((p) => p.low === p.high); // of no width: all that there is of the number
+    const number = column.shares ? percent : shown(column, (x) => (isNumber(x) && !sharp ? tick(Number(x.toFixed(decimals))) : tick(x)));
+    if (!column.shares || places.some((p) => p.name === "" || !isNumber(p.at))) return bars(places, { caption, head, what: column.what, number, axis: column.shares ? percent : shown(column, tick), dot: true, confidence: column.confidence });
     const labels = () => [first.at, (first.at + end.at) / 2, end.at].map((v) => ({ at: v, text: digits(v, 12) }));
     const picture = chart([{ name: column.name, points: places }], { fromZero: true, from: first.at, to: end.at, number: percent, label: `${caption}, share up to each value. The table below has the numbers.`, labels });
     const rows = places.map((p) => [digits(p.at, 12), percent(p.estimate), `${percent(p.low)} – ${percent(p.high)}`]);
@@ -164,7 +166,7 @@
     const rows = groups.map((group) => ({ name: windowName(group), estimate: group.rows[0][1], low: group.rows[0][2], high: group.rows[0][3], chosen: group.window !== null && group.window === window }));
     const n = groups.reduce((sum, group) => sum + (group.n || 0), 0);
     const places = LDP.decimals(rows), caption = `${[column.name, key].filter(Boolean).join(", ")}: ${column.what} of ${whole(n)} reports`;
-    return bars(rows, { caption, head: "window", what: column.what, number: shown(column, (x) => LDP.fixed(x, places)), axis: shown(column, (x) => digits(x)), dot: true, long: true, confidence: column.confidence });
+    return bars(rows, { caption, head: "window", what: column.what, number: shown(column, (x) => LDP.fixed(x, places)), axis: shown(column, (x) => digits(x, 12)), dot: true, long: true, confidence: column.confidence });
   }
 
   function overTime(column, key, choose) {
@@ -185,7 +187,7 @@
     const [least, greatest] = LDP.ends(lines.flatMap(({ points }) => points.flatMap((p) => [p.estimate, p.low, p.high])).filter(isNumber));
     const far = least > greatest / 3; // an axis from 0 on would hide the intervals
     return el("div", {}, el("h3", {}, "Over time"), far ? el("p", { class: "quiet" }, "The axis does not start at 0.") : null,
-      chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
+      chart(lines, { from, to, fromZero: !far, number: (x) => `${digits(100 * x, 12)} %`, labels, choose, label: `${caption}. The table below has the numbers.` }),
       el("details", { class: "numbers" }, el("summary", {}, "The numbers"), table(`${caption}, in percent, with the margin of error`, ["window", ...lines.map((line) => line.name)],
         groups.map((group, k) => [windowName(group), ...lines.map(({ points }) => (isNumber(points[k].estimate) ? LDP.fixed(100 * points[k].estimate, 2) + half(points[k]) : LDP.MISSING))]))));
   }

@@ -276,6 +276,26 @@ def test_ends_of_buckets_are_not_rounded(browser, tmp_path):
     assert [row[0] for row in cells(page, table)] == [f"{a:,g} to {b:,g}" for a, b in ends]
 
 
+def test_quantiles_are_not_rounded_beyond_their_intervals(browser, tmp_path):
+    """A median of 52,025 was 52,030, of which the interval went from 52,020 to 52,030."""
+    told = {"salary": (52025, 52024, 52025), "year": (1985.673828, 1985.625, 1985.78125), "exact": (52025.25,) * 3}
+    columns = {
+        name: [dict(zip(("quantile", "low", "high"), x, strict=True), probability=p, n=9) for p in (0.4, 0.5)]
+        for name, x in told.items()
+    }
+    file = tmp_path / "medians.html"
+    file.write_text(report_page(Results(columns)), encoding="utf-8")
+    page, shown = browser.page(file.as_uri()), []
+    for column in range(3):
+        choose(page, "column", column)
+        shown.append(cells(page)[0][1:])
+    year = ["1,985.674", "1,985.625 \N{EN DASH} 1,985.781"]
+    assert shown[:2] == [["52,025", "52,024 \N{EN DASH} 52,025"], year]
+    assert shown[2] == ["52,025.25", "52,025.25 \N{EN DASH} 52,025.25"]
+    ticks = "[...document.querySelectorAll('.column:not(.off) .axis span')].map((one) => one.textContent)"
+    assert len(set(page.run(ticks))) == len(page.run(ticks))
+
+
 def test_words_can_be_read(browser, report):
     """Contrast of at least 4.5 of all text, in light and dark: WCAG 2.2, 1.4.3; and whatever has a role has a name."""
     for dark in (False, True):
