@@ -233,14 +233,27 @@ def _chance(first: Words, second: Words) -> float:
 
 def _repeats_at_lags(runs: Runs) -> bool:
     words = runs.long
-    chance = runs.chance(2)
     some = words[: 2 * _LAGS[-1]].astype(float) - words.mean()
     waves = np.fft.rfft(some, 2 * len(some))
     like = np.fft.irfft(waves * waves.conj())[: len(some) // 2]  # autocorrelation (Wiener and Khinchin)
-    lags = [lag for lag in (*_LAGS, int(like[1:].argmax()) + 1) if 2 * lag <= len(words)]
-    half = len(words) // 2
-    pairs = [(words[lag:], words[:-lag]) for lag in lags] + [(words[:half], words[: -half - 1 : -1])]  # (mirrored)
-    return any(_matches_too_often(int(np.count_nonzero(a == b)), len(a), chance) for a, b in pairs)
+    lags = [*_LAGS, int(like[1:].argmax()) + 1, int(like[1:].argmin()) + 1]
+    return _depend_at(lags, words) or _depend(words, words[::-1], runs.times)  # (mirrored)
+
+
+def _depend_at(lags: list[int], words: npt.NDArray[Any]) -> bool:
+    times = np.unique(words, return_counts=True)[1]
+    return any(_depend(words, np.roll(words, lag), times) for lag in lags if 2 * lag <= len(words))
+
+
+def _depend(one: npt.NDArray[Any], other: npt.NDArray[Any], times: npt.NDArray[np.int64]) -> bool:
+    """Whether pairs of rows are the same more often than in another order of the rows, or less often.
+
+    ``times``: how often each word is there. A count of joins (P. Moran, JRSS B 10(2), 1948), each perhaps twice.
+    """
+    n, shares = len(one), times / times.sum()
+    two, three = (shares**2).sum(), (shares**3).sum()
+    reach = 8 * math.sqrt(max(2 * n * (two + two**2 - 2 * three), 0)) + 8
+    return bool(abs(int(np.count_nonzero(one == other)) - n * two) > reach)
 
 
 def _repeats_between_runs(runs: Runs) -> bool:
@@ -295,13 +308,13 @@ def _few_rows_without_noise(runs: Runs) -> bool:
 
 
 def _order(runs: Runs) -> bool:
-    """Whether the first half of the rows is unlike the second, where both have the same inputs in another order."""
+    """Whether rows are like those near them, or the first half unlike the second, of inputs in a random order."""
     words = runs.words(runs.box.inputs[:2], np.random.default_rng(0).permutation(1 << 16) % 2)
     kinds = np.unique(words, return_inverse=True)[1] % 16  # (so that two reports are of two kinds)
     half = len(kinds) // 2
     first, second = (np.bincount(part, minlength=16).astype(float) for part in (kinds[:half], kinds[half:]))
     square = float(np.sum((first - second) ** 2 / np.maximum(first + second, 1)))
-    return square > 90  # chi-square of 15 degrees of freedom: 1e-12
+    return square > 90 or _depend_at(_LAGS, kinds)  # chi-square of 15 degrees of freedom: 1e-12
 
 
 # ---- each value
@@ -349,7 +362,7 @@ CHECKS: dict[str, Callable[[Runs], bool]] = {
     "the name, the type or its metadata tell the input": _tells(lambda kind: kind, lambda reports: [_kind(reports)]),
     "where memory begins or is cut tells the input": _tells(_layout, lambda reports: [reports]),
     "the order of the rows tells the inputs": _order,
-    "reports repeat after some rows": _repeats_at_lags,
+    "reports repeat after some rows, or never do": _repeats_at_lags,
     "reports repeat in another run": _repeats_between_runs,
     "reports of one batch have noise in common": _coins_of_a_batch,
     "rows at some places have no noise": _places_without_noise,

@@ -326,6 +326,18 @@ def sorted_by_value(values, reports):
     return reports.take(pa.compute.array_sort_indices(values.cast(pa.int8())))
 
 
+def sorted_in_tens(values, reports):
+    blocks = np.arange(len(values)) // 10
+    return reports.take(pa.array(np.lexsort((values.to_numpy(zero_copy_only=False), blocks))))
+
+
+def antithetic(values, _):
+    """Of two rows at most one has a flip: who knows the one person may read the other."""
+    coins = np.repeat(np.random.default_rng().random(len(values) // 2 + 1), 2)[: len(values)]
+    coins[1::2] = 1 - coins[1::2]
+    return pa.array(values.to_numpy(zero_copy_only=False) ^ (coins >= math.e / (1 + math.e)))
+
+
 def raw_at(step):
     def some_raw(values, reports):
         return pa.compute.if_else(pa.array(np.arange(len(values)) % step == 0), values, reports)
@@ -386,9 +398,9 @@ PLANTED = [
     (in_dictionary, "dictionary"),
     *((kind, "metadata") for kind in (in_metadata, in_metadata_of_a_table, in_metadata_of_a_field)),
     (beside_their_sum, "batches of one value"),
-    (sorted_by_value, "order"),
+    *((kind, "order") for kind in (sorted_by_value, sorted_in_tens)),
+    *((kind, "repeat after") for kind in (mirrored, antithetic)),
     *((drawn_again_after(period), "repeat after") for period in (16, 256, 1001, 50_021, 65_536)),
-    (mirrored, "repeat after"),
     (the_same_in_each_call, "another run"),
     (one_coin_for_each_category, "in common"),
     *((raw_at(step), "some places") for step in (100, 1000, 10_000)),
