@@ -12,7 +12,7 @@ import typer
 from ldp_cli import files, printing
 from ldp_cli.values import named, shares_of
 from ldp_core import Domain, DtypeError, Numeric, PlanError, PrivacyPlan
-from ldp_core.engine import check_open, in_percent, reach_of_private
+from ldp_core.engine import check_open, in_percent, off_of, reach_of_private
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,7 +94,7 @@ class ByPrivate:
             for k, (value, name, _) in enumerate(asked):
                 answers = made[f"answer {k}"]
                 if name == "jump":  # (of the total, the next one)
-                    jump = answers
+                    jump, people = answers
                     continue
                 for one in answers if isinstance(answers, list) else [answers]:
                     answer = f"{100 * one['probability']:g} %" if "probability" in one else name
@@ -104,7 +104,9 @@ class ByPrivate:
                         mean, error = rows[-1]["estimate"], numbers[0]
                         x = self.plan[str(self.of)]
                         below, above = reach_of_private(x, mean, error, jump, self.confidence, self.repeats or 1)
-                        numbers[1:3] = min(numbers[1], estimate - below), max(numbers[2], estimate + above)
+                        off = off_of(x) * abs(people)
+                        numbers[1] = min(numbers[1], estimate - below) - off
+                        numbers[2] = max(numbers[2], estimate + above) + off
                     rows.append(head | dict(zip(_OF_ANSWER, [value, answer, estimate, *numbers], strict=True)))
         return rows
 
@@ -139,7 +141,8 @@ class ByPrivate:
                 y = selectors.by_name(self.of) if x is None else weight(self.of)
                 yield text, "mean", ldp_polars.ratio(w * y, w, of=x, **how)
                 if x is not None:
-                    yield text, "jump", abs((w**3).sum()) / (w**2).sum() / (w.max() > 0).cast(float)
+                    jump = abs((w**3).sum()) / (w**2).sum() / (w.max() > 0).cast(float)
+                    yield text, "jump", jump.append(w.sum()).implode()
                 yield text, "total", ldp_polars.total(w * y, **how)
                 if self.quantiles:
                     yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)

@@ -36,6 +36,7 @@ from ldp_core.estimates.comparison import Compare, holm, p_values_of, unsaid_peo
 from ldp_core.estimates.comparison_of_persons import ComparePersons, Pairs, quantiles_of_persons
 from ldp_core.estimates.consistency import Consistency
 from ldp_core.estimates.histogram import ENTRY as HISTOGRAM_ENTRY
+from ldp_core.estimates.mean import off_of
 from ldp_core.estimates.moments import FIT_SCHEMA
 from ldp_core.estimates.plausibility import collecting
 from ldp_core.estimates.pooling import common_values, pooled, pooled_rows
@@ -216,6 +217,7 @@ __all__ = [
     "not_proved",
     "of_floats",
     "of_folders",
+    "off_of",
     "open_parquet",
     "outlook_of",
     "over",

@@ -110,7 +110,8 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
 
     Raises:
         InputError: not columns of as many finite numbers.
-        ParameterError: confidence outside (0, 1), fewer than two records, or reports of x that do not tell squares.
+        ParameterError: confidence outside (0, 1), fewer than two records, reports of x that do not tell squares, or a
+            `SquareWave`'s, which tell buckets.
 
     >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
     2.0
@@ -237,6 +238,11 @@ def _moments(numbers: Any) -> tuple[Any, Any, float, float, float]:
         mechanism: Any = numbers[0]
         if not hasattr(mechanism, "tells_squares"):
             raise ParameterError(f"a line is of numbers, as Hybrid reports them, got reports of {mechanism.name}")
+        if not mechanism.rounds_at_random:
+            raise ParameterError(
+                f"a line needs numbers that are right on average, and {mechanism.name} reports their buckets: take "
+                "Piecewise"
+            )
         middle = float(mechanism.domain.decode(0.5))
         far = (mechanism.domain.high - mechanism.domain.low) / 2
         unit = math.ldexp(1.0, max(math.frexp(far)[1], _LEAST))

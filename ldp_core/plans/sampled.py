@@ -272,6 +272,7 @@ class SampledNumber(Sampled, Numeric):
     points = of_inner("points")
     places = of_inner("places")
     blur = of_inner("blur")
+    rounds_at_random = of_inner("rounds_at_random")
 
     @override
     def point_variances(self) -> F64:

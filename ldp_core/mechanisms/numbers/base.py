@@ -87,6 +87,11 @@ class Numeric(Mechanism):
         return step if 8 * self.most_noise > square else 0.0
 
     @property
+    def rounds_at_random(self) -> bool:
+        """Whether a number is right on average; else it counts for the middle of its bucket."""
+        return True
+
+    @property
     def blur(self) -> float:
         """By how much, as a share, the expectation of a report may be off the number."""
         return 0.0

@@ -142,6 +142,11 @@ class SquareWave(Window):
 
     @property
     @override
+    def rounds_at_random(self) -> bool:
+        return False
+
+    @property
+    @override
     def blur(self) -> float:
         """Half a bucket, as a number counts for the middle; of whole numbers one less."""
         whole = self.domain.high - self.domain.low if isinstance(self.domain, WholeNumbers) else math.inf

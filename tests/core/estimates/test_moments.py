@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ldp_core import Hybrid, InputError, NOutput, OneBitMean, ParameterError, Piecewise, RandomizedResponse, linear_fit
+from ldp_core import (
+    Hybrid,
+    InputError,
+    NOutput,
+    OneBitMean,
+    ParameterError,
+    Piecewise,
+    RandomizedResponse,
+    SquareWave,
+    linear_fit,
+)
 
 from ...cases import case
 from ..checks import slow
@@ -195,6 +205,10 @@ def test_what_reports_do_not_tell():
         NOutput((0, 1), epsilon=3.0).moments(reports)
     with pytest.raises(ParameterError, match=r"hybrid do not tell .* take Piecewise"):  # and not Hybrid
         Hybrid((0, 1), epsilon=0.5).moments(reports)
+    wave = SquareWave((0, 1), epsilon=4.0, buckets=64)  # of a covariance 37 % of intervals held
+    for sides in (((wave, wave.perturb(other)), other), (other, (wave, wave.perturb(other)))):
+        with pytest.raises(ParameterError, match="square_wave reports their buckets"):
+            linear_fit(*sides)
     with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1: leave out"):
