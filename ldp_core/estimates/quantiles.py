@@ -295,7 +295,8 @@ class Cdf(Tabular):
 
     Attributes:
         values: labels, or upper edges of cells: an array of numbers, or else a tuple.
-        shares: estimated shares of the records with this value or a lower one; not monotone, as noise is not.
+        shares: estimated shares of the records with this value or a lower one, of `Cells` and of intervals below this
+            edge; not monotone, as noise is not.
         standard_errors: of ``shares``.
         low, high: ends of the band, in [0, 1].
         confidence, simultaneous, population: see `CdfEstimate`.
