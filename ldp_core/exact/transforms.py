@@ -46,14 +46,19 @@ def some_groups(
         yield first, last, some, of
 
 
+def groups_of_cells(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, npt.NDArray[Any], I64]]:
+    """`some_groups` at a time, so that counts of k numbers in each are of few MiB."""
+    return some_groups(cells, groups, n_groups, max(_CELLS // k, 1))
+
+
 def cell_counts(cells: I64, groups: I64, n_groups: int, k: int) -> Iterator[tuple[int, int, I64]]:
     """How often each of k numbers occurs, some groups at a time: (first, last, int64[last - first, k])."""
-    for first, last, some, of in some_groups(cells, groups, n_groups, max(CELLS // k, 1)):
+    for first, last, some, of in groups_of_cells(cells, groups, n_groups, k):
         yield first, last, count_numbers(some, of, last - first, k)
 
 
 _BLOCK = 1 << 15  # numbers
-CELLS = 1 << 20  # counts made at a time: 8 MiB
+_CELLS = 1 << 20  # counts made at a time: 8 MiB
 
 
 def walsh_hadamard(counts: I64) -> I64:

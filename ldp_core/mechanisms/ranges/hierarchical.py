@@ -45,7 +45,7 @@ from ldp_core.estimates.histogram import Histogram, HistogramEstimate
 from ldp_core.estimates.ordered import Reader
 from ldp_core.estimates.tails import two_point_score
 from ldp_core.exact.probability import check_resolved
-from ldp_core.exact.transforms import CELLS, count_numbers, some_groups
+from ldp_core.exact.transforms import count_numbers, groups_of_cells
 from ldp_core.inputs.cells import MOST_CELLS, Cells
 from ldp_core.inputs.domain import Domain, Label, Unmatched
 from ldp_core.mechanism import ExpectedError, Mechanism
@@ -206,7 +206,7 @@ class HierarchicalHistogram(Mechanism):
     @override
     def count_reports(self, reports: Native, groups: I64, n_groups: int) -> I64:
         out, cells = np.empty((n_groups, self.counters), np.int64), self._first[-1]
-        for first, last, some, of in some_groups(reports.view(np.int64), groups, n_groups, max(CELLS // cells, 1)):
+        for first, last, some, of in groups_of_cells(reports.view(np.int64), groups, n_groups, cells):
             many = 32 * len(some) > (last - first) * cells  # (else most cells have no report: measured)
             counts = count_numbers(some, of, last - first, cells) if many else None
             for level, mine, (begin, end) in zip(self.levels, self._by_level(out), pairwise(self._first), strict=True):
