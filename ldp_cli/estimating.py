@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -254,11 +255,8 @@ def _counted(reports: pl.LazyFrame, event_time: str | None) -> tuple[int, tuple[
     ends = time.min().alias("first"), time.max().alias("last")
     [[n, first, last, *whole]] = reports.select(pl.len(), *ends, *cut).collect().rows()
     if last is not None:
-        last += max((step for step, all_are in zip(steps.values(), whole, strict=True) if all_are), default=_NO_TIME)
+        last += max(compress(steps.values(), whole), default=dt.timedelta())
     return n, (first, last)
-
-
-_NO_TIME = dt.timedelta()
 
 
 @dataclass(frozen=True)
