@@ -8,9 +8,10 @@ memory that no row shows, in a dictionary, in metadata, in the order of the rows
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -76,7 +77,12 @@ class Runs:
 
     def chance(self, rows: int) -> float:
         """That so many reports like those of `long` are the same."""
-        return min(float(((self.times / len(self.long)) ** rows).sum()), 1.0)
+        return _alike(self.times, rows)
+
+
+def _alike(times: npt.NDArray[np.int64], rows: int) -> float:
+    """That so many rows are the same, if each word is there so often."""
+    return min(float(((times / times.sum()) ** rows).sum()), 1.0)
 
 
 def _words(reports: tuple[Any, ...]) -> Words:
@@ -237,23 +243,21 @@ def _repeats_at_lags(runs: Runs) -> bool:
     waves = np.fft.rfft(some, 2 * len(some))
     like = np.fft.irfft(waves * waves.conj())[: len(some) // 2]  # autocorrelation (Wiener and Khinchin)
     lags = [*_LAGS, int(like[1:].argmax()) + 1, int(like[1:].argmin()) + 1]
-    return _depend_at(lags, words) or _depend(words, words[::-1], runs.times)  # (mirrored)
+    return _depend(words, runs.times, chain(_rolled(words, lags), [words[::-1]]))  # (and mirrored)
 
 
-def _depend_at(lags: list[int], words: npt.NDArray[Any]) -> bool:
-    times = np.unique(words, return_counts=True)[1]
-    return any(_depend(words, np.roll(words, lag), times) for lag in lags if 2 * lag <= len(words))
+def _rolled(words: npt.NDArray[Any], lags: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
+    return (np.roll(words, lag) for lag in lags if 2 * lag <= len(words))
 
 
-def _depend(one: npt.NDArray[Any], other: npt.NDArray[Any], times: npt.NDArray[np.int64]) -> bool:
-    """Whether pairs of rows are the same more often than in another order of the rows, or less often.
+def _depend(words: npt.NDArray[Any], times: npt.NDArray[np.int64], others: Iterable[npt.NDArray[Any]]) -> bool:
+    """Whether rows are those of one of ``others``, other orders of them, more often than chance has it, or less often.
 
     ``times``: how often each word is there. A count of joins (P. Moran, JRSS B 10(2), 1948), each perhaps twice.
     """
-    n, shares = len(one), times / times.sum()
-    two, three = (shares**2).sum(), (shares**3).sum()
+    n, two, three = len(words), _alike(times, 2), _alike(times, 3)
     reach = 8 * math.sqrt(max(2 * n * (two + two**2 - 2 * three), 0)) + 8
-    return bool(abs(int(np.count_nonzero(one == other)) - n * two) > reach)
+    return any(abs(int(np.count_nonzero(words == other)) - n * two) > reach for other in others)
 
 
 def _repeats_between_runs(runs: Runs) -> bool:
@@ -271,8 +275,8 @@ def _coins_of_a_batch(runs: Runs) -> bool:
         if (words == words[:, :1]).all():  # one coin may have fallen twice the same way
             rows = np.zeros(_BATCH, np.int64)
             words = np.array([runs.words(runs.box.inputs[at : at + 1], rows) for _ in range(_SURE)])
-        chance = float(((np.unique(words, return_counts=True)[1] / words.size) ** 2).sum())
-        pairs = words[:, : words.shape[1] // 2 * 2].reshape(-1, 2)
+        chance = _alike(np.unique(words, return_counts=True)[1], 2)
+        pairs = words.reshape(-1, 2)
         if _matches_too_often(int(np.count_nonzero(pairs[:, 0] == pairs[:, 1])), len(pairs), chance):
             return True
     return False
@@ -314,7 +318,8 @@ def _order(runs: Runs) -> bool:
     half = len(kinds) // 2
     first, second = (np.bincount(part, minlength=16).astype(float) for part in (kinds[:half], kinds[half:]))
     square = float(np.sum((first - second) ** 2 / np.maximum(first + second, 1)))
-    return square > 90 or _depend_at(_LAGS, kinds)  # chi-square of 15 degrees of freedom: 1e-12
+    unlike = square > 90  # chi-square of 15 degrees of freedom: 1e-12
+    return unlike or _depend(kinds, np.bincount(kinds), _rolled(kinds, _LAGS))
 
 
 # ---- each value

@@ -88,7 +88,7 @@ class Numeric(Mechanism):
 
     @property
     def rounds_at_random(self) -> bool:
-        """Whether a number is right on average; else it counts for the middle of its bucket."""
+        """Whether a number between points is right on average; else it counts for the middle of its bucket."""
         return True
 
     @property

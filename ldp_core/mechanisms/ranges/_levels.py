@@ -33,7 +33,7 @@ import numpy.typing as npt
 from ldp_core.arrays.types import I64, Codes
 from ldp_core.exact.probability import agreement, exp_below, fraction
 from ldp_core.exact.sampling import ONE
-from ldp_core.exact.transforms import walsh_hadamard
+from ldp_core.exact.transforms import count_numbers, walsh_hadamard
 from ldp_core.noise.base import Noise, coins
 from ldp_core.simulated_counts import Generator, multinomials, scatter
 
@@ -152,17 +152,16 @@ class Level:
 
     def supporters_of(self, reports: I64, groups: I64, n_groups: int) -> I64:
         """The same of few reports, without a count for each cell."""
-        out = np.zeros((n_groups, self.nodes), np.int64)
-        if not len(reports):
-            return out
         if self.is_direct:
-            np.add.at(out, (groups, reports), 1)
-            return out
+            return count_numbers(reports, groups, n_groups, self.nodes)
+        spectrum = np.zeros((n_groups, self.nodes), np.int64)
+        if not len(reports):
+            return spectrum
         multiplier, shift = reports >> self.head, reports & (1 << self.head) - 1
-        out[:, 0] = np.bincount(groups, minlength=n_groups) * self.favored
+        spectrum[:, 0] = np.bincount(groups, minlength=n_groups) * self.favored
         for u, weight, vectors in self._terms(multiplier):
-            np.add.at(out, (groups, vectors), weight * (1 - 2 * (np.bitwise_count(shift & u).astype(np.int64) & 1)))
-        return self._supporters(out)
+            np.add.at(spectrum, (groups, vectors), np.where(np.bitwise_count(shift & u) & 1, -weight, weight))
+        return self._supporters(spectrum)
 
     def _terms(self, multiplier: Any) -> Iterator[tuple[int, int, I64]]:
         """Each u > 0 with w(u), which is not 0, and for each of some a the vector f with <f, x> = <u, head(a x)>."""
