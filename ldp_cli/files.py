@@ -212,11 +212,16 @@ def _other_than_written(
     January or of February.
     """
     polars: Any = import_extra("polars", "polars")
+    read = polars.scan_csv(found, schema_overrides=dict.fromkeys(there, polars.String), glob=False)
+    names_there = [name for name in (there if names is None else names) if name in there and name not in planned]
+    # A first look is a fifth of the whole: of texts as a number is written, of up to 15 digits, no two are one float.
+    others = [(~in_periods(name).str.contains(_PLAIN)).any() for name in names_there if there[name].is_numeric()]
+    other = read.select(others).collect(engine="streaming").to_dicts()[0] if others else {}
     asked = {}
-    for name in there if names is None else names:
-        if name not in there or name in planned:
-            continue
+    for name in names_there:
         text, kind = in_periods(name), there[name]
+        if other.get(name) is False:
+            continue
         if kind.is_numeric():
             decimals = text.str.extract(r"^[^.eE]*\.?(\d*)$").str.len_chars()  # (null of 1e-5)
             longer = text.str.contains(r"\.\d+0$").any()  # (than the number: 1 where all have as many decimals)
@@ -230,11 +235,13 @@ def _other_than_written(
             asked[name] = 2 * (~text.str.contains(r"^\d{4}")).any().cast(polars.Int32)
     if not asked:
         return {}
-    texts = polars.scan_csv(found, schema_overrides=dict.fromkeys(there, polars.String), glob=False)
-    [row] = texts.select(one.alias(name) for name, one in asked.items()).collect(engine="streaming").to_dicts()
+    [row] = read.select(one.alias(name) for name, one in asked.items()).collect(engine="streaming").to_dicts()
     if names is not None and (shorter := [name for name, wrong in row.items() if wrong == 1]):
         note(f"kept columns {shorter} are numbers, of which 1.10 becomes 1.1: write names, as versions, as v1.10")
     return {name: polars.String for name, wrong in row.items() if wrong == 2}
+
+
+_PLAIN = r"^-?(0|[1-9]\d{0,14}|(0|[1-9]\d{0,6})\.(0|\d{0,7}[1-9]))$"
 
 
 def _refuse_numbers(file: str, source: Any, id: str) -> None:  # noqa: A002 (as in `scan`)
