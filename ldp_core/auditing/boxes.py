@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +23,8 @@ from ldp_core.parameters import check_epsilon, check_integer
 from ldp_core.plans.drawn import composed
 from ldp_core.plans.plan import PrivacyPlan
 
+MOST_INPUTS = 32
+
 BlackBox: TypeAlias = Callable[..., Any]
 """An array of values for each position of an input -> reports of them, or a tuple of reports."""
 
@@ -33,7 +35,7 @@ class Box:
 
     ``inputs`` are tuples of values, one for each argument of ``perturb``; ``exact`` is epsilon, where it is known;
     ``reading`` what the claimed mechanism itself reads in reports; ``values`` all those of the declared domain, if
-    there is one and nobody chose inputs.
+    there is one and nobody chose inputs; ``of_pairs`` what is claimed of two of the inputs, where it is less.
     """
 
     name: str
@@ -43,6 +45,11 @@ class Box:
     exact: float | None
     reading: Reading
     values: Sequence[Any] = ()
+    of_pairs: Mapping[tuple[int, int], float] = field(default_factory=dict)
+
+    def claim(self, pair: tuple[int, int]) -> float:
+        """The claimed epsilon of two inputs, by their positions."""
+        return self.of_pairs.get(pair, self.claimed)
 
 
 def box_of(
@@ -69,8 +76,9 @@ def box_of(
             raise ParameterError("a number claims nothing by itself: give perturb and inputs too")
         title = str(getattr(perturb, "__name__", type(perturb).__name__))
         box = Box(title, perturb, _tuples(inputs), claimed, None, lambda _: [])
-    given: dict[str, Any] = {"name": name, "perturb": perturb, "claimed": epsilon}
-    box = replace(box, **{field: value for field, value in given.items() if value is not None})
+    of_pairs: dict[tuple[int, int], float] | None = None if epsilon is None else {}
+    given: dict[str, Any] = {"name": name, "perturb": perturb, "claimed": epsilon, "of_pairs": of_pairs}
+    box = replace(box, **{which: value for which, value in given.items() if value is not None})
     if math.isinf(box.claimed):
         raise ParameterError(
             "no number bounds what reports of these changing inputs spend: give epsilon, what they are said to spend"
@@ -108,8 +116,7 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
     if inputs is None:
         each = [inputs_of(plan[name]) if name in plan.columns else labels_of(of) for name, of in private.items()]
         inputs = [tuple(values[k % len(values)] for values in each) for k in range(max(map(len, each)))]
-        bits = range((len(each) - 1).bit_length())  # more records: any two columns differ in one of them
-        inputs += [tuple(values[(at >> k & 1) % len(values)] for at, values in enumerate(each)) for k in bits]
+        inputs += _others(each, MOST_INPUTS - len(inputs))
     keyed = keyed or plan.memoized
 
     def perturb(*columns: pa.Array) -> tuple[Any, ...]:
@@ -119,12 +126,26 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
 
     exact = float(composed(mechanisms, lambda m: Fraction(m.realized_epsilon)))
     chosen = _tuples(inputs)
+    of_pairs = {}  # two records are told apart by the columns in which they differ, and by no other
+    for x, y in permutations(range(len(chosen)), 2):
+        unlike = {source for source, a, b in zip(private, chosen[x], chosen[y], strict=True) if a != b}
+        differ = [m for name, m in plan.columns.items() if not unlike.isdisjoint(plan.sources(name))]
+        of_pairs[x, y] = float(composed(differ, lambda m: Fraction(m.epsilon)))
     values = dict(zip(private, zip(*chosen, strict=True), strict=True))
     taken = [
         list(plan.values_of(name, {source: values[source] for source in plan.sources(name)})) for name in plan.columns
     ]
     read = reading(mechanisms, list(zip(*taken, strict=True)))
-    return Box("the whole record", perturb, chosen, plan.epsilon, exact, read)
+    return Box("the whole record", perturb, chosen, plan.epsilon, exact, read, of_pairs=of_pairs)
+
+
+def _others(each: Sequence[Sequence[Any]], most: int) -> list[tuple[Any, ...]]:
+    """Records of which one differs from the first in a column alone, or, of many columns, any two columns differ."""
+    n = len(each)
+    other = np.eye(n, dtype=bool)
+    if n > most:
+        other = (np.arange(n) >> np.arange((n - 1).bit_length())[:, None] & 1).astype(bool)
+    return [tuple(values[row[k] % len(values)] for k, values in enumerate(each)) for row in other.astype(int)]
 
 
 def _tuples(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:

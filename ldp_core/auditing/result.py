@@ -16,7 +16,8 @@ class Audit:
 
     Attributes:
         name: of what was audited.
-        claimed: epsilon, as it is claimed.
+        claimed: epsilon, as it is claimed; of a plan, where two records are told apart too well, that of the columns
+            in which they differ.
         exact: epsilon as it follows from the exact probabilities of reports, where these are known; else None.
         lower_bound: epsilon is above it, but for a false alarm.
         false_alarm: the probability that the true epsilon is below ``lower_bound``.

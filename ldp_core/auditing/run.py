@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ldp_core.auditing.binomial import epsilon_bound
-from ldp_core.auditing.boxes import BlackBox, Box, box_of
+from ldp_core.auditing.boxes import MOST_INPUTS, BlackBox, Box, box_of
 from ldp_core.auditing.columns import Part, columns
 from ldp_core.auditing.events import choose
 from ldp_core.auditing.result import Audit
@@ -35,7 +35,6 @@ _ROWS = 1 << 19  # records that the black box gets at a time,
 _CELLS = 1 << 25  # and places of their reports
 _KEPT = 1 << 28  # bytes of reports from which events are chosen
 _PROBE = 64
-_MOST_INPUTS = 32
 _LEAST_TRIALS, _MOST_TRIALS = 1000, 10**10
 
 
@@ -93,8 +92,8 @@ def audit(
     check_open("false_alarm", false_alarm)
     box = box_of(claim, perturb, inputs, epsilon, rounds, keyed, name)
     n_inputs = len(box.inputs)
-    if not 2 <= n_inputs <= _MOST_INPUTS:
-        raise ParameterError(f"inputs must be 2 to {_MOST_INPUTS}, got {n_inputs}")
+    if not 2 <= n_inputs <= MOST_INPUTS:
+        raise ParameterError(f"inputs must be 2 to {MOST_INPUTS}, got {n_inputs}")
     alpha = false_alarm / (2 * n_inputs * (n_inputs - 1))
 
     draw = _Drawing(box, progress, trials)
@@ -110,19 +109,19 @@ def audit(
         for k, event in enumerate(events):
             hits[k] += [event.hits(rows[at]) for at in event.pair]
     bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
-    best = int(np.argmax([0.0, *bounds]))
-    best_event = events[best - 1] if best else None
+    claims = [box.claim(event.pair) for event in events]
+    bound, claim, event = max(zip(bounds, claims, events, strict=True), key=lambda one: (one[0] > one[1], one[0]))
     inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
     return Audit(
         name=box.name,
-        claimed=box.claimed,
-        exact=box.exact,
-        lower_bound=bounds[best - 1] if best else 0.0,
+        claimed=claim if bound > claim else box.claimed,
+        exact=box.exact if claim == box.claimed or bound <= claim else None,
+        lower_bound=max(bound, 0.0),
         false_alarm=false_alarm,
         trials=trials,
         inputs=inputs,
-        pair=None if best_event is None else (inputs[best_event.pair[0]], inputs[best_event.pair[1]]),
-        event="" if best_event is None else str(best_event),
+        pair=None if bound <= 0 else (inputs[event.pair[0]], inputs[event.pair[1]]),
+        event="" if bound <= 0 else str(event),
         structure=structure,
     )
 

@@ -159,10 +159,25 @@ def test_noise_that_two_columns_share():
     records = [(True, True), (True, False), (False, False), (False, True)]
     found = audit(plan, shared, inputs=records, trials=FEW)
     assert found.broken
-    assert found.claimed == 2.0
     assert audit(plan, shared, trials=FEW).broken  # (once all inputs were alike in both columns)
     assert not audit(plan, inputs=records, trials=FEW).broken
     assert not audit(plan, inputs=records, trials=FEW, keyed=True).broken
+
+
+def test_one_column_of_twelve_is_not_perturbed():
+    """A bound of 7 is far below the 12 of the record: records that differ in one column may spend its 1 alone."""
+    coin, bits = RandomizedResponse(epsilon=1.0), UnaryEncoding(["a", "b", "c"], epsilon=1.0)
+    plan = PrivacyPlan({f"{k}": coin if k % 2 else bits for k in range(12)})
+
+    def raw(*columns):
+        reports = plan.perturb_columns(dict(zip(plan.inputs, columns, strict=True)), None, packed=False)
+        return tuple({**reports, "7": columns[7]}.values())
+
+    found = audit(plan, raw, trials=4000)
+    assert found.broken
+    assert (found.claimed, found.exact) == (1.0, None)
+    assert not audit(plan, raw, trials=4000, epsilon=12.0).broken  # (all that is claimed)
+    assert not audit(plan, trials=4000).broken
 
 
 def test_a_null_that_passes_through():
