@@ -40,7 +40,8 @@ HALF_WIDTH = 200
 """Of pictures side by side."""
 _STEP = 24  # pixels a value
 _PERCENT: dict[str, Any] = {"format": "~%"}
-_NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, '~s')"}  # (as a format, it writes 0k beside 5k)
+_NUMBER: dict[str, Any] = {"labelExpr": "format(datum.value, abs(datum.value) < 1000 ? '~g' : '~s')"}
+# (as a format, ~s writes 0k beside 5k, and -500m for -0.5)
 
 
 def row_of(record: Mapping[str, Any], view: View) -> dict[str, Any]:
