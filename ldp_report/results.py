@@ -99,22 +99,24 @@ class Results:
         each = median_low([n for column in sizes for n in column] or [0])
         counted = summed if self.counted is None or summed is None else self.counted
         letters = None if self.letters is None else _letters(self.letters)
-        return {
-            "name": self.name,
-            "total": self.total,
-            "windows": _labels(windows),
-            "span": "".join(_labels([(windows[0][0], max(end for _, end, _ in windows), 0)] if windows else [])),
-            "partial": None
-            if self.covered is None
-            else [is_cut(start, end, self.covered) for start, end, _ in windows],
-            "columns": columns,
-            "counted": counted,
-            "doubts": self.doubts,
-            "letters": letters,
-            "late": None if letters is None else self._lost(letters, late=True),
-            "dead": None if letters is None else self._lost(letters, late=False),
-            "plan": None if self.plan is None else _in_words(self.plan, each),
-        }
+        return _visible(
+            {
+                "name": self.name,
+                "total": self.total,
+                "windows": _labels(windows),
+                "span": "".join(_labels([(windows[0][0], max(end for _, end, _ in windows), 0)] if windows else [])),
+                "partial": None
+                if self.covered is None
+                else [is_cut(start, end, self.covered) for start, end, _ in windows],
+                "columns": columns,
+                "counted": counted,
+                "doubts": self.doubts,
+                "letters": letters,
+                "late": None if letters is None else self._lost(letters, late=True),
+                "dead": None if letters is None else self._lost(letters, late=False),
+                "plan": None if self.plan is None else _in_words(self.plan, each),
+            }
+        )
 
     def _say_of_searches(self, columns: Sequence[dict[str, Any]]) -> None:
         """For columns in which values are searched for: how often anything on the page is what nobody has.
@@ -274,7 +276,16 @@ def _apart(*numbers: float) -> list[str]:
 
 def _aside(words: str) -> str:
     """Words that do not turn around the numbers beside them, if they are written from right to left."""
-    return words if words.isascii() else f"\u2068{words}\u2069"
+    return words if words.isascii() else f"\u2068{engine.visible_lines(words)}\u2069"
+
+
+def _visible(data: Any) -> Any:
+    """Data in which no name, label or group, which may be a stranger's, turns the writing beside it around."""
+    if isinstance(data, dict):  # (what has changed says so itself)
+        return {key: one if key == "changed" else _visible(one) for key, one in data.items()}
+    if isinstance(data, list):
+        return [_visible(one) for one in data]
+    return engine.visible_lines(data) if isinstance(data, str) else data
 
 
 def _numbers(rows: Iterable[Row], view: engine.View) -> dict[str, tuple[float, float, float]]:

@@ -2,12 +2,13 @@
 
 A report may be a number, a text, a list of them, or several of these (columns of a record, or rounds). Each place of a
 list is a column, and one of floats a second one: its bits, as the lowest ones and the sign of -0.0 may tell the value.
-A text is a column, and each eight bytes of its first and last 32.
+A text is a column, its length another, and each eight bytes of its first and last 32.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,7 +23,8 @@ Part: TypeAlias = list[Column]
 """One report: a column for each of its places."""
 
 NULL = np.iinfo(np.int64).min + 1
-"""What stands for a null."""
+"""What stands for a null; a null around others is as many above it as it is deep, plus one."""
+_NULL_FLOAT = 0x7FF8_0000_5EED_0000  # the bits of a NaN that is no other one's
 
 
 def columns(reports: Any) -> list[Part]:
@@ -60,7 +62,7 @@ def _places(reports: Any) -> Part:
     )
 
 
-def _of_arrow(array: pa.Array) -> Part:
+def _of_arrow(array: pa.Array, depth: int = 0) -> Part:
     if isinstance(array, pa.ChunkedArray):  # (of no chunks, or of some that do not combine)
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if isinstance(array, pa.ExtensionArray):
@@ -68,11 +70,12 @@ def _of_arrow(array: pa.Array) -> Part:
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
         size, n = kind.list_size, len(array)
-        places = _of_arrow(array.values.slice(array.offset * size, n * size))
+        places = _of_arrow(array.values.slice(array.offset * size, n * size), depth + 1)
         parts = [column for place in places for column in np.ascontiguousarray(place.reshape(n, size).T)]
-        return [_with_nulls(column, array) for column in parts]
+        return [_with_nulls(column, array, depth + 1) for column in parts]
     if pa.types.is_struct(kind):
-        return [_with_nulls(c, array) for k in range(kind.num_fields) for c in _of_arrow(array.field(k))]
+        parts = [column for k in range(kind.num_fields) for column in _of_arrow(array.field(k), depth + 1)]
+        return [_with_nulls(column, array, depth + 1) for column in parts]
     if pa.types.is_null(kind):
         return [np.full(len(array), NULL)]
     if pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind):
@@ -87,7 +90,7 @@ def _of_arrow(array: pa.Array) -> Part:
 
 
 def _of_bytes(array: pa.Array) -> Part:
-    """The first and the last bytes of texts, by eights: where no two are equal, a value may be beside what differs.
+    """Texts' lengths, and their first and last bytes, by eights: a value may be beside what makes all texts differ.
 
     Of a dictionary there are none: its texts are as few as labels.
     """
@@ -101,7 +104,7 @@ def _of_bytes(array: pa.Array) -> Part:
     _, ends, data = text.buffers()
     offsets = np.frombuffer(ends, np.int64)[text.offset :][: len(text) + 1, None]
     letters = np.append(np.frombuffer(data or b"", np.uint8), np.uint8(0))
-    parts = []
+    parts = [np.diff(offsets[:, 0])]
     for at in (offsets[:-1] + np.arange(_LETTERS), offsets[1:] + np.arange(-_LETTERS, 0)):
         inside = (at >= offsets[:-1]) & (at < offsets[1:])
         words = np.where(inside, letters[np.where(inside, at, 0)], np.uint8(0)).view(np.int64)
@@ -117,10 +120,12 @@ def _of_texts(array: pa.Array) -> Column:
     """Texts (or whatever else has equal values) by a hash of them."""
     if not pa.types.is_dictionary(array.type):
         array = array.dictionary_encode()
-    distinct = [
-        NULL if value is None else int.from_bytes(hashlib.blake2b(repr(value).encode(), digest_size=7).digest())
-        for value in array.dictionary.to_pylist()
-    ]
+    times: Counter[Any] = Counter()  # (a dictionary may have a text twice, which is then two)
+    distinct = []
+    for value in array.dictionary.to_pylist():
+        word = f"{value!r}{times[value] or ''}".encode()
+        distinct.append(NULL if value is None else int.from_bytes(hashlib.blake2b(word, digest_size=7).digest()))
+        times[value] += 1
     numbers = np.array([*distinct, NULL], np.int64)
     at = array.indices.fill_null(len(distinct)) if array.indices.null_count else array.indices
     return numbers[at.to_numpy(zero_copy_only=False)]
@@ -133,10 +138,11 @@ def _signed(column: Column) -> Column:
     return column.view(np.int64) if column.dtype == np.uint64 else column
 
 
-def _with_nulls(column: Column, array: pa.Array) -> Column:
+def _with_nulls(column: Column, array: pa.Array, depth: int = 0) -> Column:
     if not array.null_count:
         return column
     missing = array.is_null().to_numpy(zero_copy_only=False)
-    out = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-    out[missing] = np.nan if column.dtype.kind == "f" else NULL
+    floats = column.dtype.kind == "f"
+    out = column.astype(np.float64 if floats else np.int64)
+    out.view(np.int64)[missing] = (_NULL_FLOAT if floats else NULL) + depth
     return out

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ldp_core.auditing.binomial import epsilon_bound
 from ldp_core.auditing.boxes import MOST_INPUTS, BlackBox, Box, box_of
 from ldp_core.auditing.columns import Part, columns
-from ldp_core.auditing.events import choose
+from ldp_core.auditing.events import Event, choose
 from ldp_core.auditing.result import Audit
 from ldp_core.auditing.structure import find
 from ldp_core.auditing.summaries import Rows
@@ -110,18 +110,20 @@ def audit(
             hits[k] += [event.hits(rows[at]) for at in event.pair]
     bounds = [epsilon_bound(int(one), counted, int(other), counted, alpha) for one, other in hits]
     claims = [box.claim(event.pair) for event in events]
-    bound, claim, event = max(zip(bounds, claims, events, strict=True), key=lambda one: (one[0] > one[1], one[0]))
+    nothing: tuple[float, float, Event | None] = (0.0, box.claimed, None)
+    found = [nothing, *zip(bounds, claims, events, strict=True)]
+    bound, claim, told = max(found, key=lambda one: (one[0] > one[1], one[0]))
     inputs = tuple(str(row[0]) if len(row) == 1 else str(row) for row in box.inputs)
     return Audit(
         name=box.name,
         claimed=claim if bound > claim else box.claimed,
         exact=box.exact if claim == box.claimed or bound <= claim else None,
-        lower_bound=max(bound, 0.0),
+        lower_bound=bound,
         false_alarm=false_alarm,
         trials=trials,
         inputs=inputs,
-        pair=None if bound <= 0 else (inputs[event.pair[0]], inputs[event.pair[1]]),
-        event="" if bound <= 0 else str(event),
+        pair=None if told is None else (inputs[told.pair[0]], inputs[told.pair[1]]),
+        event="" if told is None else str(told),
         structure=structure,
     )
 
@@ -170,7 +172,13 @@ class _Drawing:
         parts = [*told, *self._box.reading(reports)]
         if not parts or not all(parts) or any(len(c) != len(which) for part in parts for c in part):
             raise ReportError(f"{self._box.name}: {len(which)} values need as many reports, each of one column or more")
-        self.names = [_name(k, j, part, len(told)) for k, part in enumerate(parts) for j in range(len(part))]
+        names = [_name(k, j, part, len(told)) for k, part in enumerate(parts) for j in range(len(part))]
+        if self.names and names != self.names:
+            raise ReportError(
+                f"{self._box.name}: reports of one call are of another type than those of another, as pandas' numbers "
+                "with and without missing ones are: give all of them one type"
+            )
+        self.names = names
         order = np.argsort(which, kind="stable").reshape(n_inputs, n)
         return [Rows([[column[at] for column in part] for part in parts]) for at in order]
 

@@ -64,20 +64,13 @@ class Runs:
         return self.of([self.box.inputs[at]], np.zeros(_FEW, np.int64))
 
     @cached_property
-    def long(self) -> Words:
-        """Of one input as many rows as there may be."""
+    def long(self) -> list[tuple[Words, npt.NDArray[np.int64]]]:
+        """Of each of the first inputs as many rows as there may be, and how often each word is there."""
         width = sum(len(part) for part in columns(self.twice[0][0]))
         most = min(_ROWS, max(2 * self.trials, _LAGS[-1] * 2), _CELLS // max(width, 1))
-        return self.words(self.box.inputs[:1], np.zeros(max(most, _FEW), np.int64))
-
-    @cached_property
-    def times(self) -> npt.NDArray[np.int64]:
-        """How often each word of `long` is there."""
-        return np.unique(self.long, return_counts=True)[1]
-
-    def chance(self, rows: int) -> float:
-        """That so many reports like those of `long` are the same."""
-        return _alike(self.times, rows)
+        rows = np.zeros(max(most, _FEW), np.int64)
+        words = [self.words([value], rows) for value in self.box.inputs[: len(self.twice)]]
+        return [(each, np.unique(each, return_counts=True)[1]) for each in words]
 
 
 def _alike(times: npt.NDArray[np.int64], rows: int) -> float:
@@ -126,23 +119,46 @@ def _tells(view: Callable[[Any], Any], of: Callable[[Any], list[Any]] = _arrays)
         stable = [(at, one) for at, (one, other) in enumerate(twice) if one == other and None not in one]
         for at, other in stable[1:]:
             first, one = stable[0]
-            if one != other and _differ(*(sum(seen(runs.few(k)) == one for _ in range(_SURE)) for k in (first, at))):
-                return True
+            if one == other:
+                continue
+            more = [[(_outline(run), seen(run) == one) for run in map(runs.few, [k] * _SURE)] for k in (first, at)]
+            for outline in {outline for runs_of in more for outline, _ in runs_of}:
+                if _differ(*([same for each, same in runs_of if each == outline] for runs_of in more)):
+                    return True
         return False
 
     return check
 
 
-def _differ(a: int, b: int) -> bool:
-    """Whether a thing in a and b of so many runs of two inputs has two probabilities, by Fisher's exact test."""
-    n, both = _SURE, a + b
-    tail = sum(math.comb(n, k) * math.comb(n, both - k) for k in range(max(a, b), min(n, both) + 1))
-    return 2 * tail < _CHANCE * math.comb(2 * n, both)
+def _outline(run: tuple[Any, ...]) -> tuple[int, ...]:
+    """What rows may do to the memory and the type of a run: are some below 0 or null, how long they are, how many."""
+    found = []
+    for column in chain(*columns(run)):
+        low, high = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))  # (of all that is no NaN)
+        longest = max(abs(low), abs(high))
+        found += [
+            int(low < 0),
+            math.frexp(longest)[1] if math.isfinite(longest) else -1,
+            len(np.unique(column)).bit_length(),
+        ]
+    return tuple(found)
+
+
+def _differ(one: Sequence[bool], other: Sequence[bool]) -> bool:
+    """Whether a thing that so many runs of two inputs have has two probabilities, by Fisher's exact test."""
+    (a, n), (b, m) = ((sum(runs), len(runs)) for runs in (one, other))
+    both = a + b
+    as_far = [math.comb(n, k) * math.comb(m, both - k) for k in range(max(both - m, 0), min(n, both) + 1)]
+    return sum(ways for ways in as_far if ways <= math.comb(n, a) * math.comb(m, b)) < _CHANCE * math.comb(n + m, both)
 
 
 def _kind(reports: Any) -> tuple[str, bytes] | None:
     """The name, and the type and its metadata."""
-    name = str(getattr(reports, "name", ""))
+    said = (
+        getattr(reports, "attrs", None),
+        getattr(getattr(reports, "dtype", None), "metadata", None),
+    )  # (pandas, numpy)
+    name = f"{getattr(reports, 'name', '')}{said}"
     if isinstance(reports, np.ndarray) and reports.dtype.kind in "biuf":  # (a text's type has the longest one's length)
         return name, reports.dtype.str.encode()
     array = _arrow(reports)
@@ -185,13 +201,23 @@ def _cells(array: pa.Array, dead: npt.NDArray[np.bool_]) -> Iterator[bytes]:
     if types.is_string(kind) or types.is_binary(kind) or types.is_large_string(kind) or types.is_large_binary(kind):
         width = 8 if "large" in str(kind) else 4
         raw, ends = np.frombuffer(data or b"", np.uint8), np.frombuffer(array.buffers()[1], f"i{width}")
-        shown = np.zeros(len(raw) + 1, np.int64)
-        np.add.at(shown, ends[rows], 1)
-        np.add.at(shown, ends[rows + 1], -1)
-        yield raw[np.cumsum(shown)[:-1] == 0].tobytes()
+        yield raw[~_between(ends[rows], ends[rows + 1], len(raw))].tobytes()
         yield from _unseen(array.buffers()[1], 8 * width, array.offset + np.arange(n + 1))
     elif data is not None:  # (of nulls there is none)
         yield from _unseen(data, 128 if views else array.type.bit_width, rows)
+    if views:  # those of long texts say in which buffer they are, and where
+        size, _, which, at = np.frombuffer(data, np.int32).reshape(-1, 4)[rows].T.astype(np.int64)
+        for k, texts in enumerate(array.buffers()[2:]):
+            raw, here = np.frombuffer(texts or b"", np.uint8), (size > 12) & (which == k)
+            yield raw[~_between(at[here], at[here] + size[here], len(raw))].tobytes()
+
+
+def _between(starts: npt.NDArray[Any], ends: npt.NDArray[Any], size: int) -> npt.NDArray[np.bool_]:
+    """Which of so many places are in one of these ranges."""
+    steps = np.zeros(size + 1, np.int64)
+    np.add.at(steps, starts, 1)
+    np.add.at(steps, ends, -1)
+    return np.cumsum(steps)[:-1] > 0
 
 
 def _unseen(data: pa.Buffer | None, width: int, rows: npt.NDArray[np.int64]) -> Iterator[bytes]:
@@ -238,12 +264,12 @@ def _chance(first: Words, second: Words) -> float:
 
 
 def _repeats_at_lags(runs: Runs) -> bool:
-    words = runs.long
+    words, times = runs.long[0]
     some = words[: 2 * _LAGS[-1]].astype(float) - words.mean()
     waves = np.fft.rfft(some, 2 * len(some))
     like = np.fft.irfft(waves * waves.conj())[: len(some) // 2]  # autocorrelation (Wiener and Khinchin)
     lags = [*_LAGS, int(like[1:].argmax()) + 1, int(like[1:].argmin()) + 1]
-    return _depend(words, runs.times, chain(_rolled(words, lags), [words[::-1]]))  # (and mirrored)
+    return _depend(words, times, chain(_rolled(words, lags), [words[::-1]]))  # (and mirrored)
 
 
 def _rolled(words: npt.NDArray[Any], lags: Sequence[int]) -> Iterator[npt.NDArray[Any]]:
@@ -284,13 +310,13 @@ def _coins_of_a_batch(runs: Runs) -> bool:
 
 def _places_without_noise(runs: Runs) -> bool:
     """Rows that are the same in each period, more of them than chance leaves: raw ones at known places."""
-    return any(_same_in_each(runs, period) for period in (_PERIOD, _BLOCK))
+    return any(_same_in_each(*each, period) for each in runs.long for period in (_PERIOD, _BLOCK))
 
 
-def _same_in_each(runs: Runs, period: int) -> bool:
-    period = min(period, len(runs.long) // 2)
-    table = runs.long[: len(runs.long) // period * period].reshape(-1, period)
-    expected = period * runs.chance(len(table))
+def _same_in_each(words: Words, times: npt.NDArray[np.int64], period: int) -> bool:
+    period = min(period, len(words) // 2)
+    table = words[: len(words) // period * period].reshape(-1, period)
+    expected = period * _alike(times, len(table))
     same = int(np.count_nonzero((table == table[0]).all(axis=0)))
     if expected > 1:
         return same > expected + 8 * math.sqrt(expected) + 8
@@ -300,14 +326,15 @@ def _same_in_each(runs: Runs, period: int) -> bool:
 def _few_rows_without_noise(runs: Runs) -> bool:
     """Whether a row of small batches is the same in more of them than chance leaves; mostly the second is another."""
     sizes = (1, 9)
-    enough = next((k for k in range(2, 257) if sum(sizes) * runs.chance(k) < _CHANCE), 0)
-    for rows in (np.zeros(n, np.int64) for n in sizes if enough):
-        first = runs.words(runs.box.inputs[:1], rows)
-        same, more = np.ones(len(rows), bool), enough
-        while same.any() and (more := more - 1):
-            same &= runs.words(runs.box.inputs[:1], rows) == first
-        if same.any():
-            return True
+    for value, (_, times) in zip(runs.box.inputs, runs.long, strict=False):
+        enough = next((k for k in range(2, 257) if sum(sizes) * _alike(times, k) < _CHANCE), 0)
+        for rows in (np.zeros(n, np.int64) for n in sizes if enough):
+            first = runs.words([value], rows)
+            same, more = np.ones(len(rows), bool), enough
+            while same.any() and (more := more - 1):
+                same &= runs.words([value], rows) == first
+            if same.any():
+                return True
     return False
 
 

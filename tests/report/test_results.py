@@ -409,6 +409,16 @@ def test_what_has_changed_is_said_of_declared_values():
     assert f"\u2068{arabic}\u2069 " in said["histogram", 2]  # so that it does not turn the numbers around
 
 
+def test_no_name_of_a_stranger_turns_the_numbers_around():
+    """In a caption the group "\\u202eone" made "stroper 432,1" of 1,234 reports."""
+    row = {"value": "\u202eios", "count": 12.0, "low": 3.0, "high": 21.0, "n": 1234, "\u202eapp": "\u202eone"}
+    letters = [{"column_name": "\u202eos", "reason": "\u202elate", "count": 1}]
+    plan = PrivacyPlan({"\u202eos": SubsetSelection(["\u202eios", "web"], epsilon=2.0)}, keep=["\u202eapp"])
+    made = Results({"\u202eos": [row]}, letters=letters, plan=plan, name="\u202e", doubts=["\u202e"]).to_json()
+    assert "\u202e" not in json.dumps(made, ensure_ascii=False)
+    assert made["columns"][0]["groups"][0]["key"] == "\\u202eapp = \\u202eone"
+
+
 @pytest.mark.parametrize("written", ["2024-01-0{} 06:00:00+00:00", "2024-01-0{}T06:00:00Z"])
 def test_what_has_changed_is_said_of_times_as_beam_writes_them(written):
     """Parquet has them with a zone, and nothing was said."""
