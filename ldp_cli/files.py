@@ -6,6 +6,7 @@ import codecs
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.csv
 from typing_extensions import override
 
 from ldp_cli.printing import note
@@ -162,6 +164,8 @@ def scan(
         return polars.scan_parquet(found, glob=False)
     for file in found:
         _refuse_without_lines(file, form)
+        if form == "csv":
+            _refuse_other_lines(file)
     kinds = ({} if id is None else {id: "str"}) | ({} if plan is None else {n: i.kind for n, i in plan.inputs.items()})
     kinds |= {} if reports is None else dict.fromkeys(_of_text(reports), "str")
     if form == "ndjson":
@@ -200,6 +204,39 @@ def _refuse_without_lines(file: str, form: str) -> None:
     names, mark, _ = start.partition(b"\r")
     if form == "csv" and mark and names.isascii() and b"\n" not in start:  # (and not compressed: Polars finds none)
         raise InputError(f"{file!r} ends its lines with \\r alone: write \\n, or \\r\\n, at their ends")
+
+
+def _refuse_other_lines(file: str) -> None:
+    """Lines of CSV with more fields than the first, or fewer: of columns that are not all read Polars does not tell.
+
+    So 0,95 would be 0, and the 95 the next column's. (What has quotes without an end, Polars refuses.)
+    """
+    first = pyarrow.csv.ConvertOptions(include_columns=["f0"], column_types={"f0": pa.binary()}, check_utf8=False)
+    read = pyarrow.csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
+    fields = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    try:
+        with (
+            pa.input_stream(file, compression=_compression(file)) as text,
+            pyarrow.csv.open_csv(text, read, fields, first) as lines,
+        ):
+            for _ in lines:
+                pass
+    except pa.ArrowInvalid as error:  # (it quotes the line)
+        if found := re.search(r"Expected (\d+) columns, got (\d+)", str(error)):
+            raise InputError(
+                f"{file!r}: the first line has {found[1]} fields, and another one {found[2]}: write what has a comma "
+                'in it in quotes, as "0,95", and all the commas of a line. (ldp run counts such lines and goes on)'
+            ) from None
+
+
+_BLOCK = 1 << 24
+_COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+
+
+def _compression(file: str) -> str | None:
+    with Path(file).open("rb") as opened:
+        start = opened.read(4)
+    return next((kind for mark, kind in _COMPRESSED.items() if start.startswith(mark)), None)
 
 
 def _other_than_written(

@@ -1,6 +1,7 @@
 """Files of reports: what is in them, what comes out of them, and what is never written."""
 
 import datetime as dt
+import gzip
 import json
 import math
 import re
@@ -567,6 +568,19 @@ def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
     assert ldp("plan check plan.toml people.csv --json").data["columns"]["land"]["refused"] == 0
     Path("people.ndjson").write_text('{"age":%s,"old":true,"land":"NA"}\n' % 10**30)  # (Arrow has no such type)
     assert ldp("plan check plan.toml people.ndjson --json").data["columns"]["age"]["not declared"] == 1
+
+
+@pytest.mark.parametrize("wrong", ["ios,0,95,shop", "ios,0", '"ios",1,"a,b",c'])
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_of_csv_have_as_many_fields_as_the_first(ldp, wrong, packed):
+    """Of columns that no plan reads Polars does not miss any: 0,95 was 0, and a mean of 1 was 0.5."""
+    ldp("plan new plan.toml -c os=ios,web -c price=0..10 -e 4")
+    for lines, fine in ((["ios,1,shop", 'web,"2","a,\nb"', "web,3,"], True), (["ios,1,shop", wrong], False)):
+        text = "\n".join(["os,price,place", *lines]).encode()
+        Path("people.csv").write_bytes(gzip.compress(text) if packed else text)
+        for command in ("perturb people.csv r.parquet --plan plan.toml --overwrite", "plan check plan.toml people.csv"):
+            found = ldp(command, code=0 if fine else 1)
+            assert fine or "the first line has 3 fields, and another one" in " ".join(found.err.split())
 
 
 def test_kept_texts_of_csv_are_no_numbers_and_no_dates_of_another_country(ldp):
