@@ -9,11 +9,11 @@ divided here, and Arrow's threads see nothing of Python's: no stream, no functio
 from __future__ import annotations
 
 import codecs
-import os
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,7 +37,7 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
 
     Yields:
         A batch of these columns, binary; and how many lines between its records are none: of another number of fields
-        than the header, or the last one of the file if its quotes do not end.
+        than the header, or with quotes that do not end, or before the end of the field.
 
     Raises:
         LimitError: a line is over the limit; where the next one begins is not known.
@@ -53,26 +53,24 @@ def read_text(stream: BinaryIO, names: list[str], limits: Limits = DEFAULT) -> I
     header, rest = _header(chunks, limits)
     found = _names(header)
     check_names(names, found)
-    mark = b",".join([_MARK] * len(found)) + b"\n"
     for chunk in chunks:
         lines = rest + chunk
         long = _first_long(lines, limits)
         lines, beyond = lines[:long], lines[long:]
-        end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
-        rest, bad = lines[end:], 0
-        try:
-            batch = _parsed(names, header, memoryview(lines)[:end], mark)
-        except pa.ArrowInvalid:  # a line of another number of fields
-            batch = None
-        if batch is not None and batch.num_rows and batch.column(0)[-1].as_py() == _MARK:
-            batch = batch.slice(0, batch.num_rows - 1)
-        else:
+        batch, bad = None, 0
+        if b'"' not in lines:
+            end = max(lines.rfind(b"\n"), lines.rfind(b"\r")) + 1
+            rest = lines[end:]
+            with suppress(pa.ArrowInvalid):  # a line of another number of fields
+                batch = _parsed(names, header, memoryview(lines)[:end])
+        if batch is None:
             good, bad, rest = _sifted(lines, len(found))
             batch = _parsed(names, header, *good)
         yield batch, bad
         _check_length(beyond or rest, limits)
-    if rest:
-        yield _parsed(names, header), 1
+    while rest:  # quotes that do not end: it is this line's fault
+        good, bad, rest = _sifted(rest[_RAW.match(rest).end() :], len(found))
+        yield _parsed(names, header, *good), bad + 1
 
 
 def check_names(names: list[str], there: list[str]) -> None:
@@ -157,17 +155,16 @@ def _read(*parts: bytes | memoryview, options: pyarrow.csv.ConvertOptions | None
     return pyarrow.csv.read_csv(pa.BufferReader(buffer), read_options=blocks, convert_options=options)
 
 
-# A line is put after the last line end that has been read. If Arrow finds it, that line end was none in quotes. Nobody
-# can know it, and write it in a file.
-_MARK = os.urandom(16).hex().encode()
-
-# As Arrow has it, quotes are quotes where a field begins only; two of them in quotes are one. What has begun in quotes
-# and does not end is no line yet. Nothing is tried twice, so that the time is linear.
-_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"|\Z))?+[^,\r\n]*+'
-_ANY_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD)
+# Quotes are quotes where a field begins only; two of them in quotes are one. Text behind the last ones is no field. (Of
+# Arrow it is: so a field that begins as "Great, and has no end, would go on to the next quotes, many lines below.) What
+# has begun in quotes and does not end is no line yet. Nothing is tried again and again, so that the time is linear.
+_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+(?:"(?=[,\r\n]|\Z)|\Z)|(?!")[^,\r\n]*+)'
+_FIELDS = rb"%b(?:,%b)*+" % (_FIELD, _FIELD)
+_ANY_LINE = rb"(?:%b[\r\n]++|(?!%b\Z)[^\r\n]*+[\r\n]++)" % (_FIELDS, _FIELDS)
 _PLAIN = rb'(?:"[^"\r\n]*+(?:""[^"\r\n]*+)*+"|(?!"))[^,\r\n]*+'  # without the end of a line in quotes
 _PLAIN_LINE = rb"%b(?:,%b)*+[\r\n]++" % (_PLAIN, _PLAIN)
 _LINE, _FIRST = re.compile(_ANY_LINE), re.compile(rb"[\r\n]*+" + _ANY_LINE)
+_RAW: Any = re.compile(rb"[^\r\n]*+[\r\n]*+")
 
 
 @lru_cache(16)

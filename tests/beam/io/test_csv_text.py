@@ -1,5 +1,6 @@
 """Text as other types: what converts alone converts among others, and nothing else does; numbers as Polars' own."""
 
+import io
 import random
 
 import polars as pl
@@ -91,3 +92,20 @@ def test_few_bad_values_are_left_to_be_found_by_halving(kind, monkeypatch):
         value for value in calls[0].to_pylist() if value is not None and not alone(value.encode(), kind)[0].is_valid
     ]
     assert len(left) <= 9  # numbers that are a little too large, and dates
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_quotes_that_do_not_end_with_the_field_are_the_fault_of_one_line(size, monkeypatch):
+    """A comment that began as "Great, without an end, took all records up to the next one with it, and nobody said so.
+
+    At the end of a file, too: all that was below it was one bad line.
+    """
+    monkeypatch.setattr(csv_text, "_READ_BYTES", size)
+    fine = ["fine,1", '"two\nlines, ""quoted""",2', '5 inch",3', '"",4', ",5"]
+    values = [b"fine", b'two\nlines, "quoted"', b'5 inch"', b"", None]
+    for wrong in (['"Great app,8', '"Great" app,9'], ['"Great app,8', '"Bad app,9'], ['8,"no end', '""no field,9']):
+        for lines in ([*fine, wrong[0], *fine, wrong[1], *fine], [*fine, *wrong, "last,10"]):
+            found = list(csv_text.read_text(io.BytesIO("\n".join(["comment,n", *lines]).encode()), ["comment"]))
+            kept = [b"last"] if lines[-1] == "last,10" else values * 2
+            assert [value for batch, _ in found for value in batch.column(0).to_pylist()] == values + kept
+            assert sum(bad for _, bad in found) == 2
