@@ -107,7 +107,7 @@ def estimate(
     share_of = share.partition("=")[0] if share and by_private else None
     reports, made, several = _read(ldp_polars, source, plan, alone, [person, *(by or ()), event_time, share_of])
     files.refuse_same([source], made, repeats=repeats, person=person)
-    reports = files.having(reports, [person, *(by or ()), event_time], source)
+    reports = files.on_calendar(files.having(reports, [person, *(by or ()), event_time], source), event_time, source)
     printing.check_groups(by or (), {*(_OF_FILES if output or plot else ()), *(["value"] if table else [])})
     whom = "many" if (said := population_of(population)) is None and person is not None else said  # (a sample)
     how = (confidence, whom, repeats)

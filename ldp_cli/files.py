@@ -306,6 +306,20 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
     return frame
 
 
+def on_calendar(frame: pl.LazyFrame, event_time: str | None, path: str) -> pl.LazyFrame:
+    """The frame, in which a time near an end of the calendar, as 9999-12-31 for never, is none: no window has it."""
+    if event_time is None or not frame.collect_schema()[event_time].is_temporal():
+        return frame
+    time = in_periods(event_time)
+    with polars_work(path):
+        beyond = frame.select((~time.dt.year().is_between(100, 9900)).sum()).collect().item()
+    if beyond:
+        note(f"{path}: {beyond:,} records have a time before the year 100 or after 9900, which is taken for none")
+        polars: Any = import_extra("polars", "polars")
+        frame = frame.with_columns(polars.when(time.dt.year().is_between(100, 9900)).then(time))
+    return frame
+
+
 def are_alike(one: PrivacyPlan, other: PrivacyPlan, names: Iterable[str]) -> bool:
     """Whether two plans perturb each of these columns alike, and by itself."""
     pairs = [(one.columns.get(name), other.columns.get(name)) for name in names]

@@ -232,7 +232,8 @@ def compare(
     how |= {"same_people": same_people, "repeats": repeats, "person": person, "quantiles": quantile or None}
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("compare"):
-        before, *others = (files.having(files.scan(side), [person, *asked], side) for side in sources)
+        each = [files.having(files.scan(side), [person, *asked, event_time], side) for side in sources]
+        before, *others = (files.on_calendar(one, event_time, side) for one, side in zip(each, sources, strict=True))
         other = others[0] if others else None
         groups["baseline"] = _baseline(baseline, before.collect_schema().get((by or [""])[0]))
         made_of = ldp_polars.compare(before, asked, other=other, **groups, **how, assume_reports=True)
@@ -292,12 +293,13 @@ def pool(
         raise typer.BadParameter("give two files, folders or patterns of reports, or more")
     ldp_polars = files.our_polars()
     plans = [ldp_polars.read_plan(source) for source in sources]
-    each = [files.having(files.scan(source), plan, source) for source, plan in zip(sources, plans, strict=True)]
+    each = [files.having(files.scan(one), [*plan, event_time], one) for one, plan in zip(sources, plans, strict=True)]
     files.refuse_same(sources, repeats=repeats)
     groups = {"by": by or (), "window": window, "event_time": event_time}
     with printing.working("counting the reports"), files.polars_work("pool"):
         asked = {"columns": column, "confidence": confidence, "repeats": repeats, "assume_reports": True}
-        found = ldp_polars.pool(sources, **groups, **asked).to_dicts()
+        timed = [files.on_calendar(one, event_time, source) for one, source in zip(each, sources, strict=True)]
+        found = ldp_polars.pool(list(zip(timed, plans, strict=True)), **groups, **asked).to_dicts()
     seeded = list(dict.fromkeys(said for one in zip(plans, each, strict=True) for said in printing.seed_words(*one)))
     if as_json:
         printing.say_json(printing.told_apart(found, by or ()), seeded)

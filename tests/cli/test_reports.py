@@ -570,6 +570,26 @@ def test_whole_numbers_and_booleans_of_csv_are_those_of_ldp_run(ldp):
     assert ldp("plan check plan.toml people.ndjson --json").data["columns"]["age"]["not declared"] == 1
 
 
+@pytest.mark.parametrize("kind", [pl.Date, pl.Datetime("us", "UTC")])
+def test_a_time_at_an_end_of_the_calendar_is_none(ldp, kind):
+    """9999-12-31, SQL's "never", ended all windows' estimates in a traceback: its window ends in the year 10000."""
+    plan = PrivacyPlan({"a": RandomizedResponse(["x", "y"], epsilon=40.0)}, keep=["t"])
+    for name, never in (("never", [dt.date(9999, 12, 31), dt.date(1, 1, 1)]), ("null", [None, None])):
+        days = [dt.date(2026, 1, 5), *never, dt.date(2026, 1, 6)] * 9
+        frame = pl.DataFrame({"a": ["x", "y", "y", "x"] * 9, "t": pl.Series(days, dtype=pl.Date).cast(kind)})
+        frame.ldp.perturb(plan).ldp.sink_parquet(f"{name}.parquet", plan)
+        frame.reverse().ldp.perturb(plan).ldp.sink_parquet(f"{name}2.parquet", plan)
+    windows = "--window 1w --event-time t --json"
+    for command in (
+        f"estimate %s.parquet {windows}",
+        f"compare %s.parquet {windows}",
+        f"pool %s.parquet %s2.parquet {windows}",
+    ):
+        told, plain = (ldp(command.replace("%s", name)) for name in ("never", "null"))
+        assert "18 records have a time before the year 100 or after 9900" in told.err
+        assert told.out.replace("never", "null") == plain.out
+
+
 @pytest.mark.parametrize("wrong", ["ios,0,95,shop", "ios,0", '"ios",1,"a,b",c'])
 @pytest.mark.parametrize("packed", [False, True])
 def test_lines_of_csv_have_as_many_fields_as_the_first(ldp, wrong, packed):
