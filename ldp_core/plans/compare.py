@@ -16,6 +16,8 @@ from typing import Any, Literal, TypeAlias
 from typing_extensions import override
 
 from ldp_core.errors import ParameterError, PlanError
+from ldp_core.mechanism import Mechanism
+from ldp_core.mechanisms.oracles.base import FrequencyOracle
 from ldp_core.parameters import check_integer
 from ldp_core.plans.answered import joint_of, margins
 from ldp_core.plans.plan import PrivacyPlan
@@ -119,7 +121,7 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
         plans["pairs"] = PrivacyPlan.pairs(columns, epsilon=epsilon)
     ways = []
     for way, plan in plans.items():
-        errors = {name: m.explain(n).share for name, m in plan.columns.items()}
+        errors = {name: _typical(m, n) for name, m in plan.columns.items()}
         if way == "pairs":
             alone = margins(plan.columns)
             errors = {name: math.sqrt(alone[name].variance(1 / alone[name].domain.size) / n) for name in columns}
@@ -128,6 +130,13 @@ def compare(columns: Mapping[str, Column], epsilon: float, n: int) -> Table[Shar
     tables = [(sharing.cell_error, sharing.way) for sharing in ways if sharing.cell_error is not None]
     note = f"For questions about one column at a time take {ways[0].way}"
     return Table(tuple(ways), note=note + (f", for tables of two columns {min(tables)[1]}." if tables else "."))
+
+
+def _typical(m: Mechanism, n: int) -> float:
+    """One of `Sharing.standard_errors`."""
+    if isinstance(m, FrequencyOracle):
+        return math.sqrt(m.variance(n, n / m.domain.size)) / n
+    return m.explain(n).share
 
 
 def _tables(plan: PrivacyPlan, n: int) -> dict[tuple[str, str], float]:

@@ -314,10 +314,11 @@ class PrivacyPlan(PlanForms):
     ) -> str:
         """What each column spends, and the error to expect of its estimates from ``n`` records, in words and numbers.
 
-        The margin is half of a 95 % interval, of the noise alone: of a value that one record in d holds, d being the
-        number of values, or of a mean where the noise is greatest. If the standard error exceeds that share, the column
-        tells more noise than signal, and the text says what would help. Then, what several records of one person spend
-        together, see `epsilon_of`; and what an attacker learns, in the worst case, whatever they knew before.
+        The margin is half of a 95 % interval, of the noise alone: of a value of any share, of a mean wherever it is,
+        which is where the noise is greatest. If the standard error of a value that one record in d holds, d being the
+        number of values, exceeds that share, the column tells more noise than signal, and the text says what would
+        help. Then, what several records of one person spend together, see `epsilon_of`; and what an attacker learns, in
+        the worst case, whatever they knew before.
 
         Args:
             n: number of records, an integer.
@@ -335,7 +336,7 @@ class PrivacyPlan(PlanForms):
         >>> plan = PrivacyPlan({"os": UnaryEncoding(["ios", "android"], epsilon=1.0)})
         >>> print(plan.explain(10_000))
         column          mechanism       epsilon  margin, 95 %
-        os              unary_encoding  1        ± 4.01 % of the records
+        os              unary_encoding  1        ± 4.24 % of the records
         total a record                  1
         <BLANKLINE>
         records of one person  1  10  100  any number

@@ -432,12 +432,12 @@ class FrequencyOracle(Mechanism):
         return hoeffding(n, beta) / self.rates.difference
 
     def explain(self, n: int) -> ExpectedError:
-        """The standard error of a value that one record in d holds."""
+        """The standard error of a value of any share: of 0, of 1, or of sampled columns of one between them."""
         d = self.domain.size
-        error = math.sqrt(self.variance(n, n / d))
+        error = math.sqrt(np.max(self.variance(n, n * np.linspace(0, 1, 65))))
         share = error / n if n else math.inf
         advice = None
-        if share > 1 / d:
+        if not n or math.sqrt(self.variance(n, n / d)) / n > 1 / d:
             enough = math.ceil(self.variance(1, 1 / d) * d**2)
             advice = (
                 f"the error exceeds the share of a typical value, {1 / d:.2%}: "

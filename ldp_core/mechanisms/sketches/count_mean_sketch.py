@@ -176,9 +176,9 @@ class CountMean(Sketch):
 
     @override
     def explain(self, n: int) -> ExpectedError:
-        """The standard error of a value that nobody holds, without the collisions, which depend on the others."""
+        """The standard error of a value of any share, without the collisions, which depend on the others."""
         p, q = self.support_probabilities()
-        error = math.sqrt(n * float(q * (1 - q))) / float(p - q)
+        error = math.sqrt(n * float(max(p * (1 - p), q * (1 - q)))) / float(p - q)
         share = error / n if n else math.inf
         return ExpectedError(error, "records", share)
 
