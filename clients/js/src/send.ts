@@ -16,8 +16,8 @@ export interface SendOptions {
   wait?: number;
   /** Milliseconds after which a try without an answer has failed. */
   timeout?: number;
-  /** Reports in one request. */
-  most?: number;
+  /** Reports in one request, and bytes: a server takes 1 MiB if it is not told otherwise. */
+  most?: number; mostBytes?: number;
   headers?: Record<string, string>; fetch?: typeof fetch;
 }
 
@@ -36,8 +36,17 @@ export class Sender {
 
   /** Queue reports, and try to send all that wait. Resolves to how many still wait; throws as `flush`. */
   async send(rows: Row[]): Promise<number> {
-    const { most = 500 } = this.options, batches: Batch[] = [];
-    for (let at = 0; at < rows.length; at += most) batches.push({ id: crypto.randomUUID(), rows: rows.slice(at, at + most) });
+    const { most = 500, mostBytes = 1_000_000 } = this.options, batches: Batch[] = [];
+    let batch: Row[] = [], size = 0;
+    for (const row of rows) {
+      const bytes = new TextEncoder().encode(JSON.stringify(row)).length + 1;
+      if (!batch.length || batch.length === most || size + bytes > mostBytes) {
+        batches.push({ id: crypto.randomUUID(), rows: batch = [] });
+        size = 0;
+      }
+      batch.push(row);
+      size += bytes;
+    }
     await this.inTurn(() => this.queue((old = []) => [...old, ...batches]));
     return this.flush();
   }

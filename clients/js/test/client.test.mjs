@@ -121,6 +121,15 @@ test("what no server took waits, in its order, with the same key", async () => {
   assert.equal(await sender(fetch, storage).flush(), 0);
 });
 
+test("a request has no more bytes than a server takes", async () => {
+  const sent = [], rows = [..."abcdef"].map((a) => ({ a: a.repeat(400_000) }));
+  const fetch = async (_, { body }) => (sent.push(body.trim().split("\n").length), { status: 200 });
+  const options = { url: "http://127.0.0.1/reports", fingerprint: "f", storage: ldp.memory(), fetch };
+  assert.equal(await new ldp.Sender(options).send(rows), 0);
+  assert.equal(await new ldp.Sender({ ...options, mostBytes: 1000 }).send(rows.slice(4)), 0); // each too long by itself
+  assert.deepEqual(sent, [2, 2, 2, 1, 1]);
+});
+
 test("what is sent elsewhere is not taken there, and waits", async (t) => {
   const server = createServer(({ url }, answer) => answer.writeHead(url === "/reports" ? 302 : 200, { location: "/login" }).end());
   await new Promise((done) => server.listen(0, "127.0.0.1", done));
