@@ -167,7 +167,8 @@ def _of_a_person(
     among, anew = (f" in each {span}", f"; {anew}") if span else ("", "")
     if most == 1:
         return f"one record of each person{among}, which spends epsilon {epsilon_above(plan.epsilon)}{anew}"
-    return f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
+    note = f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
+    return f"{note}. Comparisons and estimates of a population take --repeats {most}{among}: else errors are too small"
 
 
 def _spent(plan: core.PrivacyPlan, records: int, *, keyed: bool) -> str:

@@ -62,7 +62,7 @@ class Compare(Estimate):
         same_people: whether the same people may be in both windows: errors then add up. It is asked for where noise is
             keyed, by what a step before draws or what batches say.
         repeats: the most reports of one person in a window, see `ldp_core.compare`. It is asked for where noise is
-            keyed, unless a `BoundContributions` before says it for the same windows.
+            keyed, unless a `BoundContributions` or `PrivacyLedger` before says it; of these it is taken.
         person: in place of ``same_people`` and ``repeats`` the column that says whose report it is; see `Estimate` for
             the windows, and `ldp_core.compare_persons`.
         population: the difference of two large populations, ``"many"``, or of N people each; or of these people, None.

@@ -15,7 +15,6 @@ import numpy as np
 from apache_beam.pvalue import PCollection
 from apache_beam.transforms.core import Windowing
 from apache_beam.transforms.trigger import AccumulationMode, TriggerFn
-from apache_beam.transforms.window import GlobalWindows
 from typing_extensions import override
 
 import ldp_core as core
@@ -153,9 +152,10 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
 
     Raises:
         ParameterError: bad arguments, or a question that the mechanism cannot answer; keyed noise, also by what batches
-            say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a
-            `BoundContributions` before; `beam.Flatten` joins the input with itself; or the input is, or was, in windows
-            that overlap, and is not asked in these windows as they are: pass them as ``window``; or a stream has none.
+            say while the pipeline runs, and neither ``person`` nor the question's ``repeats`` nor a limit before
+            (`BoundContributions`, `PrivacyLedger`) that bounds it; `beam.Flatten` joins the input with itself; or the
+            input is, or was, in windows that overlap, and is not asked in these windows as they are: pass them as
+            ``window``; or a stream has none.
         PlanError: the schema of the input lacks a column.
         MechanismMismatchError: the pipeline perturbs the column with another mechanism, or leaves it as it is, or joins
             reports with the records that they were made of; or, with ``private``, it has perturbed the column already.
@@ -293,15 +293,20 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         bounds, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
         most: dict[str, int] = {}  # records of each id, of which any may be that of a person
-        for one in bounds if keyed or self._question.population is not None else ():
-            records, of, event_time = one.bound
-            same = of == (windows or self._windows) and (of is None or event_time == self._time)
-            if same or isinstance(of, GlobalWindows):
+        limits = bounds if keyed or self._question.population is not None else []
+        for one in limits:
+            records = one.bound.within(windows or self._windows, self._time)
+            if records is not None:
                 most[one.limited] = min(records, most.get(one.limited, records))
         if most:
             return max(most.values())
         if keyed:
             raise engine.unsaid_repeats(self._column)
+        if limits:
+            engine.warn_user(
+                f"column {self._column!r}: the limit before does not say how many reports of a person are in these "
+                "windows, and errors take each for that of another: say repeats=, the most of one person in a window"
+            )
         return None
 
     @property
@@ -335,7 +340,13 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
         repeats = self._repeats(pcoll)
         if repeats is not None:
             bounded = copy.copy(self)
-            bounded._question = replace(self._question, repeats=repeats)
+            try:
+                bounded._question = replace(self._question, repeats=repeats)
+            except core.ParameterError as error:
+                raise core.ParameterError(
+                    f"{error}. The limit before lets up to {repeats:,} reports of a person into a window; if nobody "
+                    "has more than one, say repeats=1"
+                ) from None
             return bounded.expand(pcoll)
         windowing = None
         if lacks_clock(pcoll) and reads_clock(self._trigger or pcoll.windowing.triggerfn):

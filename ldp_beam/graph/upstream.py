@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from graphlib import TopologicalSorter
-from typing import Any
+from typing import Any, NamedTuple
 
 import apache_beam as beam
 import pyarrow as pa
@@ -231,13 +232,54 @@ class LimitsPersons(LetsThrough):
     """A transform that lets through some records of each person."""
 
 
-class BoundsPersons(LimitsPersons):
-    """A transform that lets through so many records of each person and window."""
+class Bound(NamedTuple):
+    """At most so many records of each person in every period.
 
-    @property
-    def bound(self) -> tuple[int, Any, Any]:
-        """Most records of a person in a window, the windows (None: those of the elements), and their event time."""
-        raise NotImplementedError
+    Attributes:
+        records: that pass; None: any number.
+        windows: the periods; None: the windows of the elements.
+        event_time: by which records are in them.
+        rolling: microseconds: any stretch of time so long is a period. None: these windows are.
+    """
+
+    records: int | None
+    windows: WindowFn | None
+    event_time: Any
+    rolling: int | None = None
+
+    def within(self, windows: WindowFn | None, event_time: Any) -> int | None:
+        """The most records of a person in one of these windows, which may have parts of several periods.
+
+        None if there is no bound, or none is known.
+
+        >>> from apache_beam.transforms.window import FixedWindows
+        >>> day, week = Bound(2, FixedWindows(24), "time"), FixedWindows(7 * 24)
+        >>> day.within(FixedWindows(24), "time"), day.within(FixedWindows(12), "time"), day.within(week, "time")
+        (2, 2, 14)
+        >>> day.within(FixedWindows(24, offset=1), "time"), day.within(week, "other") is None
+        (4, True)
+        """
+        if self.records is None or (self.rolling is None and isinstance(self.windows, GlobalWindows)):
+            return self.records
+        if self.windows is None or windows is None:
+            return self.records if self.windows == windows else None
+        if self.event_time != event_time or not isinstance(windows, (FixedWindows, SlidingWindows)):
+            return None
+        size = windows.size.micros
+        if self.rolling is not None:
+            return self.records * -(-size // self.rolling)
+        if not isinstance(self.windows, FixedWindows):
+            return None
+        period = self.windows.size.micros
+        step = math.gcd((windows.size if isinstance(windows, FixedWindows) else windows.period).micros, period)
+        latest = period - step + (windows.offset.micros - self.windows.offset.micros) % step  # of a window in a period
+        return self.records * ((latest + size - 1) // period + 1)
+
+
+class BoundsPersons(LimitsPersons):
+    """A transform that lets through so many records of each person and period."""
+
+    bound: Bound
 
 
 def persons_before(pcoll: PCollection[Any], whose: str | None = None) -> tuple[list[BoundsPersons], bool]:
@@ -265,7 +307,7 @@ def _keyed_by(transforms: Iterable[Any]) -> set[str]:
     return {one.whose for one in transforms if isinstance(one, DrawsNoise) and one.whose is not None and one.spends}
 
 
-class BudgetsNoise(LimitsPersons):
+class BudgetsNoise(BoundsPersons):
     """A transform that lets through what a budget pays for.
 
     Attributes:

@@ -14,7 +14,7 @@ from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from typing_extensions import override
 
 from ldp_beam.elements.faults import BUDGET_SPENT, DUPLICATE, OVER_LIMIT
-from ldp_beam.graph.upstream import BoundsPersons, BudgetsNoise, refuse_late_limit
+from ldp_beam.graph.upstream import Bound, BoundsPersons, BudgetsNoise, refuse_late_limit
 from ldp_beam.persons._limits import LimitOptions, LimitTransform
 from ldp_beam.persons._seen import MOST
 from ldp_beam.time.windows import WindowLike, window_fn
@@ -29,9 +29,9 @@ class BoundContributions(LimitTransform, BoundsPersons):
 
     Placed before `Perturb` or `PrivateHistogram` it makes a promise per person out of theirs per record: `epsilon` says
     what a person's values of one window, or of several, are protected with. See ``docs/several_reports.md`` for what is
-    promised and what is not. Histograms and means of the same windows, or of any after ``GlobalWindows``, take the
-    bound for their ``repeats`` where the noise is keyed, by the same ``id``, or they are about a population; see
-    ``docs/longitudinal.md``.
+    promised and what is not. Histograms and means by the same event time, or of any windows after ``GlobalWindows``,
+    take for their ``repeats`` what it lets into a window, where the noise is keyed, by the same ``id``, or they are
+    about a population; see ``docs/longitudinal.md``.
 
     Elements are as of `Perturb`; of Arrow record batches come out, of dataclasses ``beam.Row``. A batch is split by
     ``shards`` and windows, and what of it comes in one bundle is one batch again.
@@ -89,11 +89,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
         **options: Unpack[LimitOptions],
     ) -> None:
         super().__init__(id, records=per_window, window=window, **options)
-
-    @property
-    @override
-    def bound(self) -> tuple[int, Any, Any]:
-        return self._limit.records, self._limit.windows, self._limit.event_time
+        self.bound = Bound(per_window, self._limit.windows, self._limit.event_time)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:
@@ -185,6 +181,8 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
     records of ``epsilon=0.1``, as three times the float 0.1 is above the float 0.3; a budget meant as three records is
     ``3 * Fraction(0.1)``.
 
+    Questions take k for their ``repeats`` as behind `BoundContributions`.
+
     Args:
         plan_or_epsilon: the plan that perturbs the records; or a number, what one record spends. A number is charged
             as for fresh noise and no permanent answers: so many times the number.
@@ -274,6 +272,7 @@ class PrivacyLedger(LimitTransform, BudgetsNoise):
             windows = GlobalWindows()
         records = MOST if self.records is None else self.records
         super().__init__(id, records=records, window=windows, rolling=length, **options)
+        self.bound = Bound(self.records, windows, self._limit.event_time, length)
 
     @override
     def expand(self, pcoll: PCollection[Any]) -> Any:

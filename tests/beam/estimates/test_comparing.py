@@ -153,7 +153,7 @@ def test_keyed_noise_asks_whether_people_are_in_both_windows():
 
 
 def test_a_limit_of_reports_says_how_often_people_report():
-    """For each window of the limit, which may be the one that is compared, but not for windows of another length."""
+    """By the same clock: for each window of the limit, which may be the one that is compared."""
     plan = PrivacyPlan({"v": RandomizedResponse(epsilon=1.0)}, keep=["t"])
     events = [{"v": k % 3 == 0, "t": float(k % 20), "id": k % 10} for k in range(200)]
     noise = {"key": Secret(bytes(32)), "id": "id"}
@@ -164,7 +164,7 @@ def test_a_limit_of_reports_says_how_often_people_report():
         jobs.append(limit | ldp_beam.Perturb(plan, **noise) | transform)
     _, (four, *_), (one, *_) = run(All(jobs), events)
     assert four.standard_error == pytest.approx(2 * one.standard_error)
-    limit = ldp_beam.BoundContributions("id", 1, window=20, event_time="t", drop_id=False)
+    limit = ldp_beam.BoundContributions("id", 1, window=10, drop_id=False)  # by the elements' timestamps
     transform = ldp_beam.Compare("v", plan["v"], window=10, event_time="t", same_people=True)
     with pytest.raises(ParameterError, match="say repeats=1"):
         run(limit | ldp_beam.Perturb(plan, **noise) | transform, events)
