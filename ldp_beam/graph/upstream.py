@@ -263,7 +263,11 @@ class Bound(NamedTuple):
             return self.records
         if self.windows is None or windows is None:
             return self.records if self.windows == windows else None
-        if self.event_time != event_time or not isinstance(windows, (FixedWindows, SlidingWindows)):
+        if self.event_time != event_time:
+            return None
+        if self.rolling is None and self.windows == windows:
+            return self.records
+        if not isinstance(windows, (FixedWindows, SlidingWindows)):
             return None
         size = windows.size.micros
         if self.rolling is not None:
