@@ -177,7 +177,7 @@ def rows(scale: float) -> Iterator[Row]:
     w, y, age = pl.col("os").ldp.weight("ios"), pl.col("minutes"), pl.col("age").ldp
     selected = {
         ("ratio by weights", "os"): (w * y).ldp.ratio(w),
-        ("total by weights", "os"): (w * y).ldp.total(),
+        ("total by weights", "os"): (w * y).ldp.total(w),
         ("weighted mean", "os"): w.ldp.weighted_mean(weights="minutes"),
         ("quantiles by weights", "os"): y.ldp.weighted_quantiles([0.5], w),
         ("linear fit, y public", "time"): pl.col("time").ldp.linear_fit("minutes"),

@@ -142,12 +142,19 @@ def _errors(confidence: float, repeats: int | None) -> dict[str, Any]:
     return {"confidence": check_open("confidence", confidence), "repeats": times}
 
 
-def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None = None) -> pl.Expr:
+def total(
+    expr: pl.Expr | str,
+    weights: pl.Expr | str | None = None,
+    *,
+    confidence: float = 0.95,
+    repeats: int | None = None,
+) -> pl.Expr:
     """Aggregate to a sum of numbers with its interval: products of public numbers and weights of one column or two.
 
     Args:
-        expr: a column of numbers; the total of y among those who have a value is ``total(w * y)``, w its weight.
+        expr: a column of numbers; the total of y among those who have a value is ``total(w * y, w)``, w its weight.
             Nulls are left out. Or typed reports of private numbers, whose noise is known.
+        weights: w, where numbers y may be below 0: see `ldp_core.total`.
         confidence, repeats: see `ldp_core.ratio`; keyed noise asks for it.
 
     Returns:
@@ -161,7 +168,10 @@ def total(expr: pl.Expr | str, *, confidence: float = 0.95, repeats: int | None 
     >>> pl.DataFrame({"w": [1.5, -0.5, 1.5]}).select(ldp_polars.total("w")).unnest("w")["total"].to_list()
     [2.5]
     """
-    return _aggregated([expr], _answered, _TOTAL, ask=core.total, said=repeats, **_errors(confidence, repeats))
+    how: dict[str, Any] = {"ask": core.total, **_errors(confidence, repeats)}
+    if weights is not None:
+        return _aggregated([expr, weights], _answered, _TOTAL, **how)
+    return _aggregated([expr], _answered, _TOTAL, said=repeats, **how)
 
 
 def weighted_mean(

@@ -18,6 +18,10 @@ Squares are skewed, so that few records carry these sums: of terms t as many as 
 be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
 interval is unbounded. Variances and covariances have `score_interval`, as there may be numbers far away of which nobody
 came: as far as a private one can be, or a public one was. Slope, intercept and correlation reach as much farther then.
+Where few public numbers are not 0, as rare 0 and 1 are, perhaps nobody has both. The terms of the covariance then have
+smaller squares than those of independent numbers, mean(u^2) mean(v^2): the error is not taken to be less than of these,
+and by the part that they lack it reaches to the product of J of both (`ldp_core.estimates.weights`), if nobody's is as
+large.
 That of the correlation is symmetric in R. A. Fisher's atanh, but reaches over that at private variances' low ends.
 """
 
@@ -176,10 +180,30 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
             noisy=noisy,
         )
         low[-1], high[-1] = ends if low[0] > 0 and low[-2] > 0 and not few[-1] else (-1, 1)
+    _allow_for_nobody(du, dv, abs(float(mean_u)), repeats, reaches[1], estimates, low, high, noisy=noisy)
     powers = {"variance x": (2, 0), "covariance": (1, 1), "slope": (-1, 1), "intercept": (0, 1), "variance y": (0, 2)}
     unit = np.array([of_x_is**i * of_y_is**j for i, j in (powers.get(name, (0, 0)) for name in found)])
     estimates, errors, low, high = (unit * array for array in (estimates, errors, low, high))
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
+
+
+def _allow_for_nobody(
+    du: F64, dv: F64, mean: float, repeats: int, reach: Any, estimates: F64, low: F64, high: F64, *, noisy: bool
+) -> None:
+    """Move the ends of public numbers farther out where perhaps nobody here has both; see this module's text."""
+    n, both = len(du), du * dv
+    squares, seen = float(du @ du) * float(dv @ dv) / n, float(both @ both)
+    if noisy or seen >= squares:
+        return
+    error, far = math.sqrt(repeats * squares) / n, math.prod(float((np.abs(w) ** 3).sum() / (w @ w)) for w in (du, dv))
+    far = max(float(np.abs(both).max()), (1 - seen / squares) * far)
+    below, above = score_interval(n / repeats, estimates[1], np.array(error), reach, -far, far)
+    more = np.maximum(np.array([low[1] - below, above - high[1]]), 0)
+    of_each = np.array([0, 1, 1 / estimates[0], 0, 0, 1 / math.sqrt(estimates[0] * estimates[4])])
+    of_intercept = np.array([0, 0, 0, mean / estimates[0], 0, 0]) * more.max()
+    low -= of_each * more[0] + of_intercept
+    high += of_each * more[1] + of_intercept
+    low[-1], high[-1] = max(low[-1], -1), min(high[-1], 1)
 
 
 def _times(estimate: float, low: float, high: float, reached: float) -> float:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -92,27 +92,64 @@ class Total(SingleNumber):
     mechanism: Mechanism | None = None
 
 
-def total(numbers: Any, *, confidence: float = 0.95, repeats: int = 1) -> Total:
+def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeats: int = 1) -> Total:
     """The sum of some numbers, with its interval: so many times their `weighted_mean`.
 
     If all numbers are above 0, z^2 more reports may not have supported the value: it reaches so much lower. There is a
     warning if fewer than 30 reports carry a sum of uneven numbers, and of fewer than ten it is unbounded.
 
     Args:
-        numbers: float[n], of n records, which are independent: products of public numbers and of weights for values of
-            one column or two (of three, or of two of which few reports support one, ask a table, of private numbers
-            ``ldp estimate --by-private``). Of numbers y below 0 take -y: if no product is above 0, no report supports
-            the value, and the interval is unbounded. Or a pair of a mechanism for numbers and its reports.
+        numbers: float[n], of n records, which are independent: products of public numbers y and of weights for values
+            of one column or two (of three, or of two of which few reports support one, ask a table, of private numbers
+            ``ldp estimate --by-private``). Or a pair of a mechanism for numbers and its reports.
+        weights: float[n], those weights w: **say them if some y are below 0**. Of products alone nothing tells whose
+            report supports the value: without weights y is taken to be above 0 (with a warning if all products are).
+            If none does the interval is unbounded.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
     Raises:
-        InputError: not a column of finite numbers.
-        ParameterError: confidence outside (0, 1).
+        InputError: not columns of as many finite numbers.
+        ParameterError: confidence outside (0, 1); weights beside reports of numbers.
 
     >>> total([1.5, -0.5] * 50)
     Total of 100 records: 50, standard error 10.1, 95% interval 30.0579 to 69.9421
+    >>> total([-1.5, 0.5] * 50, [1.5, -0.5] * 50)
+    Total of 100 records: -50, standard error 10.1, 95% interval -69.9421 to -30.0579
     """
+    if weights is None:
+        plain = _total(numbers, confidence, repeats)
+        if plain.total > 0 and not is_private(numbers):
+            [u] = columns_of(numbers=numbers)
+            if u.min() > 0 and _uneven(u):
+                warn_user(
+                    "all numbers of a sum are above 0: if they are products of weights and of numbers below 0, no "
+                    "report supports the value, and the interval is wrong: give total the weights, too"
+                )
+        return plain
+    if is_private(numbers):
+        raise ParameterError("weights go with products of public numbers and these, not with reports of numbers")
+    u, w = columns_of(numbers=numbers, weights=weights)
+    above, below = bool((u * w >= 0).all()), bool((u * w <= 0).all())
+    if above:
+        return _total(u, confidence, repeats)
+    # The total of |y|, whose products have the signs of w, has as much noise V, which grows as much with those who have
+    # the value, and the longer tail (weights are skewed to one side; here to both). If it is in its interval, so that
+    # x <= r, V is at most r^2 / z^2: r is z errors of the total of y or more. It is the mirror image if all y are < 0.
+    # Nor is r less than if w is independent of y: a large y may have no report that supports the value.
+    alike = _total(np.copysign(u, w), confidence, repeats)
+    if below:
+        return replace(alike, total=-alike.total, low=-alike.high, high=-alike.low)
+    y = np.divide(u, w, out=np.zeros(len(u)), where=w != 0)
+    reach = z_score(confidence) * times_of(repeats) * float(w.std()) * math.sqrt(y @ y)
+    reach = max(reach, alike.total - alike.low, alike.high - alike.total)
+    mean, found = weighted_mean(u, confidence=confidence, repeats=repeats), float(u.sum())
+    error, low, high = (len(u) * x for x in (mean.standard_error, mean.low, mean.high))
+    return replace(alike, total=found, standard_error=error, low=min(low, found - reach), high=max(high, found + reach))
+
+
+def _total(numbers: Any, confidence: float, repeats: int) -> Total:
+    """See `total`, of y above 0."""
     mean = weighted_mean(numbers, confidence=confidence, repeats=repeats)
     error, low, high = (max(mean.n, 1) * x for x in (mean.standard_error, mean.low, mean.high))
     if is_private(numbers):

@@ -79,7 +79,7 @@ POLARS = {
     "cdf": pl.col("level").ldp.cdf(),
     "table": lambda frame: frame.ldp.table("os", "crashed"),
     "ratio": (ios * y).ldp.ratio(ios),
-    "total": (ios * y).ldp.total(),
+    "total": (ios * y).ldp.total(ios),
     "weighted_quantiles": y.ldp.weighted_quantiles([0.5], ios),
     "weighted_mean": ios.ldp.weighted_mean(weights="stands"),
     "histogram(person=)": pl.col("os").ldp.histogram(person="user"),

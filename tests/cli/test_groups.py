@@ -78,6 +78,22 @@ def test_the_answers_are_those_of_weights(ldp, reports):
     assert {row["value"] for row in weeks} == {"true", "false"}
 
 
+def test_totals_of_numbers_below_0_have_the_intervals_of_their_weights(ldp):
+    """Where nobody is in the group 95 % intervals held in 40 %."""
+    plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=4.0)}, keep=["x", "y", "z"])
+    x = [1.0 + k % 5 for k in range(200)]
+    both = [-one if k % 10 else one for k, one in enumerate(x)]
+    people = pl.DataFrame({"os": ["web"] * 200, "x": x, "y": [-one for one in x], "z": both})
+    made = people.ldp.perturb(plan := plan.seeded(3))
+    made.ldp.sink_parquet("below.parquet", plan)
+    above, below, mixed = (ldp(f"estimate below.parquet --by-private os --of {y} --json").data[1] for y in "xyz")
+    assert (below["low"], below["high"]) == (-above["high"], -above["low"])
+    w = pl.col("os").ldp.weight("ios")
+    expected = made.select(t=(w * pl.col("z")).ldp.total(w)).unnest("t").row(0, named=True)
+    assert numbers(mixed) == pytest.approx(list(expected.values())[:5])
+    assert mixed["high"] > 1.1 * made.select(t=(w * pl.col("z")).ldp.total()).unnest("t")["high"].item()
+
+
 def test_a_total_of_few_private_numbers_allows_for_far_reports_that_nobody_sent(ldp):
     """Of 25 people in the group 95 % intervals held the total in 86 %, and 100 now; of 0 to 1 on a scale to 10."""
     plan = PrivacyPlan({"os": RandomizedResponse(["ios", "web"], epsilon=3.0), "x": Piecewise((0, 10), epsilon=6.0)})

@@ -100,6 +100,19 @@ def test_totals_and_quantiles(reports):
     assert rows["minutes"].to_list()[1] == expected
 
 
+def test_totals_of_numbers_below_0_take_the_weights(reports):
+    w, y = pl.col("os").ldp.weight("ios"), pl.col("minutes") - pl.col("minutes").median()
+    some = reports.head(40).with_columns(gap=pl.when(pl.col("week") > 0).then(y))
+    for of, rows in ((y, some), (pl.col("gap"), some.filter(pl.col("gap").is_not_null()))):
+        found = some.select(t=(w * of).ldp.total(w, confidence=0.9)).unnest("t").row(0, named=True)
+        given, weights = rows.select(of).to_series().to_numpy(), OS.weights(rows["os"], "ios")
+        expected = total(given * weights, weights, confidence=0.9)
+        assert found == expected.to_arrow().to_pylist()[0]
+        assert found["high"] != total(given * weights, confidence=0.9).high
+    with pytest.raises(DtypeError, match=r"take \.ldp\.weight"):
+        reports.select(pl.col("minutes").ldp.total("os"))
+
+
 def test_typed_reports_of_numbers_have_known_noise(reports):
     time, minutes = pl.col("time").ldp, pl.col("minutes")
     found = reports.select(total=time.total(), mean=time.weighted_mean(weights=minutes, confidence=0.9))
@@ -209,7 +222,7 @@ def test_a_line_of_columns_with_nulls_is_refused():
 
 def test_each_line_of_few_reports_is_told_of():
     """Polars' own line calls, so that the second query of a notebook was not warned."""
-    few = pl.DataFrame({"u": np.arange(1.0, 13.0)})
+    few = pl.DataFrame({"u": np.append(-0.1, np.arange(1.0, 13.0))})
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
         few.select(pl.col("u").ldp.total())
