@@ -143,7 +143,7 @@ class ByPrivate:
                 if x is not None:
                     jump = abs((w**3).sum()) / (w**2).sum() / (w.max() > 0).cast(float)
                     yield text, "jump", jump.append(w.sum()).implode()
-                yield text, "total", ldp_polars.total(w * y, w if x is None else None, **how)
+                yield text, "total", ldp_polars.total(w * y, w if x is None else w * y, **how)
                 if self.quantiles:
                     yield text, "", ldp_polars.weighted_quantiles(y, self.quantiles, w, **how)
 

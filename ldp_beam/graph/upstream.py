@@ -263,21 +263,25 @@ class Bound(NamedTuple):
             return self.records
         if self.windows is None or windows is None:
             return self.records if self.windows == windows else None
-        if self.event_time != event_time:
-            return None
-        if self.rolling is None and self.windows == windows:
-            return self.records
-        if not isinstance(windows, (FixedWindows, SlidingWindows)):
-            return None
-        size = windows.size.micros
-        if self.rolling is not None:
-            return self.records * -(-size // self.rolling)
-        if not isinstance(self.windows, FixedWindows):
-            return None
-        period = self.windows.size.micros
-        step = math.gcd((windows.size if isinstance(windows, FixedWindows) else windows.period).micros, period)
-        latest = period - step + (windows.offset.micros - self.windows.offset.micros) % step  # of a window in a period
-        return self.records * ((latest + size - 1) // period + 1)
+        parts = _parts(self.windows, self.rolling, windows) if self.event_time == event_time else None
+        return None if parts is None else self.records * parts
+
+
+def _parts(periods: WindowFn, rolling: int | None, windows: WindowFn) -> int | None:
+    """Of how many periods, or stretches of so many microseconds, a window has a part, at most; None: not known."""
+    if rolling is None and periods == windows:
+        return 1
+    if not isinstance(windows, (FixedWindows, SlidingWindows)):
+        return None
+    size = windows.size.micros
+    if rolling is not None:
+        return -(-size // rolling)
+    if not isinstance(periods, FixedWindows):
+        return None
+    period = periods.size.micros
+    step = math.gcd((windows.size if isinstance(windows, FixedWindows) else windows.period).micros, period)
+    latest = period - step + (windows.offset.micros - periods.offset.micros) % step  # of a window in a period
+    return (latest + size - 1) // period + 1
 
 
 class BoundsPersons(LimitsPersons):

@@ -102,15 +102,15 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
         numbers: float[n], of n records, which are independent: products of public numbers y and of weights for values
             of one column or two (of three, or of two of which few reports support one, ask a table, of private numbers
             ``ldp estimate --by-private``). Or a pair of a mechanism for numbers and its reports.
-        weights: float[n], those weights w: **say them if some y are below 0**. Of products alone nothing tells whose
-            report supports the value: without weights y is taken to be above 0 (with a warning if all products are).
-            If none does the interval is unbounded.
+        weights: float[n], those weights w: of products alone nothing tells whose report supports the value, if y may be
+            below 0. They may be left out where ``numbers`` are weights of few different values, or products of these.
+            If no report supports the value, the interval is unbounded.
         confidence: of the interval, in (0, 1).
         repeats: see `ratio`.
 
     Raises:
         InputError: not columns of as many finite numbers.
-        ParameterError: confidence outside (0, 1); weights beside reports of numbers.
+        ParameterError: confidence outside (0, 1); weights beside reports of numbers; none of numbers that differ.
 
     >>> total([1.5, -0.5] * 50)
     Total of 100 records: 50, standard error 10.1, 95% interval 30.0579 to 69.9421
@@ -118,15 +118,14 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
     Total of 100 records: -50, standard error 10.1, 95% interval -69.9421 to -30.0579
     """
     if weights is None:
-        plain = _total(numbers, confidence, repeats)
-        if plain.total > 0 and not is_private(numbers):
+        if not is_private(numbers):
             [u] = columns_of(numbers=numbers)
-            if u.min() > 0 and _uneven(u):
-                warn_user(
-                    "all numbers of a sum are above 0: if they are products of weights and of numbers below 0, no "
-                    "report supports the value, and the interval is wrong: give total the weights, too"
+            if len(u) and _uneven(u) and (u.min() > 0 or len(np.unique(u[:: len(u) // 1000 + 1])) > _OF_WEIGHTS):
+                raise ParameterError(
+                    "the numbers of a total differ: say the weights, too, as (w * y).ldp.total(w), or themselves if "
+                    "they are weights: where y is below 0 nothing else tells which reports support the value"
                 )
-        return plain
+        return _total(numbers, confidence, repeats)
     if is_private(numbers):
         raise ParameterError("weights go with products of public numbers and these, not with reports of numbers")
     u, w = columns_of(numbers=numbers, weights=weights)
@@ -146,6 +145,9 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
     mean, found = weighted_mean(u, confidence=confidence, repeats=repeats), float(u.sum())
     error, low, high = (len(u) * x for x in (mean.standard_error, mean.low, mean.high))
     return replace(alike, total=found, standard_error=error, low=min(low, found - reach), high=max(high, found + reach))
+
+
+_OF_WEIGHTS = 8  # so many different products three columns' weights have
 
 
 def _total(numbers: Any, confidence: float, repeats: int) -> Total:

@@ -49,10 +49,10 @@ def test_the_answers_are_those_of_weights(ldp, reports):
     os = {value: pl.col("os").ldp.weight(value) for value in PLAN["os"].domain.values}
     minutes, age = pl.col("minutes"), pl.col("age").ldp.weight()
     for options, answers in (
-        ("--of minutes", {"mean": lambda w: (w * minutes).ldp.ratio(w), "total": lambda w: (w * minutes).ldp.total()}),
+        ("--of minutes", {"mean": lambda w: (w * minutes).ldp.ratio(w), "total": lambda w: (w * minutes).ldp.total(w)}),
         (
             "--of age",
-            {"mean": lambda w: (w * age).ldp.ratio(w, of=PLAN["age"]), "total": lambda w: (w * age).ldp.total()},
+            {"mean": lambda w: (w * age).ldp.ratio(w, of=PLAN["age"]), "total": lambda w: (w * age).ldp.total(w * age)},
         ),
         ("--among ios --among web", {"share": lambda w: w.ldp.ratio(os["ios"] + os["web"])}),
         ("--weights stands", {"share": lambda w: w.ldp.weighted_mean(weights="stands")}),
@@ -91,7 +91,7 @@ def test_totals_of_numbers_below_0_have_the_intervals_of_their_weights(ldp):
     w = pl.col("os").ldp.weight("ios")
     expected = made.select(t=(w * pl.col("z")).ldp.total(w)).unnest("t").row(0, named=True)
     assert numbers(mixed) == pytest.approx(list(expected.values())[:5])
-    assert mixed["high"] > 1.1 * made.select(t=(w * pl.col("z")).ldp.total()).unnest("t")["high"].item()
+    assert mixed["high"] > 1.1 * made.select(t=(w * pl.col("z")).ldp.total(w * pl.col("z"))).unnest("t")["high"].item()
 
 
 def test_a_total_of_few_private_numbers_allows_for_far_reports_that_nobody_sent(ldp):
@@ -102,7 +102,7 @@ def test_a_total_of_few_private_numbers_allows_for_far_reports_that_nobody_sent(
     made.ldp.sink_parquet("few.parquet", plan)
     total = ldp("estimate few.parquet --by-private os --of x --json").data[1]
     product = pl.col("os").ldp.weight("ios") * pl.col("x").ldp.weight()
-    plain = made.select(x=product.ldp.total()).unnest("x").row(0, named=True)
+    plain = made.select(x=product.ldp.total(product)).unnest("x").row(0, named=True)
     assert total["high"] - total["estimate"] > 1.1 * (plain["high"] - plain["total"])
 
 

@@ -40,7 +40,8 @@ def queries(lazy, **noise):
             e.histogram(repeats=1), tally=e.tally(), again=e.tally().ldp.histogram(MECHANISM)
         ),
         "weights": lazy.select("i", typed).select(
-            (e.weight("x", repeats=1) * pl.col("i")).ldp.total(), mean=(e.weight("y", repeats=1) * 2).ldp.ratio("i")
+            (w := e.weight("x", repeats=1) * pl.col("i")).ldp.total(w),
+            mean=(e.weight("y", repeats=1) * 2).ldp.ratio("i"),
         ),
         "plan": lazy.ldp.perturb(PrivacyPlan({"e": MECHANISM}, keep=["i"]), packed=True, **noise),
         "drawn": lazy.ldp.perturb(drawn, **noise, typed=False),

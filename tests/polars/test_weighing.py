@@ -87,7 +87,7 @@ def test_ratios_are_those_of_the_core_in_every_context(reports):
 
 def test_totals_and_quantiles(reports):
     w = pl.col("os").ldp.weight("ios")
-    found = reports.select((w * pl.col("minutes")).ldp.total()).to_series().struct.unnest().row(0, named=True)
+    found = reports.select((w * pl.col("minutes")).ldp.total(w)).to_series().struct.unnest().row(0, named=True)
     products = OS.weights(reports["os"], "ios") * reports["minutes"].to_numpy()
     error = products.std(ddof=1) * N**0.5
     half = 1.960755 * error  # Student's quantile of 2,999 degrees of freedom
@@ -108,9 +108,11 @@ def test_totals_of_numbers_below_0_take_the_weights(reports):
         given, weights = rows.select(of).to_series().to_numpy(), OS.weights(rows["os"], "ios")
         expected = total(given * weights, weights, confidence=0.9)
         assert found == expected.to_arrow().to_pylist()[0]
-        assert found["high"] != total(given * weights, confidence=0.9).high
+        assert found["high"] != total(given * weights, given * weights, confidence=0.9).high
     with pytest.raises(DtypeError, match=r"take \.ldp\.weight"):
         reports.select(pl.col("minutes").ldp.total("os"))
+    with pytest.raises(ParameterError, match=r"say the weights, too, as \(w \* y\)\.ldp\.total\(w\)"):
+        some.select((w * y).ldp.total())
 
 
 def test_typed_reports_of_numbers_have_known_noise(reports):
@@ -151,7 +153,7 @@ def test_weights_in_a_branch_of_when_then_have_a_remedy_that_works(reports, run)
 def test_rows_with_nulls_are_left_out(reports):
     w, y = pl.col("os").ldp.weight("ios"), pl.when(pl.col("week") > 0).then("minutes")
     some = reports.filter(pl.col("week") > 0)
-    for asked in ((w * y).ldp.ratio(w), y.ldp.weighted_quantiles([0.5], w), (w * y).ldp.total()):
+    for asked in ((w * y).ldp.ratio(w), y.ldp.weighted_quantiles([0.5], w), (w * y).ldp.total(w)):
         assert reports.select(r=asked)["r"].to_list() == some.select(r=asked)["r"].to_list()
 
 
@@ -225,8 +227,8 @@ def test_each_line_of_few_reports_is_told_of():
     few = pl.DataFrame({"u": np.append(-0.1, np.arange(1.0, 13.0))})
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("default")
-        few.select(pl.col("u").ldp.total())
-        few.lazy().select(pl.col("u").ldp.total()).collect()
+        few.select(pl.col("u").ldp.total("u"))
+        few.lazy().select(pl.col("u").ldp.total("u")).collect()
     assert [one.filename for one in told] == [__file__] * 2
 
 
@@ -267,7 +269,7 @@ def test_each_query_says_that_few_reports_carry_a_sum():
     with warnings.catch_warnings(record=True) as shown:
         warnings.simplefilter("default", LdpWarning)
         for i, ((where, query), frame) in enumerate(product(queries.items(), frames), 1):
-            query(frame, (pl.col("w") * pl.col("y")).ldp.total())
+            query(frame, (pl.col("w") * pl.col("y")).ldp.total("w"))
             assert len(shown) == i, where
 
 
@@ -284,8 +286,8 @@ def test_products_of_weights_of_one_keyed_mechanism_warn():
     a, b = (pl.col(name).ldp.weight(True, repeats=1) for name in "ab")
     ios, y = pl.col("os").ldp.weight("ios", repeats=1), pl.col("y")
     asked = {
-        "total": (a * b * y).ldp.total(),
-        "of those who left": ((1 - b) * a * y).alias("left").ldp.total(),
+        "total": (a * b * y).ldp.total(a * b),
+        "of those who left": ((1 - b) * a * y).alias("left").ldp.total((1 - b) * a),
         "mean": (a * b * y).ldp.ratio(a * b),
         "rate": (a * b).ldp.ratio(a),
         "quantiles": y.ldp.weighted_quantiles([0.5], a * b),
@@ -304,7 +306,7 @@ def test_products_of_weights_of_one_keyed_mechanism_warn():
     right = {
         "change": (a - b).ldp.total(),
         "growth": b.ldp.ratio(a),
-        "of those who have an answer": (a * y * pl.col("b").is_not_null()).ldp.total(),
+        "of those who have an answer": (a * y * pl.col("b").is_not_null()).ldp.total(a),
         "of another mechanism": (a * ios).ldp.ratio(a),
     }
     nulls = reports.with_columns(pl.when(pl.col("id") < 900).then("b").alias("b"))

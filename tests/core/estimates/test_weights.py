@@ -214,7 +214,7 @@ def test_totals_of_what_nobody_has_hold():
                 assert holds >= 0.95
                 assert bounded >= probability[1:].sum() - 1e-9  # always but where all reports are alike
     assert np.isinf([total(np.ones(50)).low, total(np.full(50, -0.01)).standard_error]).all()
-    assert np.isinf(total(-0.01 * np.arange(1, 51)).low)  # no report supports the value
+    assert np.isinf(total(-0.01 * np.arange(1, 51), np.full(50, -0.01)).low)  # no report supports the value
     few = total([1.5, -0.5, 1.5] * 3)
     assert (few.low, few.high) == (-np.inf, np.inf)
 
@@ -228,7 +228,7 @@ def test_totals_of_public_numbers_hold_where_nobody_is_in_the_group():
         each_one = stats.binom.pmf(k, n // 2, m.q)
         for has in (False, True):
             with case(epsilon, numbers, has):
-                found = [total(weights_of(abs(has - supports), m) * y) for supports in both]
+                found = [total((w := weights_of(abs(has - supports), m)) * y, w) for supports in both]
                 assert held(found, has * y.sum(), np.outer(each_one, each_one).ravel())[0] >= 0.95
 
 
@@ -240,7 +240,7 @@ def test_totals_of_numbers_below_0_are_mirror_images():
         some = np.asarray(m.weights(m.perturb(np.arange(n) % 3, randomness=keyed(n)), 0))
         for w in (some, np.full(n, some.min()), np.full(n, some.max())):
             with case(m, w.max()):
-                above, below, alone = total(w * y, w), total(-w * y, w), total(w * y)
+                above, below, alone = total(w * y, w), total(-w * y, w), total(w * y, w * y)
                 assert (-below.total, -below.high, -below.low) == (above.total, above.low, above.high)
                 assert below.standard_error == above.standard_error
                 assert (alone.low, alone.high) == (above.low, above.high)
@@ -248,12 +248,13 @@ def test_totals_of_numbers_below_0_are_mirror_images():
     with pytest.raises(ParameterError, match="products of public numbers"):
         total((Piecewise((0, 1), epsilon=1.0), [0.5]), [1.0])
     assert (total([], []).low, total([], []).high) == (-np.inf, np.inf)
-    with pytest.warns(LdpWarning, match="give total the weights"):
-        total(-some.min() * y)
+    for u in (some * y, -some.min() * y, [1.0, 2.0]):
+        with pytest.raises(ParameterError, match="the numbers of a total differ: say the weights, too"):
+            total(u)
 
 
 def test_totals_of_numbers_of_both_signs_hold():
-    """400 runs: without weights 13 to 61 % hold where no or few reports support the value, and nobody is told.
+    """400 runs: by the products alone 13 to 61 % hold where no or few reports support the value.
 
     If 95 % hold, fewer than 91 % are in one of 1,500 runs of a case.
     """
@@ -270,7 +271,7 @@ def test_totals_of_numbers_of_both_signs_hold():
         have = generator.random((runs, n)) < share
         w, truth = weights_of(generator.random((runs, n)) < np.where(have, m.p, m.q), m), (have * y).sum(axis=1)
         for said in (True, False):
-            found = [total(u, one if said else None) for u, one in zip(w * y, w, strict=True)]
+            found = [total(u, one if said else u) for u, one in zip(w * y, w, strict=True)]
             holds = np.mean([one.low <= x <= one.high for one, x in zip(found, truth, strict=True)])
             with case(m, n, share, below, said, holds):
                 assert (holds >= 0.91) == said
@@ -293,11 +294,11 @@ def test_totals_of_very_uneven_public_numbers_hold():
     for y, has in ((one_half, True), (few, False), (generator.lognormal(0, 2, 60), False), (uneven, least)):
         with case(len(y), np.mean(has)):
             weights = (generator.random((runs, len(y))) < np.where(has, m.p, m.q)) - m.q
-            found = [total(w * y) for w in weights / (m.p - m.q)]
+            found = [total(w * y, w) for w in weights / (m.p - m.q)]
             assert held(found, (has * y).sum(), np.full(runs, 1 / runs))[0] >= 0.935
     y, supports = generator.exponential(size=20_000), generator.random(20_000) < m.q
     numbers = (supports - m.q) / (m.p - m.q) * y
-    many, error = total(numbers), 20_000**0.5 * numbers.std(ddof=1)
+    many, error = total(numbers, numbers), 20_000**0.5 * numbers.std(ddof=1)
     assert many.high - many.low == pytest.approx(2 * 1.959964 * error, rel=0.01)
 
 
@@ -317,7 +318,9 @@ def test_those_who_have_two_private_values_are_counted():
         share = math.prod(shares)
         for y in (1.0, generator.choice([1.0, 3.0], (runs, n))):
             with case(n, epsilon, shares, np.ndim(y)):
-                assert held([total(u) for u in w * v * y], n * share * np.mean(y), np.full(runs, 1 / runs))[0] >= 0.92
+                assert (
+                    held([total(u, u) for u in w * v * y], n * share * np.mean(y), np.full(runs, 1 / runs))[0] >= 0.92
+                )
         assert held([weighted_mean(u) for u in w * v], share, np.full(runs, 1 / runs))[0] >= 0.92
 
 
@@ -352,7 +355,7 @@ def test_weights_of_several_values_or_of_none_are_no_products_of_two_columns():
         ("8y", eight * y, 1.3),
     ):
         with case(kind):
-            for found in (total(numbers), weighted_mean(numbers)):
+            for found in (total(numbers, numbers), weighted_mean(numbers)):
                 assert found.high - found.low <= most * 2 * 1.96 * found.standard_error
     few = [weighted_mean(eight[k : k + 30]) for k in range(0, n, 30)]
     assert max(found.high - found.low for found in few) < 50
@@ -366,7 +369,7 @@ def test_totals_of_reports_of_other_blocks_are_as_narrow_as_of_one():
         weights = np.asarray(m.weights(m.perturb(np.repeat([5, 7], [120, 280]), randomness=keyed(400)), 5))
         for of_each, most in ((np.ones(400), 1.1), (np.random.default_rng(1).permutation(y), 2)):
             with case(d, epsilon, most):
-                found = total(weights * of_each)
+                found = total(weights * of_each, weights)
                 assert found.high - found.low <= most * 2 * 1.96 * found.standard_error
 
 
