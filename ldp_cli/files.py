@@ -11,12 +11,11 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from glob import escape
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.csv
 from typing_extensions import override
 
 from ldp_cli.printing import note
@@ -207,29 +206,40 @@ def _refuse_without_lines(file: str, form: str) -> None:
 
 
 def _refuse_other_lines(file: str) -> None:
-    """Lines of CSV with more fields than the first, or fewer: of columns that are not all read Polars does not tell.
+    """Lines of CSV with more fields than the first, or fewer, or with quotes within a field.
 
-    So 0,95 would be 0, and the 95 the next column's. (What has quotes without an end, Polars refuses.)
+    Of columns that are not all read Polars does not tell: 0,95 would be 0, and the 95 the next column's; and from the
+    quotes of 13" to the next ones all would be one line.
     """
-    first = pyarrow.csv.ConvertOptions(include_columns=["f0"], column_types={"f0": pa.binary()}, check_utf8=False)
-    read = pyarrow.csv.ReadOptions(autogenerate_column_names=True, block_size=_BLOCK)
-    fields = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    try:
-        with (
-            pa.input_stream(file, compression=_compression(file)) as text,
-            pyarrow.csv.open_csv(text, read, fields, first) as lines,
-        ):
-            for _ in lines:
-                pass
-    except pa.ArrowInvalid as error:  # (it quotes the line)
-        if found := re.search(r"Expected (\d+) columns, got (\d+)", str(error)):
+    rest, number, lines = b"", 0, _lines(None)
+    with suppress(pa.ArrowException, OSError), pa.input_stream(file, compression=_compression(file)) as text:
+        for chunk in chain(iter(partial(text.read, _BLOCK), b""), [b"\n"]):  # (what cannot be read, Polars tells)
+            rest += chunk
+            if not number and (first := lines.match(rest := rest.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n"))):
+                number = sum(1 for _ in re.finditer(_FIELD + rb"(?:,|[\r\n]++)", first[0]))
+                lines = _lines(number)
+            rest = rest[lines.match(rest).end() :].lstrip(b"\r\n") if number else rest
+            if len(rest) > _BLOCK:
+                break
+        if rest:
             raise InputError(
-                f"{file!r}: the first line has {found[1]} fields, and another one {found[2]}: write what has a comma "
-                'in it in quotes, as "0,95", and all the commas of a line. (ldp run counts such lines and goes on)'
-            ) from None
+                f"{file!r}: a line has another number of fields than the first, {number}, or quotes within a field: "
+                'write what has commas or quotes in it in quotes, and its own quotes twice, as "0,95" and "a 13"" TV", '
+                "and all the commas of a line. (ldp run counts such lines and goes on)"
+            )
 
 
-_BLOCK = 1 << 24
+_BLOCK = 1 << 24  # bytes, more than any line has
+_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+"|[^",\r\n]*+)'  # (RFC 4180)
+
+
+def _lines(fields: int | None) -> Any:
+    """Lines of so many fields; or one line of any number."""
+    if fields is None:
+        return re.compile(rb"%b(?:,%b)*+[\r\n]++" % (_FIELD, _FIELD))
+    return re.compile(rb"(?:%b(?:,%b){%d}+[\r\n]++)*+" % (_FIELD, _FIELD, fields - 1))
+
+
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 
 
