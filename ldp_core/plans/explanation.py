@@ -188,9 +188,9 @@ def promise(what: str, epsilon: float, *, values: int = 2, delta: float = 0.0) -
     return f"{what} ({of}): {odds}{guess}{more}"
 
 
-def epsilon_above(epsilon: float) -> str:
-    """Four digits, rounded up; what is above a shorter number by the error of a float, as 0.1 is, has that number."""
-    return "inf" if math.isinf(epsilon) else _up(Fraction(epsilon) * (1 - Fraction(1, 10**12)), 4)
+def epsilon_above(epsilon: float, digits: int = 4) -> str:
+    """So many digits, rounded up; what is above a shorter number by a float's error, as 0.1 is, has that number."""
+    return "inf" if math.isinf(epsilon) else _up(Fraction(epsilon) * (1 - Fraction(1, 10**12)), digits)
 
 
 def _factor(epsilon: float) -> str:

@@ -22,6 +22,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.answered import Margin, margins
+from ldp_core.plans.explanation import epsilon_above
 from ldp_core.plans.known_error import Error, Shares, part_of
 from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
@@ -78,7 +79,7 @@ class Need(Row):
             **named,
             "mechanism": self.mechanism,
             self.wanted: f"{self.margin:g}",
-            "epsilon": f"{self.epsilon:.6g}",
+            "epsilon": epsilon_above(self.epsilon, 6),  # (a smaller one needs more people)
             "people": f"{self.n:,}",
         }
 

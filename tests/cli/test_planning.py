@@ -403,6 +403,17 @@ def test_recommend_and_size_are_the_core_s(ldp):
     assert next(iter(found.values())) == min(found.values())
 
 
+def test_the_epsilon_that_is_printed_is_enough(ldp):
+    """It was rounded to nearest: with 5.28835, of 5.288354, it took 10,001 people."""
+    for d, margin, n in ((2, 0.01, 10_000), (2, 0.03, 10_000), (2, 0.01, 30_000)):
+        asked = f"size {d} -m {margin} -n {n} --mechanism randomized_response"
+        row = next(line for line in ldp(asked).out.splitlines() if line.startswith("randomized_response"))
+        shown = float(row.split()[2])
+        exact = ldp(f"{asked} --json").data["needs"][0]["epsilon"]
+        assert exact <= shown < exact * (1 + 1e-5)
+        assert required_n("randomized_response", margin, domain=d, epsilon=shown).n <= n
+
+
 @pytest.mark.slow
 def test_a_question_is_planned_as_the_core_plans_it(ldp):
     rows = recommend(range(1, 21), 1.0, 1000, ask="median")
