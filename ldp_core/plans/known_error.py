@@ -31,6 +31,7 @@ from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.heavy_hitters.prefix_extending import HeavyHitters, chance_of_none
 from ldp_core.mechanisms.numbers.base import Numeric
 from ldp_core.mechanisms.oracles.base import FrequencyOracle
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.mechanisms.sketches.base import Sketch
 from ldp_core.parameters import check_probability
 from ldp_core.plans.answered import Margin
@@ -251,7 +252,15 @@ def error_of(m: Mechanism | Margin) -> Error:
     if isinstance(m, Sketch):
         p, q = (float(x) for x in m.support_probabilities())
         return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided(), common=common)
+    if isinstance(m, HierarchicalHistogram):
+        raise ParameterError(f'say what {m.name} is asked for: ask="median", or another question')
     raise ParameterError(f"the error of {m.name} is not known before there are reports")
+
+
+def error_of_half(m: HierarchicalHistogram) -> Error:
+    """Of the share of the first half of the values of a tree, as in its `explain`."""
+    variance = m.explain(1).share ** 2
+    return Error(lambda _: variance, 1)
 
 
 _FEW = 100  # candidates, for the frequency of a typical one: a sketch has no list

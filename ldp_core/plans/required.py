@@ -20,10 +20,11 @@ from ldp_core.estimates.registry import Ask
 from ldp_core.estimates.tails import FEW, coins_score, least_that
 from ldp_core.mechanism import Mechanism
 from ldp_core.mechanisms.catalog import CHOICES
+from ldp_core.mechanisms.ranges.hierarchical import HierarchicalHistogram
 from ldp_core.parameters import check_epsilon, check_integer, check_open, check_share, shown
 from ldp_core.plans.answered import Margin, margins
 from ldp_core.plans.explanation import epsilon_above
-from ldp_core.plans.known_error import Error, Shares, part_of
+from ldp_core.plans.known_error import Error, Shares, error_of_half, part_of
 from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
 from ldp_core.plans.recommend import (
@@ -128,7 +129,8 @@ def required_n(
     people have one value, with which the most collides; of values in blocks (`BlockHadamardResponse`) it is where all
     other people have values of the same block. Of a mean the margin is in the numbers' own unit, for the noise in the
     worst case; of heavy hitters it is the share of people that a value must have to be found
-    (`HeavyHitters.reports_to_find`).
+    (`HeavyHitters.reports_to_find`); of a `HierarchicalHistogram` in a plan it is that of the first half of its values,
+    as in `PrivacyPlan.explain`.
 
     Args:
         mechanism: a mechanism; a plan, of which each column is asked; a name in `CHOICES`, or a class, with ``domain``
@@ -319,8 +321,8 @@ class _Asked(NamedTuple):
     def error(
         self, key: Any, domain: Values | None = None, epsilon: float | None = None, *, keyed: bool = False
     ) -> Error:
-        """The error of a mechanism, or of a choice."""
-        found = resolve(key, domain, epsilon).worst_others()
+        """The error of a mechanism, or of a choice; an error that is known is taken."""
+        found = key if isinstance(key, Error) else resolve(key, domain, epsilon).worst_others()
         return found.repeated(check_integer("repeats", self.repeats, 1), keyed=keyed)
 
     @property
@@ -537,10 +539,13 @@ def _of_plan(plan: PrivacyPlan, margin: float | Mapping[str, float], asked: _Ask
         if wanted is None:
             raise ParameterError(f"margin has no number for column {name!r} of the plan: give one for each")
         called, own = (m.title, m.pairs[0][1]) if isinstance(m, Margin) else (m.name, m)
-        rows.append(Need(name, called, wanted, own.epsilon, asked.people(asked.error(m, keyed=plan.memoized), wanted)))
+        error = asked.error(error_of_half(m) if isinstance(m, HierarchicalHistogram) else m, keyed=plan.memoized)
+        rows.append(Need(name, called, wanted, own.epsilon, asked.people(error, wanted)))
     asked.check(most := max(row.n for row in rows))
     shares = "of all shares of a column together" if asked.simultaneous else "of one share, whatever it is"
     said = f"of each column the margin holds {asked.sure}: {shares}, and of a mean where the noise is greatest; "
+    if any(isinstance(m, HierarchicalHistogram) for m in columns.values()):
+        said += f"of a {HierarchicalHistogram.name} it is the share of the first half of its values by itself; "
     said += asked.whom
     return Needs(tuple(rows), f"all columns: {most:,} people", asked.sentence(said), most, plan.epsilon)
 

@@ -19,6 +19,7 @@ from ldp_core import (
     Dates,
     Domain,
     HeavyHitters,
+    HierarchicalHistogram,
     Interval,
     NOutput,
     PlanError,
@@ -412,6 +413,18 @@ def test_the_epsilon_that_is_printed_is_enough(ldp):
         exact = ldp(f"{asked} --json").data["needs"][0]["epsilon"]
         assert exact <= shown < exact * (1 + 1e-5)
         assert required_n("randomized_response", margin, domain=d, epsilon=shown).n <= n
+
+
+def test_a_plan_with_a_tree_has_a_size(ldp):
+    """One tree made the whole plan unsizable."""
+    ldp("plan new plan.toml -c os=ios,android -c minutes=1..64 -e 2")
+    plan = PrivacyPlan.from_toml(Path("plan.toml"))
+    tree = HierarchicalHistogram(range(1, 65), epsilon=1.0)
+    made = PrivacyPlan({**plan.columns, "minutes": tree})
+    Path("tree.toml").write_text(made.to_toml(), encoding="utf-8")
+    found = {row["name"]: row["n"] for row in ldp("size --plan tree.toml -m 5% --population none --json").data["needs"]}
+    explained = ldp(f"plan explain tree.toml -n {found['minutes']}").out
+    assert "± 5 % of the records" in next(line for line in explained.splitlines() if line.startswith("minutes"))
 
 
 @pytest.mark.slow
