@@ -16,12 +16,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from ldp_core.accounting.binomials import normal_tail
-from ldp_core.arrays.types import F64
+from ldp_core.arrays.types import F64, I64
 from ldp_core.errors import ParameterError
 from ldp_core.estimates.base import Population, sampled_part
 from ldp_core.estimates.mean import off_of
@@ -39,6 +39,18 @@ from ldp_core.plans.answered import Margin
 Shares: TypeAlias = tuple[float, float]
 """The least and the greatest share that the value may have that is asked about."""
 ANY: Shares = (0.0, 1.0)
+
+
+@runtime_checkable
+class InBlocks(Protocol):
+    """A mechanism whose values are in blocks, as `BlockHadamardResponse`: tests work with reports of a block, too."""
+
+    @property
+    def most_disturbed(self) -> list[tuple[float, float]]:
+        """Of a report of the value, and of one that disturbs most: Pr[in its block], and Pr[supports it, if there]."""
+
+    def told(self, supports: I64, inside: I64, n: int) -> tuple[F64, F64]:
+        """Estimated shares, and the variances of one report at a share of 0, from such counts of n reports."""
 
 
 class Error(NamedTuple):
@@ -66,8 +78,19 @@ class Error(NamedTuple):
     """Of a sketch, `Sketch.collided`: all people with other values are taken to have one, which is the worst."""
     crowded: float = 0.0
     """See `FrequencyOracle.crowded`."""
+    pure: tuple[float, float] | None = None
+    """p and q, if these say all."""
+    blocks: InBlocks | None = None
+    """The mechanism, if its values are in blocks."""
+    slope: float = 0.0
+    """Of the variance of a report, as a test has it, in the share."""
     apart: int = 1
     """How many reports of a person have noise of their own: each moves the person's mean so many times less."""
+
+    @property
+    def coin(self) -> float:
+        """How much the estimated count may move by a report; 0 where it is taken for normal."""
+        return 0.0 if self.ends is None else self.ends[1] - self.ends[0]
 
     def repeated(self, reports: int, *, keyed: bool = False) -> Error:
         """That of people who send so many reports each: the mean of a person's reports, of a value that stays.
@@ -80,6 +103,8 @@ class Error(NamedTuple):
         return self._replace(
             n_variance=lambda f: (1 + (reports - 1) * (common(f) if common else 0)) / reports * self.n_variance(f),
             apart=1 if common else reports,
+            pure=self.pure if reports == 1 else None,
+            blocks=self.blocks if reports == 1 else None,
         )
 
     def worst_others(self) -> Error:
@@ -91,7 +116,8 @@ class Error(NamedTuple):
         """That of a pure protocol."""
         check_resolved(0, lambda: (p, q), " * values")
         ends = (-q / (p - q), (1 - q) / (p - q))
-        return cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
+        known = cls(lambda f: (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2, d, ends)
+        return known._replace(pure=(p, q), slope=(1 - p - q) / (p - q))
 
     def share(self, frequency: float | None) -> float:
         """The frequency, checked; by default that of one value in d."""
@@ -239,6 +265,8 @@ def error_of(m: Mechanism | Margin) -> Error:
         ends = (min(float(x.min()) for x in moves), max(float(x.max()) for x in moves)) if moves else None
         moved = m.collided() if m.collided else None
         known = Error(lambda f: float(m.variance(n, n * f)) / n, m.domain.size, ends, common=common, tails=m.tails)
+        pure, blocks = (m.p, m.q) if m.is_pure else None, m if isinstance(m, InBlocks) else None
+        known = known._replace(pure=pure, blocks=blocks, slope=float(m.rates.b[-1]))
         return known._replace(collided=moved, crowded=m.crowded)
     if isinstance(m, Numeric):
         length, (low, high) = m.domain.high - m.domain.low, m.value_bounds()
@@ -251,7 +279,7 @@ def error_of(m: Mechanism | Margin) -> Error:
         )
     if isinstance(m, Sketch):
         p, q = (float(x) for x in m.support_probabilities())
-        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided(), common=common)
+        return Error.of(p, q, 1)._replace(together=_FEW, collided=m.collided(), common=common, pure=None)
     if isinstance(m, HierarchicalHistogram):
         raise ParameterError(f'say what {m.name} is asked for: ask="median", or another question')
     raise ParameterError(f"the error of {m.name} is not known before there are reports")

@@ -27,6 +27,7 @@ from ldp_core.plans.explanation import epsilon_above
 from ldp_core.plans.known_error import Error, Shares, error_of_half, part_of
 from ldp_core.plans.pairs import SampledPair
 from ldp_core.plans.plan import PrivacyPlan
+from ldp_core.plans.power import MANY_COINS, finder
 from ldp_core.plans.recommend import (
     EVERYBODY,
     Values,
@@ -121,7 +122,8 @@ def required_n(
     with probability ``power``: a change takes far more people than a margin of the same size. With V(f) the variance of
     one report it is n = (z sqrt(2 V(base + change / 2)) + y sqrt(V(base) + V(base + change)))^2 / change^2,
     z and y the normal quantiles of 1 - beta / 2 and of power (J. L. Fleiss, B. Levin, M. C. Paik, "Statistical Methods
-    for Rates and Proportions", 3rd ed., 2003, equation 4.14, of estimates with noise).
+    for Rates and Proportions", 3rd ed., 2003, equation 4.14, of estimates with noise). Of a share that few reports tell
+    it is found by the test itself, of all pairs of counts, see `ldp_core.plans.power`.
 
     Of a share it is where an error beyond the margin has the probability beta, as `ldp_core.estimates.tails` bounds it:
     for many people z^2 (f p (1 - p) + (1 - f) q (1 - q)) / (margin^2 (p - q)^2), z the normal quantile of 1 - beta / 2,
@@ -261,6 +263,8 @@ class _Change(NamedTuple):
         def suffices(n: float) -> bool:
             moved = size if error.length else _of_whole_people(size, n if population is None else population)
             needed, between, both = takes(n, moved)
+            if power and needed <= 4 * n and 0 < n * between < MANY_COINS * coin**2:
+                return power(n) >= self.power
             if needed > n or n * between >= FEW * coin**2:
                 return needed <= n
             found = moved - y * math.sqrt(both / n)
@@ -269,14 +273,12 @@ class _Change(NamedTuple):
             tails = error.tails and error.tails(np.array(found / math.sqrt(if_alike)), 2 * n)  # of `Compare.p_values`
             return bool((coins_score(*coins, ends=False) if tails is None else tails) >= z)
 
-        def people(changed: float) -> int:
-            return math.ceil(math.ceil(changed) / size * (1 - 1e-9))
-
+        power = finder(error, float(self.base or 0), size, beta, population)
         apart = error.apart if population is None else 1  # (of a sample a test takes a person's reports as one)
-        coin = 0.0 if error.ends is None else (error.ends[1] - error.ends[0]) / apart
+        coin = error.coin / apart
         coin = math.inf if error.tails else coin  # (a sum with tails of its own is never taken for normal)
-        normal = takes(1.0, size)[0]
-        few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * FEW * coin**2
+        normal = max(takes(1.0, size)[0], 1e-9)
+        few = normal * error.variance(shares[1], part_of(population, 1.0)) < 2 * MANY_COINS * coin**2
         if population == "many" and not (few or error.collided):
             return normal
         if given is not None:
@@ -284,8 +286,13 @@ class _Change(NamedTuple):
         if population is not None:
             return least_that(suffices, normal)
         # Of these people the fewest of whom so many change: if no more do, among more people it is a smaller share.
-        changed = least_that(lambda changed: suffices(people(changed)), normal * size)
-        return people(changed) if changed < math.inf else changed
+        changed = least_that(lambda changed: suffices(_of_whom(changed, size)), normal * size)
+        return _of_whom(changed, size) if changed < math.inf else changed
+
+
+def _of_whom(changed: float, share: float) -> int:
+    """The fewest people of whom so many, rounded up, are no more than this share."""
+    return math.ceil(math.ceil(changed) / share * (1 - 1e-9))
 
 
 def _of_whole_people(share: float, people: Population | float) -> float:

@@ -201,13 +201,37 @@ class BlockReports(CountedCells):
         That is estimated from the reports in the block.
         """
         check_open("confidence", confidence)
-        d, (_, same, other) = self.domain.size, self._chances
-        in_block = counters[..., d:][..., self.block_of]
         counts = (self.debiased(counters) - n * self.q) / self.rates.difference
+        a = self._at_none(n, counters[..., self.domain.size :][..., self.block_of])
+        return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
+
+    def _at_none(self, n: Any, in_block: I64) -> F64:
+        """The variance of the estimated count of a value that nobody has, told from the reports in its block."""
+        _, same, other = self._chances
         near = (in_block - n * float(other.in_block)) / float(same.in_block - other.in_block)
         near = np.clip(near + _MISSED, 0, n)
-        a = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2
-        return self.with_intervals(counts, n, a, confidence=confidence, simultaneous=simultaneous)
+        a: F64 = (near * float(same.variance) + (n - near) * float(other.variance)) / self.rates.difference**2
+        return a
+
+    def told(self, supports: I64, inside: I64, n: int) -> tuple[F64, F64]:
+        """Estimated shares, and the variances of one report at a share of 0, from such counts of one value's reports.
+
+        Args:
+            supports: of n reports, those that support it.
+            inside: those in its block.
+        """
+        estimates = ((supports - float(self._less) * inside) / n - self.q) / self.rates.difference
+        return estimates, self._at_none(n, inside) / n
+
+    @property
+    def most_disturbed(self) -> list[tuple[float, float]]:
+        """Pr[in the block] and Pr[supports, if in the block] of a report of the value, and of one that disturbs most.
+
+        That is one of another value of the block, if there is one.
+        """
+        own, same, other = self._chances
+        both = own, (same if np.bincount(self.block_of).max() > 1 else other)
+        return [(float(of.in_block), float(of.supports / of.in_block)) for of in both]
 
     @property
     @override
