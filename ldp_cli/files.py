@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import date
 from functools import partial
 from glob import escape
 from itertools import chain, product
@@ -318,16 +319,25 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
 
 def on_calendar(frame: pl.LazyFrame, event_time: str | None, path: str) -> pl.LazyFrame:
     """The frame, in which a time near an end of the calendar, as 9999-12-31 for never, is none: no window has it."""
-    if event_time is None or not frame.collect_schema()[event_time].is_temporal():
+    polars: Any = import_extra("polars", "polars")
+    dtype = None if event_time is None else frame.collect_schema()[event_time]
+    if event_time is None or not isinstance(dtype, (polars.Date, polars.Datetime)):
         return frame
+    unit = 86_400 * _A_SECOND[dtype.time_unit] if isinstance(dtype, polars.Datetime) else 1
+    most = (1 << (31 if unit == 1 else 63)) - 1
+    ends = [max(min(day.toordinal() - _EPOCH, most // unit), -most // unit) * unit for day in _CALENDAR]
     time = in_periods(event_time)
+    there = time.to_physical().is_between(*ends)  # (there are times of which no year is known)
     with polars_work(path):
-        beyond = frame.select((~time.dt.year().is_between(100, 9900)).sum()).collect().item()
+        beyond = frame.select((~there).sum()).collect().item()
     if beyond:
         note(f"{path}: {beyond:,} records have a time before the year 100 or after 9900, which is taken for none")
-        polars: Any = import_extra("polars", "polars")
-        frame = frame.with_columns(polars.when(time.dt.year().is_between(100, 9900)).then(time))
+        frame = frame.with_columns(polars.when(there).then(time))
     return frame
+
+
+_CALENDAR, _EPOCH = (date(100, 1, 1), date(9901, 1, 1)), date(1970, 1, 1).toordinal()
+_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def are_alike(one: PrivacyPlan, other: PrivacyPlan, names: Iterable[str]) -> bool:

@@ -276,7 +276,8 @@ def _apart(*numbers: float) -> list[str]:
 
 def _aside(words: str) -> str:
     """Words that do not turn around the numbers beside them, if they are written from right to left."""
-    return words if words.isascii() else f"\u2068{engine.visible_lines(words)}\u2069"
+    words = engine.visible(words)
+    return words if words.isascii() else f"\u2068{words}\u2069"
 
 
 def _visible(data: Any) -> Any:

@@ -21,7 +21,7 @@ import pyarrow as pa
 from ldp_core.arrays.arrow import column_of
 from ldp_core.auditing.binomial import epsilon_bound
 from ldp_core.auditing.boxes import Box
-from ldp_core.auditing.columns import columns
+from ldp_core.auditing.columns import NULL, columns
 from ldp_core.auditing.summaries import hashed
 
 _FEW = 1 << 12  # rows of a run that is looked at as a whole
@@ -32,7 +32,8 @@ _ROWS = 64 * _PERIOD
 _BATCH = 1 << 8  # rows of one of many small runs
 _CELLS = 1 << 25
 _CHANCE = 1e-9
-_SURE = 32  # runs of two inputs more, to tell what some runs have beside their values from chance
+_SURE = 48  # runs of two inputs more, to tell what some runs have beside their values from chance
+_LEAST = 17  # of these, which can tell it
 _LAGS = [1 << k for k in range(17)]
 
 Words: TypeAlias = npt.NDArray[np.uint64]
@@ -122,9 +123,13 @@ def _tells(view: Callable[[Any], Any], of: Callable[[Any], list[Any]] = _arrays)
             if one == other:
                 continue
             more = [[(_outline(run), seen(run) == one) for run in map(runs.few, [k] * _SURE)] for k in (first, at)]
-            for outline in {outline for runs_of in more for outline, _ in runs_of}:
-                if _differ(*([same for each, same in runs_of if each == outline] for runs_of in more)):
-                    return True
+            for parts in (slice(None), slice(2)):  # where hardly two runs have one outline, a rough one will do
+                outlines = {outline[parts] for runs_of in more for outline, _ in runs_of}
+                alike = [[[same for each, same in runs_of if each[parts] == o] for runs_of in more] for o in outlines]
+                if enough := [pair for pair in alike if min(map(len, pair)) >= _LEAST]:
+                    if any(_differ(*pair) for pair in enough):
+                        return True
+                    break
         return False
 
     return check
@@ -132,16 +137,16 @@ def _tells(view: Callable[[Any], Any], of: Callable[[Any], list[Any]] = _arrays)
 
 def _outline(run: tuple[Any, ...]) -> tuple[int, ...]:
     """What rows may do to the memory and the type of a run: are some below 0 or null, how long they are, how many."""
-    found = []
-    for column in chain(*columns(run)):
-        low, high = float(np.fmin.reduce(column)), float(np.fmax.reduce(column))  # (of all that is no NaN)
-        longest = max(abs(low), abs(high))
-        found += [
-            int(low < 0),
-            math.frexp(longest)[1] if math.isfinite(longest) else -1,
-            len(np.unique(column)).bit_length(),
-        ]
-    return tuple(found)
+    found, missing, below = [], False, False
+    for part in columns(run):
+        ends = [end(column) for end in (np.fmin.reduce, np.fmax.reduce) for column in part]  # (of all that is no NaN)
+        longest = max(map(abs, map(float, ends)))
+        missing |= (
+            any(column.dtype.kind == "f" and bool(np.isnan(column).any()) for column in part) or min(ends) <= NULL + 9
+        )
+        below |= min(ends) < 0
+        found += [min(ends) < 0, math.frexp(longest)[1], len(np.unique(hashed(part))).bit_length()]
+    return missing, below, *found
 
 
 def _differ(one: Sequence[bool], other: Sequence[bool]) -> bool:

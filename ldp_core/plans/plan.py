@@ -315,10 +315,10 @@ class PrivacyPlan(PlanForms):
         """What each column spends, and the error to expect of its estimates from ``n`` records, in words and numbers.
 
         The margin is half of a 95 % interval, of the noise alone: of a value of any share, of a mean wherever it is,
-        which is where the noise is greatest. If the standard error of a value that one record in d holds, d being the
-        number of values, exceeds that share, the column tells more noise than signal, and the text says what would
-        help. Then, what several records of one person spend together, see `epsilon_of`; and what an attacker learns, in
-        the worst case, whatever they knew before.
+        which is where the noise is greatest; of a tree it is of the first half of its values, as a line says. If the
+        standard error of a value that one record in d holds, d being the number of values, exceeds that share, the
+        column tells more noise than signal, and the text says what would help. Then, what several records of one person
+        spend together, see `epsilon_of`; and what an attacker learns, in the worst case, whatever they knew before.
 
         Args:
             n: number of records, an integer.

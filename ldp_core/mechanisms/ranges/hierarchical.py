@@ -489,13 +489,14 @@ class HierarchicalHistogram(Mechanism):
 
     @override
     def explain(self, n: int) -> ExpectedError:
-        """The standard error of the share of the first half of the values."""
+        """The standard error of the share of the first half of the values, of people who are spread evenly."""
         middle = np.array([self.domain.size // 2])
         variance = float(self.range_variances(np.zeros(1, np.int64), middle)[0])
         share = float(np.sqrt(variance / n)) if n else np.inf
-        return ExpectedError(share * n if n else np.inf, "records", share)
+        return ExpectedError(share * n if n else np.inf, "records", share, _OF_HALF)
 
 
+_OF_HALF = "the margin is of the first half of the values, if people are spread evenly; of frequent values it is larger"
 _MANY, _ENOUGH = 10_000, 200  # people; reports of leaves
 
 

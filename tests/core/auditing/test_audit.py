@@ -154,6 +154,7 @@ def test_what_is_refused():
         ({"claim": m, "rounds": 0}, "rounds must be an integer"),
         ({"claim": 1.0, "perturb": m.perturb, "inputs": [False, True], "rounds": 2}, "rounds are of a mechanism"),
         ({"claim": PrivacyPlan({"x": m}, seed=1)}, "a seeded plan is no noise"),
+        ({"claim": PrivacyPlan({"x": m}), "inputs": [(False, True), (True, True)]}, "are tuples of 1 values"),
         ({"claim": DRAWN["fake"]}, "perturb the whole record"),
         ({"claim": m, "inputs": [(False, True), (True, True)], "keyed": True}, "give epsilon"),
     ]

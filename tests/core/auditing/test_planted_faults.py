@@ -11,6 +11,7 @@ import itertools
 import math
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute
 import pytest
@@ -532,6 +533,16 @@ def test_what_rare_reports_do_to_a_run_accuses_nobody():
         for _ in range(10):
             found = audit(m, lambda x, write=write: write(m.perturb(x.to_numpy())), inputs=[0, 13_599], trials=10_000)
             assert not found.broken, found
+
+
+def test_a_name_is_found_where_hardly_two_runs_are_alike():
+    """Of 32 bits that are rarely set each run had others; which ones a run has was what its name was compared by."""
+    m = UnaryEncoding([f"v{k}" for k in range(32)], epsilon=8.0)
+
+    def named(values):
+        return pl.Series(str(values[0].as_py()), m.perturb(values))
+
+    assert any("the name" in what for what in audit(m, named, trials=4000).structure)
 
 
 def test_a_value_in_the_length_of_texts_that_all_differ():
