@@ -126,6 +126,8 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
 
     exact = float(composed(mechanisms, lambda m: Fraction(m.realized_epsilon)))
     chosen = _tuples(inputs)
+    if len(chosen[0]) != len(private):
+        raise ParameterError(f"inputs of this plan are tuples of {len(private)} values, of {[*private]}")
     of_pairs = {}  # two records are told apart by the columns in which they differ, and by no other
     for x, y in permutations(range(len(chosen)), 2):
         unlike = {source for source, a, b in zip(private, chosen[x], chosen[y], strict=True) if a != b}
