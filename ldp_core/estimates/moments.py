@@ -193,7 +193,10 @@ def _allow_for_nobody(
     """Move the ends of public numbers farther out where perhaps nobody here has both; see this module's text."""
     n, both = len(du), du * dv
     squares, seen = float(du @ du) * float(dv @ dv) / n, float(both @ both)
+    # Of bits these are the people that would have both: where they are many, and nobody has, it is no chance.
     if noisy or seen >= squares:
+        return
+    if math.prod(float((w @ w) ** 2 / np.sum(w**4)) for w in (du, dv)) >= LEAST_EFFECTIVE * n:
         return
     error, far = math.sqrt(repeats * squares) / n, math.prod(float((np.abs(w) ** 3).sum() / (w @ w)) for w in (du, dv))
     far = max(float(np.abs(both).max()), (1 - seen / squares) * far)

@@ -120,7 +120,8 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
     if weights is None:
         if not is_private(numbers):
             [u] = columns_of(numbers=numbers)
-            if len(u) and _uneven(u) and (u.min() > 0 or len(np.unique(u[:: len(u) // 1000 + 1])) > _OF_WEIGHTS):
+            some = u[u != 0][:1000]
+            if _uneven(u) and (u.min() > 0 or len(np.unique(some)) > _OF_WEIGHTS):
                 raise ParameterError(
                     "the numbers of a total differ: say the weights, too, as (w * y).ldp.total(w), or themselves if "
                     "they are weights: where y is below 0 nothing else tells which reports support the value"
@@ -129,6 +130,11 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
     if is_private(numbers):
         raise ParameterError("weights go with products of public numbers and these, not with reports of numbers")
     u, w = columns_of(numbers=numbers, weights=weights)
+    there = u != 0
+    if there.sum() >= _BY_CHANCE and _one_sign(u) and not _one_sign(w[there]):
+        raise ParameterError(
+            "a total is of products with the weights: w * y, as in (w * y).ldp.total(w), and not y alone"
+        )
     above, below = bool((u * w >= 0).all()), bool((u * w <= 0).all())
     if above:
         return _total(u, confidence, repeats)
@@ -147,6 +153,11 @@ def total(numbers: Any, weights: Any = None, *, confidence: float = 0.95, repeat
     return replace(alike, total=found, standard_error=error, low=min(low, found - reach), high=max(high, found + reach))
 
 
+def _one_sign(numbers: F64) -> bool:
+    return bool((numbers >= 0).all() or (numbers <= 0).all())
+
+
+_BY_CHANCE = 30  # products that have one sign by chance, if y has the signs of w
 _OF_WEIGHTS = 8  # so many different products three columns' weights have
 
 

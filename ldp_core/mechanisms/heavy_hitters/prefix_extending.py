@@ -66,6 +66,7 @@ from ldp_core.tally import Tally
 
 _LEAST_KEPT = 128  # prefixes that can survive a level of the default levels
 _MOST_EXTENSIONS = 1 << 24
+_PLANNED_ROWS = 8  # from here on 92.9 to 94.8 % of 1,000 searches found it, of 95 % planned; of 4 rows 82, of 1 none
 
 
 def check_levels(name: str, levels: Iterable[int] | None, domain: Prefixes) -> tuple[int, ...]:
@@ -312,6 +313,9 @@ class HeavyHitters(NumberedCounters, Mechanism):
         with a confidence of 0.95, before to be one of those that it keeps. Each level has a chance of beta / L to miss
         it (`ldp_core.estimates.tails`). What others are frequent adds noise of its own.
 
+        Raises:
+            ParameterError: fewer than 8 rows: then collisions alone may hide a value, however many reports there are.
+
         >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
         >>> round(m.reports_to_find(0.01), -2)
         78300.0
@@ -323,6 +327,11 @@ class HeavyHitters(NumberedCounters, Mechanism):
     def finds(self, reports: float, frequency: float, beta: float = 0.05) -> bool:
         """Whether so many reports are at least `reports_to_find`, which asks this many times."""
         f, levels = float(check_probability("frequency", frequency)), len(self.levels)
+        if self.rows < _PLANNED_ROWS:
+            raise ParameterError(
+                f"of {self.rows} rows no number of reports is sure to find a value, as others share its buckets: take "
+                f"rows={_PLANNED_ROWS} or more"
+            )
         z, n = -NormalDist().inv_cdf(check_open("beta", beta) / levels), max(math.floor(reports / levels), 1)
         supporting = f * self.p + (1 - f) * chance_of_none(self)
         short = n * supporting - supporters_to_find(self, n, self._least_tail) + 1

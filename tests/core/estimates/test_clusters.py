@@ -269,7 +269,7 @@ def test_the_bound_of_questions_and_of_weights_is_so_many_times_the_variance():
     assert seven == pytest.approx(once / 7)
     assert QuantilesEstimate(repeats=7).expected_error(m, tally.n, tally.counters)[0] > 0
     w, y = RNG.normal(1, 1, 400), RNG.normal(5, 1, 400)
-    for function, columns in ((ratio, (w * y, w)), (ratio, (w > 1, w > 0)), (total, (w,)), (weighted_mean, (w,))):
+    for function, columns in ((ratio, (w * y, w)), (ratio, (w > 1, w > 0)), (total, (w, w)), (weighted_mean, (w,))):
         once, seven = (function(*columns, repeats=k) for k in (1, 7))
         assert once == function(*columns)
         assert seven.standard_error == pytest.approx(np.sqrt(7) * once.standard_error)

@@ -246,7 +246,10 @@ def test_means_of_very_uneven_public_numbers_hold():
     np.testing.assert_allclose([even.low, even.high], ratios(sums, 0.95)[2:])  # Fieller's
 
 
-@each("kind", [ratio, lambda above, below: ratio_of(ratio_sums(above, below), 0.95), lambda above, below: total(above)])
+@each(
+    "kind",
+    [ratio, lambda above, below: ratio_of(ratio_sums(above, below), 0.95), total],
+)
 def test_few_reports_with_uneven_numbers_are_told_of(kind):
     """Most of twelve people have about 1, one in ten has 30: intervals of 60 % of samples held, without a word."""
     rng, m = np.random.default_rng(8), RandomizedResponse(epsilon=8.0)

@@ -248,7 +248,10 @@ def test_totals_of_numbers_below_0_are_mirror_images():
     with pytest.raises(ParameterError, match="products of public numbers"):
         total((Piecewise((0, 1), epsilon=1.0), [0.5]), [1.0])
     assert (total([], []).low, total([], []).high) == (-np.inf, np.inf)
-    for u in (some * y, -some.min() * y, [1.0, 2.0]):
+    with pytest.raises(ParameterError, match="and not y alone"):  # (it was the total of all people)
+        total(y, some)
+    sparse = np.append(np.zeros(3000), some * y)  # (of 1,000 rows it saw too few)
+    for u in (some * y, -some.min() * y, [1.0, 2.0], sparse):
         with pytest.raises(ParameterError, match="the numbers of a total differ: say the weights, too"):
             total(u)
 
