@@ -382,6 +382,7 @@ def test_a_change_is_found_where_few_reports_decide():
         assert power - 0.04 < chance[some][found].sum() < power + 0.12, (base, after)
 
 
+@pytest.mark.slow
 @each(
     ("m", "change", "base", "population", "beta", "power"),
     [
@@ -436,6 +437,7 @@ def test_a_smaller_population_asks_for_no_more_people():
     assert epsilon <= 1.5 + 1e-6
 
 
+@pytest.mark.slow
 def test_a_plan_with_a_tree_is_planned_as_it_is_explained():
     """It was refused as not known, and `explain` had the margin. 1,000 runs: 4 standard errors are 2.8 points."""
     tree = HierarchicalHistogram(range(16), epsilon=3.0)
