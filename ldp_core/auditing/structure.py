@@ -66,11 +66,11 @@ class Runs:
 
     @cached_property
     def long(self) -> list[tuple[Words, npt.NDArray[np.int64]]]:
-        """Of each of the first inputs as many rows as there may be, and how often each word is there."""
+        """Of each of the first two inputs as many rows as there may be, and how often each word is there."""
         width = sum(len(part) for part in columns(self.twice[0][0]))
         most = min(_ROWS, max(2 * self.trials, _LAGS[-1] * 2), _CELLS // max(width, 1))
         rows = np.zeros(max(most, _FEW), np.int64)
-        words = [self.words([value], rows) for value in self.box.inputs[: len(self.twice)]]
+        words = [self.words([value], rows) for value in self.box.inputs[:2]]
         return [(each, np.unique(each, return_counts=True)[1]) for each in words]
 
 
