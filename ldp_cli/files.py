@@ -320,8 +320,10 @@ def having(frame: pl.LazyFrame, names: Iterable[str | None], path: str, whose: s
 def on_calendar(frame: pl.LazyFrame, event_time: str | None, path: str) -> pl.LazyFrame:
     """The frame, in which a time near an end of the calendar, as 9999-12-31 for never, is none: no window has it."""
     polars: Any = import_extra("polars", "polars")
-    dtype = None if event_time is None else frame.collect_schema()[event_time]
-    if event_time is None or not isinstance(dtype, (polars.Date, polars.Datetime)):
+    if event_time is None:
+        return frame
+    dtype = frame.collect_schema()[event_time]
+    if not isinstance(dtype, (polars.Date, polars.Datetime)):
         return frame
     unit = 86_400 * _A_SECOND[dtype.time_unit] if isinstance(dtype, polars.Datetime) else 1
     most = (1 << (31 if unit == 1 else 63)) - 1

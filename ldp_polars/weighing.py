@@ -154,7 +154,7 @@ def total(
     Args:
         expr: a column of numbers; the total of y among those who have a value is ``total(w * y, w)``, w its weight.
             Nulls are left out. Or typed reports of private numbers, whose noise is known.
-        weights: w, where numbers y may be below 0: see `ldp_core.total`.
+        weights: w, which products that differ ask for: see `ldp_core.total`.
         confidence, repeats: see `ldp_core.ratio`; keyed noise asks for it.
 
     Returns:

@@ -144,10 +144,8 @@ def _of_plan(plan: PrivacyPlan, inputs: Sequence[Any] | None, keyed: bool) -> Bo
 def _others(each: Sequence[Sequence[Any]], most: int) -> list[tuple[Any, ...]]:
     """Records of which one differs from the first in a column alone, or, of many columns, any two columns differ."""
     n = len(each)
-    other = np.eye(n, dtype=bool)
-    if n > most:
-        other = (np.arange(n) >> np.arange((n - 1).bit_length())[:, None] & 1).astype(bool)
-    return [tuple(values[row[k] % len(values)] for k, values in enumerate(each)) for row in other.astype(int)]
+    other = np.eye(n, dtype=int) if n <= most else np.arange(n) >> np.arange((n - 1).bit_length())[:, None] & 1
+    return [tuple(values[k % len(values)] for k, values in zip(row, each, strict=True)) for row in other]
 
 
 def _tuples(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -61,14 +61,6 @@ _Law: TypeAlias = tuple[I64, F64]  # numbers and their probabilities
 _People: TypeAlias = "float | _Law"  # a share of many, or how many of those who report have the value
 
 
-def _binomial(n: int, p: float) -> _Law:
-    if not 0 < p < 1:
-        return np.array([n * (p >= 1)]), np.ones(1)
-    low, high = spread(n, p, 1 - p, _REST)
-    k = np.arange(low, high + 1)
-    return _likely(k, pmf(k.astype(float), np.full(len(k), float(n)), p, 1 - p))
-
-
 def _binomials(n: I64, p: float) -> tuple[int, F64]:
     """The least number and, of numbers from it on, the probabilities float64[len(n), numbers] of Bin(n, p)."""
     p = min(max(p, 1e-300), 1 - 1e-16)
@@ -98,7 +90,8 @@ def _pure(pure: tuple[float, float] | None, people: _People, n: int) -> tuple[F6
     """Estimated shares, the variances of one report at a share of 0, and how likely they are."""
     p, q = pure or (1.0, 0.0)
     if isinstance(people, float):
-        supports, chances = _binomial(n, people * p + (1 - people) * q)
+        first, [chances] = _binomials(np.array([n]), people * p + (1 - people) * q)
+        supports, chances = _likely(first + np.arange(len(chances)), chances)
     else:
         have, chance = people
         (first, one), (second, two) = _binomials(have, p), _binomials(n - have, q)
