@@ -18,10 +18,6 @@ Squares are skewed, so that few records carry these sums: of terms t as many as 
 be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
 interval is unbounded. Variances and covariances have `score_interval`, as there may be numbers far away of which nobody
 came: as far as a private one can be, or a public one was. Slope, intercept and correlation reach as much farther then.
-Where few public numbers are not 0, as rare 0 and 1 are, perhaps nobody has both. The terms of the covariance then have
-smaller squares than those of independent numbers, mean(u^2) mean(v^2): the error is not taken to be less than of these,
-and by the part that they lack it reaches to the product of J of both (`ldp_core.estimates.weights`), if nobody's is as
-large.
 That of the correlation is symmetric in R. A. Fisher's atanh, but reaches over that at private variances' low ends.
 """
 
@@ -62,7 +58,9 @@ class LinearFit(Result):
             carry a sum, and those of slope and intercept where the variance of x is not clearly different from 0. Where
             a variance is not clearly above 0 the correlation's is -1 to 1; its estimate may be nan, or beyond these.
 
-    >>> linear_fit(np.arange(100.0), np.arange(100.0) + 1).names
+    >>> from ldp_core import Piecewise
+    >>> number = Piecewise((0, 99), epsilon=4.0)
+    >>> linear_fit((number, number.perturb(np.arange(100.0))), np.arange(100.0) + 1).names
     ('variance x', 'covariance', 'slope', 'intercept', 'variance y', 'correlation')
     """
 
@@ -107,19 +105,26 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     """Variances, covariance, correlation, and the line of least squares of y on x; see this module's text.
 
     Args:
-        x, y: of the same n records each: public numbers, float[n]; or for private ones a pair of the mechanism and its
-            reports. Reports of y that do not tell squares leave its variance and the correlation out.
+        x, y: of the same n records each, and at least one of them private: a pair of the mechanism and its reports; or
+            public numbers, float[n]. Reports of y that do not tell squares leave its variance and the correlation out.
         confidence: of each interval, in (0, 1).
         repeats: the most records of one person; see `ratio`.
 
     Raises:
         InputError: not columns of as many finite numbers.
         ParameterError: confidence outside (0, 1), fewer than two records, reports of x that do not tell squares, or a
-            `SquareWave`'s, which tell buckets.
+            `SquareWave`'s, which tell buckets; both are public.
 
-    >>> linear_fit(np.arange(100.0), 3 + 2 * np.arange(100.0))["slope"][0]
+    >>> from ldp_core import Piecewise
+    >>> number, x = Piecewise((0, 99), epsilon=50.0), np.arange(100.0)
+    >>> round(linear_fit((number, number.perturb(x)), 3 + 2 * x)["slope"][0], 2)  # hardly any noise
     2.0
     """
+    if not (is_private(x) or is_private(y)):
+        raise ParameterError(
+            "a line of two public columns needs nothing of local differential privacy: take pl.corr and pl.cov, or "
+            "scipy.stats.linregress. Here at least one column is of reports, given with their mechanism"
+        )
     (u, s, of_u, far_u, of_x_is), (v, t, of_v, far_v, of_y_is) = _moments(x), _moments(y)
     if s is None:
         x[0].moments(x[1])  # says why
@@ -158,11 +163,9 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     reaches = student(z, np.maximum(effective, LEAST_EFFECTIVE) - 1)
     low, high = estimates - reaches * errors, estimates + reaches * errors
     far_u, far_v = (far + min(abs(float(w.mean())), far) for far, w in ((far_u, u), (far_v, v)))
-    noisy = isinstance(x, tuple) or isinstance(y, tuple)
-    far_both = far_u * far_v if noisy else float(np.abs(both).max())
-    for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
+    for i, least, most in ((0, 0.0, far_u**2), (1, -far_u * far_v, far_u * far_v), (4, 0.0, far_v**2))[: len(found) // 2]:
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
-    wider = _times(estimates[1], low[1], high[1], reaches[1] * errors[1]) if noisy else 1.0
+    wider = _times(estimates[1], low[1], high[1], reaches[1] * errors[1])
     rare = z**2 * repeats / n  # how much of the noise no report may have shown
     less = _less(x, du, of_x, rare * far_u**2)
     low[2], high[2] = _ends_of_ratio(slope, wider, less)
@@ -177,36 +180,12 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
             wider * reaches[-1] * errors[-1],
             less * _less(y, dv, found["variance y"][1], rare * far_v**2),
             math.prod(estimates[i] / low[i] for i, of in ((0, x), (-2, y)) if is_private(of) and low[i] > 0),
-            noisy=noisy,
         )
         low[-1], high[-1] = ends if low[0] > 0 and low[-2] > 0 and not few[-1] else (-1, 1)
-    _allow_for_nobody(du, dv, abs(float(mean_u)), repeats, reaches[1], estimates, low, high, noisy=noisy)
     powers = {"variance x": (2, 0), "covariance": (1, 1), "slope": (-1, 1), "intercept": (0, 1), "variance y": (0, 2)}
     unit = np.array([of_x_is**i * of_y_is**j for i, j in (powers.get(name, (0, 0)) for name in found)])
     estimates, errors, low, high = (unit * array for array in (estimates, errors, low, high))
     return LinearFit(tuple(found), estimates, errors, low, high, n, confidence)
-
-
-def _allow_for_nobody(
-    du: F64, dv: F64, mean: float, repeats: int, reach: Any, estimates: F64, low: F64, high: F64, *, noisy: bool
-) -> None:
-    """Move the ends of public numbers farther out where perhaps nobody here has both; see this module's text."""
-    n, both = len(du), du * dv
-    squares, seen = float(du @ du) * float(dv @ dv) / n, float(both @ both)
-    # Of bits these are the people that would have both: where they are many, and nobody has, it is no chance.
-    if noisy or seen >= squares:
-        return
-    if math.prod(float((w @ w) ** 2 / np.sum(w**4)) for w in (du, dv)) >= LEAST_EFFECTIVE * n:
-        return
-    error, far = math.sqrt(repeats * squares) / n, math.prod(float((np.abs(w) ** 3).sum() / (w @ w)) for w in (du, dv))
-    far = max(float(np.abs(both).max()), (1 - seen / squares) * far)
-    below, above = score_interval(n / repeats, estimates[1], np.array(error), reach, -far, far)
-    more = np.maximum(np.array([low[1] - below, above - high[1]]), 0)
-    of_each = np.array([0, 1, 1 / estimates[0], 0, 0, 1 / math.sqrt(estimates[0] * estimates[4])])
-    of_intercept = np.array([0, 0, 0, mean / estimates[0], 0, 0]) * more.max()
-    low -= of_each * more[0] + of_intercept
-    high += of_each * more[1] + of_intercept
-    low[-1], high[-1] = max(low[-1], -1), min(high[-1], 1)
 
 
 def _times(estimate: float, low: float, high: float, reached: float) -> float:
@@ -221,15 +200,15 @@ def _ends_of_ratio(found: Ratio, wider: float, less: float) -> tuple[float, floa
     return _widened(low, high, less)
 
 
-def _ends_of_correlation(r: float, half: float, less: float, most: float, *, noisy: bool) -> tuple[float, float]:
-    """By R. A. Fisher's atanh; the noise of reports is not less near 1, so that with it ``half`` is the least width.
+def _ends_of_correlation(r: float, half: float, less: float, most: float) -> tuple[float, float]:
+    """By R. A. Fisher's atanh; the noise of reports is not less near 1, so that ``half`` is the least width.
 
     Variances may be too large, by the factor 1 / ``less``, and by ``most`` as private ones' intervals allow.
     """
     low, high = r - half, r + half
     if abs(r) < 1:
         ends = np.tanh(np.arctanh(r) + np.array([-1, 1]) * half / (1 - r**2))
-        low, high = (min(low, ends[0]), max(high, ends[1])) if noisy else ends
+        low, high = min(low, ends[0]), max(high, ends[1])
     (low, high), farthest = _widened(low, high, math.sqrt(less)), r * math.sqrt(most)
     low, high = (min(max(end, -1.0), 1.0) for end in (min(low, farthest), max(high, farthest)))
     return low, high

@@ -276,8 +276,10 @@ def test_the_bound_of_questions_and_of_weights_is_so_many_times_the_variance():
         assert seven.high - seven.low > 2.5 * (once.high - once.low)
     once, seven = (weighted_quantiles(y, np.abs(w), [0.5], repeats=k) for k in (1, 7))
     assert seven.high - seven.low > 2 * (once.high - once.low)
+    number = Piecewise((-10, 10), epsilon=4.0)
+    x = (number, number.perturb(w))
     np.testing.assert_allclose(
-        linear_fit(w, y, repeats=7).standard_errors, np.sqrt(7) * linear_fit(w, y).standard_errors
+        linear_fit(x, y, repeats=7).standard_errors, np.sqrt(7) * linear_fit(x, y).standard_errors
     )
     wave = SquareWave((0, 9), epsilon=1.0)
     for make in (

@@ -33,13 +33,14 @@ def test_squares_are_unbiased_by_the_channel():
             np.testing.assert_allclose(channel @ every, points**2 - step**2 / 6, atol=1e-9 * length**2)
 
 
-def test_public_numbers_have_the_line_of_least_squares():
+def test_hardly_any_noise_leaves_the_line_of_least_squares():
     rng = np.random.default_rng(1)
     x = rng.normal(3, 2, 1000)
     y = 1 - 2 * x + rng.normal(0, 3, 1000)
-    found, expected = linear_fit(x, y), stats.linregress(x, y)
+    m = Piecewise((-20, 20), epsilon=50.0)
+    found, expected = linear_fit((m, m.perturb(x)), y), stats.linregress(x, y)
     for name, value in [("slope", expected.slope), ("intercept", expected.intercept), ("correlation", expected.rvalue)]:
-        np.testing.assert_allclose(found[name][0], value)
+        np.testing.assert_allclose(found[name][0], value, rtol=5e-3)
     np.testing.assert_allclose(found["variance y"][0], y.var())
     assert found.to_arrow().column_names == ["name", "estimate", "standard_error", "low", "high", "n"]
 
@@ -83,7 +84,8 @@ def test_a_few_records_leave_it_unbounded_or_hold():
     """
     rng, m, unbounded = np.random.default_rng(3), Piecewise((0, 1), epsilon=4.0), (-np.inf, np.inf)
     x, y = rng.normal(size=(2, 9))
-    found, rare = linear_fit(x, x + y), linear_fit((m, m.perturb((x > 1) * 1.0)), y)
+    few = Piecewise((-5, 5), epsilon=6.0)
+    found, rare = linear_fit((few, few.perturb(x)), x + y), linear_fit((m, m.perturb((x > 1) * 1.0)), y)
     assert found["variance x"][1:] == found["covariance"][1:] == found["slope"][1:] == unbounded
     assert (found["correlation"][1:], rare["covariance"][1:]) == ((-1, 1), unbounded)
 
@@ -92,8 +94,8 @@ def test_a_few_records_leave_it_unbounded_or_hold():
         return [np.mean([one[name][1] <= value <= one[name][2] for one in found]) for name, value in true.items()]
 
     def normal():
-        x, y = rng.normal(size=(2, 30))
-        return linear_fit(x, x + y)
+        x, y = rng.normal(size=(2, 30)).clip(-5, 5)
+        return linear_fit((few, few.perturb(x)), x + y)
 
     def of_few():
         far, also = rng.random((2, 50)) < ((0.05,), (0.5,))
@@ -134,22 +136,6 @@ def held_of_a_private_x(m, x, y, true) -> dict[str, list[bool]]:
             if high - low < 2:
                 held[name].append(low <= value <= high)
     return held
-
-
-def test_rare_public_bits_that_nobody_has_both_of_hold():
-    """200 runs: covariances and correlations held in 16 to 62 %, slopes in 58 to 68 %, and nobody was told.
-
-    If 95 % hold, fewer than 90 % are in one of 400 runs of a case.
-    """
-    rng = np.random.default_rng(4)
-    for n, a, b in ((20_000, 0.003, 0.003), (5000, 0.01, 0.01), (2000, 0.01, 0.05)):
-        held = dict.fromkeys(("covariance", "slope", "correlation"), 0)  # all are 0
-        for counts in rng.multinomial(n, np.outer([1 - a, a], [1 - b, b]).ravel(), 200):
-            found = linear_fit(np.repeat([0.0, 0.0, 1.0, 1.0], counts), np.repeat([0.0, 1.0, 0.0, 1.0], counts))
-            for name in held:
-                held[name] += found[name][1] <= 0 <= found[name][2]
-        with case(n, a, b, held):
-            assert min(held.values()) >= 180
 
 
 @pytest.mark.slow
@@ -225,19 +211,22 @@ def test_what_reports_do_not_tell():
     for sides in (((wave, wave.perturb(other)), other), (other, (wave, wave.perturb(other)))):
         with pytest.raises(ParameterError, match="square_wave reports their buckets"):
             linear_fit(*sides)
+    m = Piecewise((0, 1), epsilon=1.0)
     with pytest.raises(ParameterError, match="a line is of numbers"):
         linear_fit((RandomizedResponse(epsilon=1.0), [True]), [1.0])
     with pytest.raises(ParameterError, match="two records at least, got 1: leave out"):
-        linear_fit([1.0], [1.0])
+        linear_fit((m, m.perturb([1.0])), [1.0])
+    for sides in ((other, other), ([1.0], [1.0])):
+        with pytest.raises(ParameterError, match=r"two public columns .* take pl.corr and pl.cov"):
+            linear_fit(*sides)
     for repeats in (0, None):  # ZeroDivisionError, TypeError
         with pytest.raises(ParameterError, match="repeats must be"):
-            linear_fit(np.arange(30.0), np.arange(30.0), repeats=repeats)
-    m = Piecewise((0, 1), epsilon=1.0)
+            linear_fit((m, m.perturb(other)), other, repeats=repeats)
     twice = m.perturb(other)
     with pytest.raises(InputError, match="the same reports"):
         linear_fit((m, twice), (m, twice))
     for constant in (1.0, 0.1, 1.7e9 + 0.1):
-        flat = linear_fit(np.full(50, constant), other[:50])
+        flat = linear_fit(np.full(50, constant), (m, m.perturb(other[:50])))
         assert flat["slope"][1:] == flat["intercept"][1:] == (-np.inf, np.inf)
         assert flat["correlation"][1:] == (-1, 1)
 
@@ -246,12 +235,14 @@ def test_numbers_far_from_0_have_the_line_of_those_near_it():
     rng = np.random.default_rng(2)
     x = rng.normal(0, 1, 10_000)
     y = 2 * x + rng.normal(0, 1, 10_000)
-    near = linear_fit(x, y)
-    for moved in (linear_fit(x + 1.7e9, y), linear_fit(x, y + 1.7e9)):
-        for name in ("slope", "correlation", "variance x", "variance y"):
-            np.testing.assert_allclose(moved[name], near[name], rtol=1e-5)
     m, far = Piecewise((-1, 1), epsilon=4.0), Piecewise((1e9 - 1, 1e9 + 1), epsilon=4.0)
     reports = m.perturb(np.clip(x / 4, -1, 1))
+    for near, moved in (
+        (linear_fit((m, reports), y), linear_fit((m, reports), y + 1.7e9)),
+        (linear_fit(y, (m, reports)), linear_fit(y + 1.7e9, (m, reports))),
+    ):
+        for name in ("slope", "correlation", "variance x", "variance y"):
+            np.testing.assert_allclose(moved[name], near[name], rtol=1e-5)
     np.testing.assert_allclose(linear_fit((far, reports), y)["slope"], linear_fit((m, reports), y)["slope"], rtol=1e-5)
 
 
@@ -261,11 +252,11 @@ def test_units_do_not_matter():
     x = rng.normal(3, 1, 200)
     y, m = 2 * x + rng.normal(0, 1, 200), Hybrid((0, 8), epsilon=2.0)
     reports = m.perturb(np.clip(x, 0, 8))
-    for given in (x, (m, reports)):
-        plain = linear_fit(given, y)
-        for i, j in ((-200, 0), (-320, 320), (200, -200), (0, 200)) if given is x else ((0, 200), (0, -320)):
+    for of_x in (True, False):
+        plain = linear_fit(y, (m, reports)) if of_x else linear_fit((m, reports), y)
+        for i, j in ((-200, 0), (-320, 0), (200, 0)) if of_x else ((0, 200), (0, -320)):
             a, b = 2.0**i, 2.0**j
-            scaled = linear_fit(x * a if given is x else given, y * b)
+            scaled = linear_fit(y * a, (m, reports)) if of_x else linear_fit((m, reports), y * b)
             units = {"variance x": a * a, "covariance": a * b, "slope": b / a, "intercept": b, "variance y": b * b}
             for name in plain.names:
                 np.testing.assert_array_equal(
