@@ -163,7 +163,8 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     reaches = student(z, np.maximum(effective, LEAST_EFFECTIVE) - 1)
     low, high = estimates - reaches * errors, estimates + reaches * errors
     far_u, far_v = (far + min(abs(float(w.mean())), far) for far, w in ((far_u, u), (far_v, v)))
-    for i, least, most in ((0, 0.0, far_u**2), (1, -far_u * far_v, far_u * far_v), (4, 0.0, far_v**2))[: len(found) // 2]:
+    far_both = far_u * far_v
+    for i, least, most in ((0, 0.0, far_u**2), (1, -far_both, far_both), (4, 0.0, far_v**2))[: len(found) // 2]:
         low[i], high[i] = score_interval(n / repeats, estimates[i], errors[i], reaches[i], least, most)
     wider = _times(estimates[1], low[1], high[1], reaches[1] * errors[1])
     rare = z**2 * repeats / n  # how much of the noise no report may have shown

@@ -269,7 +269,7 @@ def mechanisms_of_size(d: int, epsilon: float) -> dict[str, Mechanism]:
         "HPGR": HybridProjectiveGeometryResponse(values, epsilon=epsilon),
         "CMS": CountMeanSketch("int", epsilon=epsilon).over(values),
         "HCMS": HadamardCountMeanSketch("int", epsilon=epsilon).over(values),
-        "RAPPOR": Rappor("int", bits=32, hashes=2, cohorts=16, f=0.0, p=p, q=1 - p).over(values),
+        "RAPPOR": Rappor("int", bits=32, hashes=2, cohorts=max(16, d // 25 + 1), f=0.0, p=p, q=1 - p).over(values),
         "heavy hitters, of 6 letters": HeavyHitters(Prefixes(ascii_lowercase, 6), epsilon=epsilon),
         "N outputs, [0, 1]": NOutput((0, 1), epsilon=epsilon),
         "hybrid, [0, 1]": Hybrid((0, 1), epsilon=epsilon),

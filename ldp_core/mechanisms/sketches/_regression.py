@@ -3,13 +3,11 @@
 U. Erlingsson, V. Pihur, A. Korolova, "RAPPOR", CCS 2014, section 4: (1) estimate how often each bit of each cohort was
 set in the filters; (2) select candidates by LASSO; (3) regress on the selected ones, which gives counts, standard
 errors and p-values; (4) compare the p-values with a Bonferroni-corrected level or control the false discovery rate.
-Four things are done otherwise here, for honest intervals:
+Three things are done otherwise here, for honest intervals:
 
-- Step 2 is left out where it is not needed, as in Google's R code: with fewer candidates than 0.8 times the bits, all
-  are in the regression. It is then unbiased, and its p-values are not those of a search on the same data.
-- With more, one half of the cohorts selects for the regression on the other half, and the other way round: where the
-  same reports do both, what their noise has selected takes up noise, and 83 to 89 % of 95 % intervals held. What is not
-  selected is as if nobody had listed it (data splitting: D. R. Cox, Biometrika 62(2), 1975).
+- Step 2 is left out, as in Google's R code with no more candidates than 0.8 times the bits of all cohorts: all are in
+  the regression. It is then unbiased, and its p-values are not those of a search on the same data. More candidates are
+  refused: frequent ones that are not selected are mistaken for others (intervals of these held in 57 to 90 %).
 - From each bit its density is taken, the probability that a value's filter has it. What nobody listed, having random
   filters, then adds noise but no bias. (The R code has an intercept in its LASSO, and none in the regression.)
 - Bits of a filter are set together, so that their counts are correlated beyond the noise. The standard errors are those
@@ -20,7 +18,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +31,7 @@ from ldp_core.exact import linear_algebra
 
 Correction = Literal["bonferroni", "fdr"]
 
-_FULL = 0.8
+FULL = 0.8
 """With more candidates than this share of the bits the regression is close to underdetermined (so the R code)."""
 _PIVOT = 1e-6  # share of a candidate's variance that the others must leave for it to be told apart
 _SWEEPS = 1000
@@ -47,7 +44,7 @@ class Fit:
 
     Attributes:
         shares: least squares, unbiased: float64[c]. A candidate that was not selected has the coefficient that it would
-            get if it alone were added to the selected ones.
+            get if it alone were added to the selected ones. All are alone where too few cohorts have reports.
         errors: standard errors of ``shares``; infinite where a candidate cannot be told from the others.
         nonnegative: least squares under shares >= 0, over the selected candidates; float64[c].
         selected: which candidates are in the regression.
@@ -117,7 +114,7 @@ class Design:
     def contrast(self) -> float:
         """(q* - p*) root of k d (1 - d) (1 - c / (m k)): how much of a report's bits per value moves."""
         d, c = self._even, self.positions.shape[1]
-        room = max(1 - c / (self.cohorts * self.bits), 1 - _FULL)  # (beyond that candidates are selected)
+        room = 1 - c / (self.cohorts * self.bits)
         return (self.q_star - self.p_star) * math.sqrt(self.bits * d * (1 - d) * room)
 
     def fit(self, sizes: I64, ones: I64) -> Fit:
@@ -129,20 +126,9 @@ class Design:
         rates = np.divide(ones, sizes[:, None], out=np.zeros(ones.shape), where=sizes[:, None] > 0)
         y = (rates - self.p_star) / (self.q_star - self.p_star) - self.density
         gram, target = self._equations(sizes, y)
-        if c <= _FULL * self._rows(sizes):
-            selected = self._select(gram, target, sizes) if _nearly_singular(gram) else np.arange(c)
-            return self._regression(sizes, y, gram, target, selected)
-        there = np.flatnonzero(sizes)
-        halves = [np.where(np.isin(np.arange(len(sizes)), there[i::2]), sizes, 0) for i in (0, 1)]
-        if len(there) < 2:
-            halves[1] = sizes
-        equations = [self._equations(half, y) for half in halves]
-        fits = []
-        for i in (0, 1):
-            chosen = self._select(*equations[1 - i], halves[1 - i])
-            chosen = chosen[_independent(equations[i][0][np.ix_(chosen, chosen)])]
-            fits.append(self._regression(halves[i], y, *equations[i], chosen))
-        return self._together(fits, np.array([half.sum() for half in halves]), gram, target, len(there) < 2)
+        if c > FULL * self._rows(sizes):  # too few cohorts have reports
+            return Fit(target / np.diag(gram), np.full(c, np.inf), nonnegative(gram, target), np.zeros(c, bool), 1.0)
+        return self._regression(sizes, y, gram, target, _apart(gram, target) if _singular(gram) else np.arange(c))
 
     def _rows(self, sizes: I64) -> int:
         """How many bits of cohorts with reports there are."""
@@ -158,21 +144,6 @@ class Design:
             gram += weighted @ centered.T
             target += weighted @ y[some].reshape(-1)
         return gram, target
-
-    def _together(self, fits: list[Fit], sizes: I64, gram: F64, target: F64, alone: bool) -> Fit:
-        """The mean of the shares in both halves; of a candidate that one half does not tell, that of the other."""
-        weights = sizes[:, None] * np.array([np.isfinite(fit.errors) for fit in fits])
-        weights = np.divide(weights, weights.sum(axis=0), out=np.zeros(weights.shape), where=weights.sum(axis=0) > 0)
-        shares = sum(w * fit.shares for w, fit in zip(weights, fits, strict=True))
-        squares = sum((w * np.where(w > 0, fit.errors, 0)) ** 2 for w, fit in zip(weights, fits, strict=True))
-        errors = np.where((weights.sum(axis=0) > 0) & (not alone), np.sqrt(squares), np.inf)
-        selected = fits[0].selected | fits[1].selected
-        positive, some = np.zeros(len(target)), np.flatnonzero(selected)
-        positive[some] = nonnegative(gram[np.ix_(some, some)], target[some])
-        misfit = float(np.average([fit.misfit for fit in fits], weights=sizes))
-        added = max(fit.added for fit in fits)
-        degrees = sum(fit.degrees for fit in fits if fit.added) if added else math.inf
-        return Fit(shares, errors, positive, selected, misfit, added, degrees)
 
     def _regression(self, sizes: I64, y: F64, gram: F64, target: F64, selected: I64) -> Fit:
         """Least squares on selected candidates, of which the reports of these cohorts do not decide."""
@@ -202,20 +173,6 @@ class Design:
         out = np.zeros((where.shape[1], len(cohorts), len(self.density)))
         out[np.arange(where.shape[1])[None, :, None], np.arange(len(cohorts))[:, None, None], where] = 1
         return out
-
-    def _select(self, gram: F64, target: F64, sizes: I64) -> I64:
-        """Candidates with a coefficient > 0 in a LASSO; by chance about a tenth of ``rows`` of those that nobody holds.
-
-        (The paper leaves the penalty open; Google's R code takes the end of the path.)
-        """
-        c, n, rows = len(target), int(sizes.sum()), self._rows(sizes)
-        level = max(NormalDist().inv_cdf(1 - min(rows / (10 * c), 0.5)), 1.0)
-        middle = (self.p_star + self.q_star) / 2
-        noise = middle * (1 - middle) / (self.q_star - self.p_star) ** 2 / n
-        coefficients = nonnegative(gram, target, level * np.sqrt(noise * np.diag(gram)))
-        order = np.argsort(-coefficients, kind="stable")[: int(_FULL * rows)]
-        order = order[coefficients[order] > 0]
-        return np.sort(order[_independent(gram[np.ix_(order, order)])])
 
     def _variance(
         self, sizes: I64, y: F64, functionals: F64, shares: F64, positive: F64, selected: I64
@@ -257,23 +214,23 @@ class Design:
         return misfit * np.maximum(whole - held * (1 - held) / n, alone), misfit
 
 
-def _nearly_singular(gram: F64) -> bool:
+def _singular(gram: F64) -> bool:
     scale = np.sqrt(np.diag(gram))
     return bool(linear_algebra.eigenvalues(gram / np.outer(scale, scale))[0] < _PIVOT)
 
 
-def _independent(gram: F64) -> Bools:
-    """Which columns are not combinations of those before them, by Cholesky's pivots."""
-    c = len(gram)
-    factor, kept = np.zeros((c, c)), np.zeros(c, bool)
-    left = np.diag(gram).copy()
+def _apart(gram: F64, target: F64) -> I64:
+    """Candidates that are not combinations of more frequent ones, by Cholesky's pivots."""
+    order = np.argsort(-nonnegative(gram, target), kind="stable")
+    gram, c = gram[np.ix_(order, order)], len(gram)
+    factor, kept, left = np.zeros((c, c)), np.zeros(c, bool), np.diag(gram).copy()
     for j in range(c):
         if left[j] < _PIVOT * gram[j, j]:
             continue
         kept[j] = True
         factor[:, j] = (gram[:, j] - factor @ factor[j]) / math.sqrt(left[j])
         left -= np.square(factor[:, j])
-    return kept
+    return np.sort(order[kept])
 
 
 def _functionals(gram: F64, selected: I64) -> F64:
@@ -294,18 +251,16 @@ def _functionals(gram: F64, selected: I64) -> F64:
     return out
 
 
-def nonnegative(gram: F64, target: F64, penalty: F64 | float = 0.0) -> F64:
-    """The x >= 0 that minimizes x' G x / 2 - x' (t - penalty): LASSO; without penalty, non-negative least squares.
+def nonnegative(gram: F64, target: F64) -> F64:
+    """The x >= 0 that minimizes x' G x / 2 - x' t: non-negative least squares.
 
     Coordinate descent with "covariance updates" (J. Friedman, T. Hastie, R. Tibshirani, J. Stat. Software 33(1), 2010).
 
     >>> nonnegative(np.eye(2), np.array([1.0, -1.0])).tolist()
     [1.0, 0.0]
-    >>> nonnegative(np.eye(2), np.array([1.0, -1.0]), 0.25).tolist()
-    [0.75, 0.0]
     """
     x, diagonal = np.zeros(len(target)), np.diag(gram)
-    descent = target - penalty  # the negative gradient
+    descent = target.copy()  # the negative gradient
     enough = 1e-12 * float(np.max(np.abs(target), initial=0.0))
     for _ in range(_SWEEPS):
         moved = 0.0

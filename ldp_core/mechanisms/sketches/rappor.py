@@ -47,7 +47,7 @@ from ldp_core.inputs.open_domain import OpenDomain
 from ldp_core.mechanism import Mechanism, of_inner
 from ldp_core.mechanisms.oracles.base import hoeffding
 from ldp_core.mechanisms.sketches._numbered_bits import NumberedBits
-from ldp_core.mechanisms.sketches._regression import Correction, Design, Fit, p_values, significant
+from ldp_core.mechanisms.sketches._regression import FULL, Correction, Design, Fit, p_values, significant
 from ldp_core.mechanisms.sketches.base import Candidates, Sketch
 from ldp_core.noise.base import Noise, Randomness
 from ldp_core.parameters import check_choice, check_integer, check_open, check_share, converted, derived, parameter
@@ -432,7 +432,8 @@ _ZEROS, _ONES = 0, 1  # lanes of the instantaneous noise
 class RapporCandidates(_NoInfluence, Candidates):
     """RAPPOR as a frequency oracle over candidates: estimates by least squares on the bits of all cohorts.
 
-    See `ldp_core.mechanisms.sketches._regression` for the method, and `Rappor.over`.
+    See `ldp_core.mechanisms.sketches._regression` for the method, and `Rappor.over`. Candidates are 0.8 m k at most, of
+    m cohorts and k bits.
 
     >>> from ldp_core import Keyed, Rappor, Secret
     >>> m = Rappor("int", bits=32, hashes=2, cohorts=16, f=0.1, p=0.1, q=0.9)
@@ -445,6 +446,15 @@ class RapporCandidates(_NoInfluence, Candidates):
     name: ClassVar[str] = "rappor_candidates"
 
     sketch: Rappor = derived()
+
+    def __init__(self, candidates: Domain | Iterable[Label], sketch: Rappor) -> None:
+        super().__init__(candidates, sketch)
+        most = int(FULL * sketch.cohorts * sketch.bits)
+        if self.domain.size > most:
+            raise ParameterError(
+                f"these are {self.domain.size:,} candidates, and bits={sketch.bits} in cohorts={sketch.cohorts} tell "
+                f"{most:,} at most (0.8 bits * cohorts): ask of fewer, or take more cohorts"
+            )
 
     @cached_property
     def design(self) -> Design:
@@ -547,7 +557,7 @@ class Decoded:
         counts: by non-negative least squares, float64[c]: less noisy for rare values, and biased upwards for them.
         p_values: float64[c]: the probability of such an estimate or a greater one if nobody held the candidate.
         significant: bool[c]: which pass the corrected level.
-        selected: bool[c]: which were in the regression; all, unless there are too many or they cannot be told apart.
+        selected: bool[c]: which were in the regression; all, unless they cannot be told apart.
         misfit: by how much residuals exceed the noise (a ratio of variances, 1 if they do not): above 1 if
             frequent values are missing among the candidates.
     """

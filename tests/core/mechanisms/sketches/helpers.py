@@ -35,7 +35,7 @@ def simulated(m, positions, counts, rng):
 def fits(m, names, truth, repetitions, seed):
     """Fits of the candidates ``names`` in collections from people who hold ``truth``: name to count."""
     rng, oracle = np.random.default_rng(seed), m.over(names)
-    positions = m.over(list(truth)).design.positions
+    positions = m.positions(m.inputs.encode(list(truth)), list(truth))
     counts = np.array(list(truth.values()))
     return [oracle.fit(simulated(m, positions, counts, rng)) for _ in range(repetitions)]
 

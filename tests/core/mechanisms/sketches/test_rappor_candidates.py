@@ -12,7 +12,7 @@ from ldp_core.mechanisms.sketches._regression import nonnegative, p_values, sign
 
 from ....cases import each
 from ...checks import check_binomial, check_uniform, slow
-from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed, simulated
+from .helpers import CASES, CHROME, FRUIT, N, codes, fits, keyed
 
 
 def test_least_squares_are_numpys():
@@ -101,52 +101,25 @@ def test_p_values_of_what_nobody_holds_are_uniform():
     check_uniform(np.histogram(p, 10, (0, 1))[0])
 
 
-def test_more_candidates_than_bits_are_selected():
-    """400 candidates, 256 bits, 8 of them held: the frequent are found, and nothing else."""
-    m = Rappor(bits=32, hashes=2, cohorts=8, f=0.2, p=0.2, q=0.8)
-    truth = {f"v{i}": 2500 for i in range(8)}
-    names = [f"v{i}" for i in range(400)]
-    false, found = 0, fits(m, names, truth, 25, 4)
-    for fit in found:
-        assert fit.selected.sum() < 0.8 * 256
-        passed = significant(p_values(fit), 0.05, "bonferroni")
-        assert passed[:8].all()
-        false += int(passed[8:].any())
-    check_binomial(max(false, 1), 25, 0.05)
+def test_more_candidates_than_bits_tell_are_refused():
+    """LASSO selected some of them: of single candidates that are like frequent ones 57 to 90 % of intervals held."""
+    m = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.05, p=0.02, q=0.98)
+    assert m.over(range(102)).domain.size == 102  # of 128 bits
+    with pytest.raises(ParameterError, match=r"103 candidates, .* 102 at most .* more cohorts"):
+        m.over(range(103))
+    with pytest.raises(ParameterError, match="192 candidates"):
+        Mechanism.from_dict({**m.over(range(102)).to_dict(), "domain": list(range(192))})
 
 
-@pytest.mark.slow
-def test_intervals_hold_where_candidates_are_selected():
-    """Of sixty that people hold, of more than bits: 88 % held, chosen and estimated by the same reports."""
-    m, inside = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.05, p=0.02, q=0.98), []
-    rng, people = np.random.default_rng(3), np.round(4000 / np.arange(1, 61)).astype(int)
-    for first in range(0, 20_000, 1000):
-        o, where = m.over(range(first, first + 192)), m.over(range(first, first + 60)).design.positions
-        decoded = o.decode(Tally(int(people.sum()), simulated(m, where, people, rng), m.fingerprint))
-        found = decoded.histogram
-        inside.append((found.low[:60] <= people) & (people <= found.high[:60]))
-        assert not decoded.significant[60:].any()  # (at a level of 5 %, with this noise)
-    assert np.mean(inside) > 0.93
-
-
-def test_one_cohort_is_not_enough_for_a_selection():
-    """It takes reports that have not chosen the candidates: errors were 40 % too small."""
-    m = Rappor("int", bits=16, hashes=2, cohorts=1, f=0.05, p=0.02, q=0.98)
-    histogram = m.over(range(20)).estimate(m.simulate({0: 500, 1: 500}, seed=1))
-    assert np.isinf(histogram.standard_errors).all()
-    assert np.isinf(histogram.low).all()
-
-
-def test_nothing_is_selected_of_nothing():
-    """Counts that are exactly what values that nobody listed give."""
-    m = Rappor(bits=16, hashes=2, cohorts=2, f=0.5, p=0.5, q=0.75)
-    expected = m.p_star + (m.q_star - m.p_star) * (1 - (15 / 16) ** 2)
-    ones = np.full((2, 16), round(expected * 2**40))
-    fit = m.over([f"v{i}" for i in range(100)]).design.fit(np.full(2, 2**40), ones)
-    assert not fit.selected.any()
-    assert np.abs(fit.shares).max() < 1e-9
-    assert np.isfinite(fit.errors).all()
-    assert not significant(p_values(fit), 0.05, "fdr").any()
+def test_reports_of_few_cohorts_tell_nothing():
+    m = Rappor("int", bits=16, hashes=2, cohorts=8, f=0.05, p=0.02, q=0.98)
+    o, counters = m.over(range(20)), np.zeros((8, 17), np.int64)
+    counters[3] = 1000, *[400] * 16  # (all in one cohort)
+    decoded = o.decode(Tally(1000, counters.reshape(-1), m.fingerprint))
+    assert np.isinf(decoded.histogram.standard_errors).all()
+    assert np.isinf(decoded.histogram.low).all()
+    assert np.isfinite(decoded.histogram.counts).all()
+    assert decoded.found == ()
 
 
 def test_candidates_that_cannot_be_told_apart_are_said_to_be():
@@ -230,27 +203,6 @@ def test_nonnegative_least_squares_is_scipys(seed):
     rng = np.random.default_rng(seed)
     a, b = rng.normal(size=(60, 20)), rng.normal(size=60)
     np.testing.assert_allclose(nonnegative(a.T @ a, a.T @ b), optimize.nnls(a, b)[0], atol=1e-9)
-
-
-@each("seed", range(5))
-def test_lasso_satisfies_its_optimality_conditions_and_is_found_by_scipy(seed):
-    rng = np.random.default_rng(seed)
-    a, b, penalty = rng.normal(size=(60, 15)), rng.normal(size=60), rng.uniform(1, 10, 15)
-    gram, target = a.T @ a, a.T @ b
-    x = nonnegative(gram, target, penalty)
-    gradient = gram @ x - target + penalty
-    assert (x >= 0).all()
-    assert gradient.min() > -1e-8
-    np.testing.assert_allclose(gradient[x > 0], 0, atol=1e-8)
-    found = optimize.minimize(
-        lambda v: v @ gram @ v / 2 - v @ (target - penalty),
-        np.ones(15),
-        jac=lambda v: gram @ v - target + penalty,
-        bounds=[(0, None)] * 15,
-        method="L-BFGS-B",
-        options={"ftol": 1e-15, "gtol": 1e-10, "maxiter": 10_000},
-    ).x
-    np.testing.assert_allclose(x, found, atol=1e-5)
 
 
 @each("correction", ["bonferroni", "fdr"])
