@@ -259,13 +259,18 @@ def weighted_quantiles(
         A ``List(Struct{probability, quantile, low, high, n})`` a group, as `quantiles` makes it.
 
     Raises:
-        ParameterError: a probability outside (0, 1); and InputError: see `ratio`.
+        ParameterError: a probability outside (0, 1); numbers that are weights; and InputError: see `ratio`.
 
     >>> import polars as pl, ldp_polars
     >>> df = pl.DataFrame({"minutes": range(1, 101), "w": 1.0})
     >>> df.select(ldp_polars.weighted_quantiles("minutes", [0.5], "w")).item().struct.unnest().row(0)
     (0.5, 50.0, 41.0, 60.0, 100)
     """
+    if weighed := sorted(chosen(as_expr(expr))):
+        raise ParameterError(
+            f"quantiles by weights are of a public number; this one is made of columns {weighed}, as weights are, and "
+            "their noise would count as that of the people. A private number needs a mechanism that has .ldp.quantiles"
+        )
     how = _errors(confidence, repeats)
     checked = core.weighted_quantiles([], [], probabilities, **how)  # what is refused is refused now
     given = tuple(checked.probabilities.tolist())

@@ -41,7 +41,8 @@ class Results:
     Args:
         columns: by name the rows of its estimate, mappings with the columns that the estimates of Polars or Beam have;
             or a frame of Polars, as of ``reports.ldp.estimates(plan)``.
-            ``window_start`` and ``window_end`` are times, dates, or text in ISO 8601.
+            ``window_start`` and ``window_end`` are times, dates, or text in ISO 8601. (Of Beam's rows
+            `ldp_beam.io.estimate_dict` makes such mappings.)
         letters: dead letters: mappings of ``column_name``, ``reason``, ``count``. None: nobody has counted them.
         plan: what the reports were made with.
         confidence: of the intervals, where the rows do not say it.
@@ -79,6 +80,8 @@ class Results:
     def __post_init__(self) -> None:
         frames = {name: rows.to_dicts() for name, rows in self.columns.items() if hasattr(rows, "to_dicts")}
         self.columns = {**self.columns, **frames} if frames else self.columns
+        for rows in self.columns.values():
+            check_rows(rows)
 
     def to_json(self) -> dict[str, Any]:
         """All that a page shows, as JSON's types; nothing in it is a float that JSON does not have.
@@ -228,6 +231,8 @@ def _changed(
     before = next((window for window in reversed(windows) if last is not None and window[1] <= last[0]), None)
     if mechanism is None or last is None or before is None or len(view.labels) > 1:
         return None
+    if any(window[2] for window in (before, last)) and not _grow(groups, windows):  # the last pane is not the whole
+        return None
     places = {text: k for k, text in enumerate(getattr(mechanism.inputs, "texts", ()))}
     if isinstance(mechanism.inputs, core.Dates):  # times of UTC as Beam's files have them, in Parquet and in NDJSON
         places |= {t: k for text, k in places.items() for t in (f"{text}+00:00", f"{text.replace(' ', 'T')}Z")}
@@ -259,6 +264,17 @@ def _changed(
     what = f"changed: {'; '.join(said[:_TOLD])}{more}" if said else "nothing has changed beyond chance"
     looks = ", at all looks together" if how["anytime"] else ""
     return f"Last window against the one before: {what} (5 %, of all together{looks}; for other people or fresh noise)."
+
+
+def _grow(
+    groups: Mapping[tuple[int | None, str], list[Row]], windows: Sequence[tuple[datetime, datetime, int]]
+) -> bool:
+    """Whether each pane of a window has more records than the one before, as those that accumulate have."""
+    sizes: dict[Any, list[float]] = {}
+    for (at, key), rows in sorted(groups.items(), key=lambda item: -1 if item[0][0] is None else item[0][0]):
+        if at is not None:
+            sizes.setdefault((*windows[at][:2], key), []).append(number_in(rows[0].get("n")) or 0)
+    return all(np.all(np.diff(of_one) > 0) for of_one in sizes.values())
 
 
 _LEVEL, _TOLD = 0.05, 5
@@ -395,6 +411,21 @@ def window_of(row: Row) -> tuple[datetime, datetime, int] | None:
     """
     start, end = (_time(row.get(name)) for name in _ENDS)
     return None if start is None or end is None else (start, end, whole_in(row.get("pane_index")) or 0)
+
+
+def check_rows(rows: Iterable[Row]) -> None:
+    """Raise `InputError` if these are other rows, or have windows that nothing here reads, as Beam's own are."""
+    for row in rows:
+        if not isinstance(row, Mapping):
+            came = type(row).__name__
+        elif times := [row[end] for end in _ENDS if not isinstance(row.get(end), str | date | None)]:
+            came = f"one whose window ends with a {type(times[0]).__name__}"
+        else:
+            continue
+        raise core.InputError(
+            "rows of estimates are dictionaries whose windows are times, dates or text in ISO 8601, as "
+            f"ldp_beam.io.estimate_dict makes of Beam's rows; got {came}"
+        )
 
 
 def _time(value: Any) -> datetime | None:

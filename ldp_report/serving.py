@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ldp_core import LdpError, PrivacyPlan
 from ldp_report.page import report_page
-from ldp_report.results import Results, Row, window_of
+from ldp_report.results import Results, Row, check_rows, window_of
 
 MOST_WINDOWS = 200  # older windows are dropped
 
@@ -74,8 +74,11 @@ class LivePage:
         self._thread.join()
 
     def add(self, column: str, rows: Iterable[Row]) -> None:
-        """Add the rows of a window that has closed, and of one group; the oldest window goes if there are too many."""
-        new = list(rows)
+        """Add the rows of a window that has closed, and of one group; the oldest window goes if there are too many.
+
+        Rows are as in `Results`; an `InputError` says so of others.
+        """
+        check_rows(new := list(rows))
         with self._lock:
             there = self._results.columns.setdefault(column, [])
             there.extend(new)

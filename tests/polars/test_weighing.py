@@ -223,6 +223,18 @@ def test_a_line_of_columns_with_nulls_is_refused():
     assert slope["estimate"] == pytest.approx(1, abs=0.01)
 
 
+def test_quantiles_by_weights_take_no_weights():
+    """The noise of a private number counted as that of the people: 0 of 1,000 intervals of a median held."""
+    frame = pl.DataFrame({"g": ["a", "b"] * 50, "wage": 30.0, "y": 1.0}).with_columns(
+        pl.col("g").ldp.perturb(RandomizedResponse(["a", "b"], epsilon=2.0)),
+        pl.col("wage").ldp.perturb(Piecewise((0, 100), epsilon=2.0)),
+    )
+    w, wage = pl.col("g").ldp.weight("a"), pl.col("wage").ldp.weight()
+    for numbers in (wage, w * pl.col("y"), w):
+        with pytest.raises(ParameterError, match=r"of a public number; this one is made of columns \['(g|wage)'\]"):
+            frame.select(numbers.ldp.weighted_quantiles([0.5], w))
+
+
 def test_each_line_of_few_reports_is_told_of():
     """Polars' own line calls, so that the second query of a notebook was not warned."""
     few = pl.DataFrame({"u": np.append(-0.1, np.arange(1.0, 13.0))})

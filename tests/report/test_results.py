@@ -372,6 +372,30 @@ def test_the_last_window_is_compared_with_the_one_before():
     assert [one.to_json()["columns"][0]["changed"] for one in (alone, rolling, seeded)] == [None] * 3
 
 
+def test_panes_of_new_records_alone_are_not_compared():
+    """The last pane of late records, of whom more have the value, stood for its window: a change in 1,000 of 1,000."""
+    m, found = RandomizedResponse(epsilon=2.0), {}
+    panes = {"discarding": [(5, 0, 10_000), (5, 1, 400), (6, 0, 10_000)]}
+    panes |= {"accumulating": [(5, 0, 9600), (5, 1, 10_000), (6, 0, 10_000)]}
+    for mode, of_mode in panes.items():
+        rows = [
+            {**row, "window_start": f"2026-01-0{day}", "window_end": f"2026-01-0{day + 1}", "pane_index": pane}
+            for day, pane, n in of_mode
+            for row in m.estimate(m.simulate([n - n // 5, n // 5], seed=n)).to_arrow().to_pylist()
+        ]
+        found[mode] = Results({"c": rows}, plan=PrivacyPlan({"c": m})).to_json()["columns"][0]["changed"]
+    assert found["discarding"] is None
+    assert "nothing has changed" in found["accumulating"]
+
+
+def test_rows_that_are_none_are_refused():
+    """Beam's own rows were a TypeError; as dictionaries of their fields two windows were one group, in silence."""
+    times = {"window_start": np.timedelta64(0), "window_end": "2026-01-01"}
+    for row, came in (((1, 2), "tuple"), (ROW | times, "one whose window ends with a timedelta64")):
+        with pytest.raises(InputError, match=rf"estimate_dict makes of Beam's rows; got {came}"):
+            Results({"os": [row]})
+
+
 @pytest.mark.parametrize("m", [UnaryEncoding(range(50), epsilon=5.0), RandomizedResponse(range(50), epsilon=5.0)])
 def test_a_small_last_window_is_seldom_said_to_have_changed_if_it_has_not(m):
     """Few reports support a rare value: as of normal errors 13 to 15 % were said to have changed, and not 5 %."""
