@@ -105,7 +105,7 @@ class AffineFamily:
         of_each = groups if n_groups > 1 else groups[:0]
         if kernels.affine_support(reports, of_each, self._low, self._width, PRIME, out):
             return out
-        return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+        return _counts_of_rows(reports, groups, n_groups, d, self)
 
     def simulate(self, people: I64, keep: float, d: int, generator: Generator) -> I64:
         """int64[d]: how many reports might support each code below d, of people with each code, int64[codes].
@@ -119,7 +119,7 @@ class AffineFamily:
         counts += generator.binomial(people.sum() - have, keep * float(self.collision) + rest)
         return counts
 
-    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+    def supported(self, reports: U64, d: int) -> Iterator[Bools]:
         """A residue is in the bucket if, counted from the bucket's first one, it is below the bucket's width."""
         a, b = (part.astype(np.uint32) for part in self._split(reports & FUNCTION))
         bucket = reports >> BUCKET_SHIFT
@@ -188,9 +188,10 @@ class LinearFamily:
 
     def support_counts(self, reports: U64, groups: I64, n_groups: int, d: int) -> I64:
         """int64[n_groups, d]: in each group, how many reports support each code below d."""
-        cells = self.size * self.g
-        if len(reports) * d < n_groups * cells * self.g * self.digits:  # few reports a group: one by one is cheaper
-            return _counts_of_rows(reports, groups, n_groups, d, self._supported)
+        cells, n = self.size * self.g, len(reports)
+        of_rows = n * d * self.digits if n <= _AT_ONCE else (n + _CALLS + _MORE_CALLS // self.g) * d // 8
+        if of_rows < n_groups * cells * self.g * self.digits:  # (in units of about 3 ns)
+            return _counts_of_rows(reports, groups, n_groups, d, self)
         out = np.empty((n_groups, d), np.int64)
         at = (groups * self.size + (reports & FUNCTION).view(np.int64)) * self.g
         at += (reports >> BUCKET_SHIFT).view(np.int64)
@@ -277,7 +278,7 @@ class LinearFamily:
             counts = after
         return counts.reshape(n, self.size, g)
 
-    def _supported(self, reports: U64, d: int) -> Iterator[Bools]:
+    def supported(self, reports: U64, d: int) -> Iterator[Bools]:
         """The next value has the last digit one higher, unless that is 0 again."""
         g = np.uint16(self.g)
         bucket = (reports >> BUCKET_SHIFT).astype(np.uint16)
@@ -297,19 +298,25 @@ HashFamily: TypeAlias = AffineFamily | LinearFamily
 _MOST_CELLS = 1 << 9  # that a counter may cost to check: about 2 us
 _CELLS = 1 << 22  # counts of reports made at a time: 32 MiB
 _ROWS = 1 << 15  # reports hashed at a time: their residues stay in the L2 cache
+_AT_ONCE = 64  # reports, up to which each is hashed with all codes at once
+_CALLS, _MORE_CALLS = 3000, 20_000  # so many reports cost as much as numpy's calls for a code, and for g codes
 
 
-def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, supported: Any) -> I64:
+def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, family: HashFamily) -> I64:
     out = np.zeros((n_groups, d), np.int64)
+    if len(reports) <= _AT_ONCE:
+        for report, group in zip(reports, groups.tolist(), strict=True):
+            out[group] += family.hash(report & FUNCTION, np.arange(d)) == report >> BUCKET_SHIFT
+        return out
     reports, groups = _by_group(reports, groups, n_groups)
     for start in range(0, len(reports), _ROWS):
         block, of_row = reports[start : start + _ROWS], groups[start : start + _ROWS]
         first, last = int(of_row[0]), int(of_row[-1]) + 1
         if last == first + 1:
-            out[first] += [np.count_nonzero(column) for column in supported(block, d)]
+            out[first] += [np.count_nonzero(column) for column in family.supported(block, d)]
             continue
         rows = np.empty((len(block), row_bytes(d)), np.uint8)
-        for v, column in enumerate(supported(block, d)):
+        for v, column in enumerate(family.supported(block, d)):
             if v % 8 == 0:
                 byte = column.astype(np.uint8)
             else:

@@ -98,6 +98,17 @@ def test_both_ways_of_fast_counting_are_taken(monkeypatch):
     np.testing.assert_array_equal(m.tally(reports).counters, whole)
 
 
+def test_few_reports_are_counted_as_many_are(monkeypatch):
+    """Each with all codes at once: numpy was called for each code, so that one report of 65,000 values took 1.8 s."""
+    for variant, epsilon in itertools.product(("optimal", "binary", "fast"), (0.5, 2.0, 5.0)):
+        m = LocalHashing(range(300), epsilon=epsilon, variant=variant)
+        few, groups = m.perturb(np.arange(40) * 7), np.arange(40) % 3
+        many = m.count_reports(np.tile(few, 500), np.tile(groups, 500), 3)
+        monkeypatch.setattr(type(m.family), "supported", None)  # the codes one by one
+        np.testing.assert_array_equal(500 * m.count_reports(few, groups, 3), many, str(m))
+        monkeypatch.undo()
+
+
 # ---- value object and errors
 
 
