@@ -470,7 +470,7 @@ def _side_of(
         return Side(people, means[:, None], a, step=step, far=(below, above), off=off_of(mechanism), safer=NEAR)
     sampled_part(population, n, repeats)  # (who does not answer is there, too)
     reported, (oracle, answers, counters) = n, mechanism.answers(n, counters)
-    side = counted_side(oracle, answers, counters)
+    side = counted_side(oracle, answers, counters, repeats=repeats or 1)
     side = side._replace(sampled=answering_part(population, reported[:, None], side.n, repeats))
     people = np.maximum(answers, 1)[:, None].astype(float)
     watch(oracle, people, counters, side.estimates * people, repeats=most)

@@ -81,6 +81,7 @@ def consistent(
     *,
     mechanism: Noisy | None = None,
     significance: float = 0.05,
+    repeats: npt.ArrayLike = 1,
 ) -> F64:
     """Estimated counts made consistent by one of the methods of Wang et al. 2020.
 
@@ -126,6 +127,7 @@ def consistent(
         method: one of `METHODS`.
         mechanism: that made the reports; ``base-cut``, ``mle``, ``mle-apx``, ``power`` and ``power-ns`` need it.
         significance: of ``base-cut``: the probability that any of d values that nobody has remains.
+        repeats: the most reports of a person, which are perhaps equal; one number or one a histogram, as ``n``.
 
     Returns:
         float64 of the shape of ``counts``. All zeros where n is 0.
@@ -148,7 +150,11 @@ def consistent(
     fits = all(k in (1, of) for k, of in zip(given.shape[-2::-1], estimates.shape[-2::-1], strict=False))
     if not (np.isfinite(given).all() and (given >= 0).all() and fits) or given.shape[-1:] not in ((), (1,)):
         raise ParameterError("n must be at least 0, one number or one a histogram with a last axis of length 1")
-    total = np.where(given == 0, 1, given)  # without reports there is nothing to share out; no division by 0
+    alike = np.asarray(repeats, float)
+    if not (np.isfinite(alike) & (alike >= 1)).all():
+        raise ParameterError(f"repeats must be at least 1, got {shown(repeats)}")
+    # So many equal reports are as one, of so many times fewer people. (Without reports there is no division by 0.)
+    estimates, total = estimates / alike, np.where(given == 0, 1, given) / alike
     if mechanism is not None:
         _check_possible(mechanism, estimates, total)
     if method in OF_ESTIMATES:
@@ -161,7 +167,7 @@ def consistent(
         made = _OF_NOISE[method](estimates, total, mechanism.rates)
     else:
         raise ParameterError(f"{method} depends on the noise: say which mechanism made the reports")
-    return np.where(given == 0, 0.0, made)
+    return np.where(given == 0, 0.0, made * alike)
 
 
 def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:

@@ -302,7 +302,8 @@ class HistogramEstimate(Question[Histogram]):
         if self.consistency is not None:
             known = ~np.isnan(counts[..., 0])  # (a sampled column that nobody answered has no estimate)
             total = np.broadcast_to(n, (*known.shape, 1))[known]
-            counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism)
+            alike = np.clip(1 if times is None else times[0], 1, np.maximum(total, 1)).max(axis=-1, keepdims=True)
+            counts[known] = consistent(counts[known], total, self.consistency, mechanism=mechanism, repeats=alike)
         return counts, errors, low, high
 
     def _widened(
@@ -316,11 +317,12 @@ class HistogramEstimate(Question[Histogram]):
     ) -> tuple[F64, F64, F64]:
         """Errors and ends of intervals, given those of noise alone, with the error of the sample and of clusters."""
         n = np.broadcast_to(n, (*counters.shape[:-1], 1))
-        alone = counted_side(mechanism, n[..., 0], counters)
-        answers = alone.n
+        before, after = (counted_side(mechanism, n[..., 0], counters, repeats=k) for k in (1, self.repeats or 1))
+        answers = before.n
         sampled_part(self.population, n, self.repeats)  # (who does not answer has reported, too)
         before, after = (
-            alone._replace(sampled=answering_part(whom, n, answers, self.repeats)) for whom in (None, self.population)
+            side._replace(sampled=answering_part(whom, n, answers, self.repeats))
+            for side, whom in ((before, None), (after, self.population))
         )
         oracle, *_ = mechanism.answers(n[..., 0], counters)
         z = z_score(self.confidence, mechanism.domain.size if self.simultaneous else 1)
@@ -428,11 +430,14 @@ def answering_part(population: Population, n: Any, answers: Any, repeats: int | 
     return sampled_part(population, answers, repeats)
 
 
-def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0) -> Side:
-    """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer."""
+def counted_side(mechanism: Any, n: I64, counters: I64, sampled: float = 0.0, repeats: int = 1) -> Side:
+    """The shares of tallies, int64[..., counters] of n reports, int64[...]: among those who answer.
+
+    (Of ``repeats`` equal reports of each: what a mechanism tells of its noise is what it tells of one report each.)
+    """
     oracle, n, counters = mechanism.answers(n, counters)
-    people = np.maximum(n, 1)[..., None].astype(float)
-    counts, errors, *_ = oracle.debias(people, counters, confidence=COUNTS_ALONE)
+    people, of_one = np.maximum(n, 1)[..., None] / repeats, counters if repeats == 1 else counters / repeats
+    counts, errors, *_ = oracle.debias(people, of_one, confidence=COUNTS_ALONE)
     b, estimates = oracle.rates.b, counts / people
     # (Where a variance depends on more than f, the mechanism knows how.)
     a = errors**2 / people - b * np.clip(estimates, 0, 1)

@@ -305,7 +305,7 @@ class Table(Counted):
 
     Attributes:
         n: number of reports, of which each is of all columns.
-        counts, standard_errors, low, high, population: see `Histogram`.
+        counts, standard_errors, low, high, population: see `Histogram`; repeats: see `TableEstimate`.
         rates, rate_standard_errors, rate_low, rate_high: of those who have the other columns' values, the share who
             have the last one's, as `ldp_core.ratio`. Near 0 people it may be anything; the interval is unbounded then.
         with_margins: counts, and in the last place of each axis those of all values of its column; see `margin`.
@@ -352,6 +352,7 @@ class Table(Counted):
     cramers_v_high: float
     confidence: float
     population: Population = None
+    repeats: int = 1
     mechanism: Mechanism | None = None
 
     @property
@@ -381,7 +382,7 @@ class Table(Counted):
         exhaustive = [mechanism is None or mechanism.exhaustive for mechanism in makers]
         for axis, mechanism in enumerate(makers):
             alone = margin(k, (axis,))
-            moved[alone] = consistent(moved[alone], self.n, method, mechanism=mechanism)
+            moved[alone] = consistent(moved[alone], self.n, method, mechanism=mechanism, repeats=self.repeats)
             if exhaustive[axis]:
                 moved[margin(k, ())] = moved[alone].sum()
         for adds_up in exhaustive:
@@ -543,7 +544,8 @@ class TableEstimate(Question[Table]):
         n, counters = np.array([tally.n]), tally.counters[np.newaxis]
         arrays, counts = mechanism.arrays(self, n, counters)
         of_test = [array[0].item() for array in mechanism.association(self, n, counters, counts)]
-        fields: list[Any] = [*(array[0] for array in (*arrays, counts)), *of_test, self.confidence, self.population]
+        asked = self.confidence, self.population, self.repeats or 1
+        fields: list[Any] = [*(array[0] for array in (*arrays, counts)), *of_test, *asked]
         return Table(mechanism, tally.n, *fields)
 
     @override

