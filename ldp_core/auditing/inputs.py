@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ldp_core.errors import ParameterError
+from ldp_core.inputs.dates import Dates
 from ldp_core.inputs.domain import Domain
 from ldp_core.inputs.interval import Bounded
 from ldp_core.inputs.open_domain import OpenDomain
@@ -32,7 +33,7 @@ def inputs_of(m: Mechanism) -> list[Any]:
     if isinstance(inputs, Bounded):
         low, high = inputs.low, inputs.high
         middle = low + (high - low) / 2
-        beyond = [] if inputs.unmatched == "error" else [high + (high - low)]
+        beyond = [] if inputs.unmatched == "error" else [high + (high - low), low - (high - low)]
         return [low, high, middle, *beyond, *([None] if inputs.takes_nulls else [])]
     if isinstance(inputs, OpenDomain):
         return _far_apart(m) if isinstance(m, Rappor) else ([1, 2, 1 << 40] if inputs.kind == "int" else ["a", "b", ""])
@@ -62,6 +63,9 @@ def _outside(domain: Domain) -> list[Any]:
         return [next(k for k in range(-1, -len(domain.labels) - 2, -1) if k not in domain.labels)]
     if domain.kind == "str":
         return [max(map(str, domain.labels), key=len) + "?"]
+    if isinstance(domain, Dates):
+        end = np.datetime64(int(domain.edges[-1]), "us").astype("datetime64[D]" if domain.days else "datetime64[us]")
+        return [str(end.item())]
     return []
 
 

@@ -13,9 +13,12 @@ from scipy import stats
 
 from ldp_core import (
     Audit,
+    Dates,
     DBitFlip,
     Domain,
     HeavyHitters,
+    Hybrid,
+    Interval,
     LocalHashing,
     Loloha,
     ParameterError,
@@ -138,6 +141,11 @@ def test_inputs_outside_are_among_them_where_they_may_be():
     assert inputs_of(RandomizedResponse(Domain([0, 1, -1], unmatched="other"), epsilon=1.0)) == [0, 1, -1, -2, None]
     assert inputs_of(UnaryEncoding(Domain(["a", "bb"], unmatched="none"), epsilon=1.0)) == ["a", "bb", "bb?", None]
     assert inputs_of(RandomizedResponse(epsilon=1.0)) == [False, True]
+    months = Dates("2024-01-01", "2024-06-01", every="1mo", unmatched="clip")  # none of them was tried
+    assert inputs_of(RandomizedResponse(months, epsilon=1.0))[-1] == "2024-06-01"
+    hours = Dates("2024-01-01 00:00", "2024-01-02 00:00", every="6h", unmatched="other")
+    assert inputs_of(RandomizedResponse(hours, epsilon=1.0))[-2:] == ["2024-01-02 00:00:00", None]
+    assert inputs_of(Hybrid(Interval(0, 2, "clip"), epsilon=1.0)) == [0, 2, 1, 4, -2]
 
 
 def test_what_is_refused():
