@@ -208,7 +208,10 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
-    """A `ratio` from `ratio_sums`; where their digits do not tell what is left of squares, of errors of a millionth."""
+    """A `ratio` from `ratio_sums`.
+
+    Where the digits of the sums do not tell how far numbers are from one ratio, they are taken to be a millionth off.
+    """
     sums = _known(sums, of)
     two = _two_values(sums)
     found = _ratio(sums, confidence, two, repeats, of)
