@@ -123,12 +123,19 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
-    """float64[21] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+    """float64[43] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
 
     The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
-    the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4.
+    the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4. The next 21 are
+    those of u - y w, which do not cancel, and the last one is y, a number near the ratios.
     """
     u, w = columns_of(above=above, below=below)
+    squares = w @ w
+    near = float(u @ w / squares) if squares else 0.0
+    return np.concatenate([_moments(u, w), _moments(u - near * w, w), [near]])
+
+
+def _moments(u: F64, w: F64) -> F64:
     with np.errstate(over="ignore"):
         powers = np.stack([u, w, u * u, u * w, w * w])
         products = powers @ powers.T
@@ -137,12 +144,22 @@ def ratio_sums(above: Any, below: Any) -> F64:
 
 def added_sums(one: F64, two: F64) -> F64:
     """`ratio_sums` of the records of both."""
-    with np.errstate(over="ignore"):
-        return np.concatenate([one[:6] + two[:6], np.maximum(one[6:12], two[6:12]), one[12:] + two[12:]])
+    if one[_WW] < two[_WW]:
+        one, two = two, one
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = two[_SUMS:-1].copy()
+        for first, d in ((_U, 1), (_UU, 2), (_UUU, 3), (_UUUU, 4)):  # the sums of (u + t w)^(d - j) w^j
+            t, some = two[-1] - one[-1], two[_SUMS + first :]
+            moved[first : first + d + 1] = [
+                sum(math.comb(d - j, k) * t**k * some[j + k] for k in range(d - j + 1)) for j in range(d + 1)
+            ]
+        both = zip((one[:_SUMS], one[_SUMS:-1]), (two[:_SUMS], moved), strict=True)
+        added = [(a[:6] + b[:6], np.maximum(a[6:12], b[6:12]), a[12:] + b[12:]) for a, b in both]
+        return np.concatenate([*added[0], *added[1], one[-1:]])
 
 
 _N, _U, _W, _UU, _UW, _WW, _LEAST_W, _MOST_W, _LEAST_Y, _MOST_Y = range(10)
-_WWW, _WWWW = 15, 20
+_UUU, _WWW, _UUUU, _WWWW, _SUMS = 12, 15, 16, 20, 21
 """Where among `ratio_sums` what is; the least ones are negated."""
 
 
@@ -208,20 +225,20 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
 
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
-    """A `ratio` from `ratio_sums`.
-
-    Where the digits of the sums do not tell how far numbers are from one ratio, they are taken to be a millionth off.
-    """
-    sums = _known(sums, of)
+    """A `ratio` from `ratio_sums`."""
+    near, about, sums = float(sums[-1]), sums[_SUMS:-1], _known(sums[:_SUMS], of)
     two = _two_values(sums)
-    found = _ratio(sums, confidence, two, repeats, of)
+    if two is not None:
+        about, near = sums, 0.0
+    found = _ratio(about if two is not None else about[: _WW + 1], confidence, two, repeats, of, near)
     with np.errstate(over="ignore", invalid="ignore"):
         m = (-found.ratio) ** np.arange(5)
-        squares, told = sums[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * sums[_UU]
-        cubes = sums[12 : _WWW + 1] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
-        fourths = sums[_WWW + 1 :] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
+        squares, told = about[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * about[_UU]
+        cubes = about[_UUU : _WWW + 1] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
+        fourths = about[_UUUU:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
         fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
         carrying = float(sums[_WW] ** 2 / sums[_WWWW]) if of is None else np.inf
+    found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     return _bounded(found, sums, two, repeats, np.array([squares, cubes, fourths]), float(sums[_WWW]), carrying)
 
 
@@ -310,11 +327,6 @@ def _ratio(
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
             n = sums[_WW] / sums[_MOST_W] ** 2 if c == 0 < sums[_MOST_W] else sums[_N]  # (without those of weight 0)
             rest = rest_of(sums[_U : _WW + 1], n, c, s, ends)
-    m = _near(sums)
-    # Of equal ratios the squares are known to be 0. (Sums about ``near`` have no ends, and need none: they tell.)
-    if two is None and sums[_LEAST_Y : _MOST_Y + 1].sum() > DIGITS * abs(m):  # else they are at most what digits lose
-        sums = sums.copy()
-        sums[_UU] += max(DIGITS * sums[_UU] - (sums[_UU] - 2 * m * sums[_UW] + m * m * sums[_WW]), 0)
     found = ratios(sums[_U : _WW + 1], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
     if of is not None and math.isfinite(error):  # (of as many people as carry the sum)
