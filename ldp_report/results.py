@@ -54,6 +54,8 @@ class Results:
         repeats: the most reports of one person in a window, where somebody said it. Then no window is compared with
             another, as under a plan that remembers answers: nobody said who is in both.
         live: whether people look again and again while windows close: what has changed must hold at all looks.
+        accumulating: whether each pane of a window has all its records so far, as Beam's do by default. Else windows of
+            several panes are not compared.
         total: whether all reports are counted together as they come, and in no window; and letters are messages.
         per_column: whether a record that is lost is a letter of each column, as where each has a pipeline of its own.
         doubts: why estimates are implausible, in sentences.
@@ -73,6 +75,7 @@ class Results:
     population: str | int | Mapping[str, str | int] | None = None
     per_column: bool = False
     live: bool = False
+    accumulating: bool = False
     repeats: int | None = None
     total: bool = False
     doubts: list[str] = field(default_factory=list)
@@ -159,7 +162,9 @@ class Results:
         changed = (
             None
             if self.plan is None or self.plan.seed is not None or self.plan.memoized or self.repeats is not None
-            else _changed(groups, view, mechanism, place, anytime=self.live, population=whom)
+            else _changed(
+                groups, view, mechanism, place, accumulating=self.accumulating, anytime=self.live, population=whom
+            )
         )
         spent = next((e for row in rows if (e := number_in(row.get("epsilon"))) is not None), None)
         ends = (row.get(end) for row in rows for end in (view.estimate, "low", "high"))
@@ -223,16 +228,21 @@ def _changed(
     view: engine.View,
     mechanism: core.Mechanism | None,
     place: Mapping[Any, int | None],
+    *,
+    accumulating: bool,
     **how: Any,
 ) -> str | None:
     """What the last window has otherwise than the one before, in words; None where there are not two to compare."""
-    windows = sorted(window for window in place if window is not None)
+    windows = sorted({window[:2] for window in place if window is not None})
     last = windows[-1] if windows else None
     before = next((window for window in reversed(windows) if last is not None and window[1] <= last[0]), None)
     if mechanism is None or last is None or before is None or len(view.labels) > 1:
         return None
-    if any(window[2] for window in (before, last)) and not _grow(groups, windows):  # the last pane is not the whole
-        return None
+    panes: dict[Any, list[Row]] = {}  # of each window and group the last one
+    for window, number in sorted(item for item in place.items() if item[0] and item[0][:2] in (before, last)):
+        if window[2] and not accumulating:
+            return None  # it may have new records alone
+        panes |= {(window[:2], key): rows for (of, key), rows in groups.items() if of == number}
     places = {text: k for k, text in enumerate(getattr(mechanism.inputs, "texts", ()))}
     if isinstance(mechanism.inputs, core.Dates):  # times of UTC as Beam's files have them, in Parquet and in NDJSON
         places |= {t: k for text, k in places.items() for t in (f"{text}+00:00", f"{text.replace(' ', 'T')}Z")}
@@ -241,7 +251,7 @@ def _changed(
     found: list[tuple[str, float, float]] = []
     p_values: list[float] = []
     for key in dict.fromkeys(key for _, key in groups):
-        sides = [_numbers(groups.get((place[window], key), ()), view) for window in (before, last)]
+        sides = [_numbers(panes.get((window, key), ()), view) for window in (before, last)]
         words = [word for word in sides[0] if word in sides[1] and (word in places or not places)]  # (no ranges)
         if words:
             n, estimates, errors = np.array([[side[word] for word in words] for side in sides]).transpose(2, 0, 1)
@@ -264,17 +274,6 @@ def _changed(
     what = f"changed: {'; '.join(said[:_TOLD])}{more}" if said else "nothing has changed beyond chance"
     looks = ", at all looks together" if how["anytime"] else ""
     return f"Last window against the one before: {what} (5 %, of all together{looks}; for other people or fresh noise)."
-
-
-def _grow(
-    groups: Mapping[tuple[int | None, str], list[Row]], windows: Sequence[tuple[datetime, datetime, int]]
-) -> bool:
-    """Whether each pane of a window has more records than the one before, as those that accumulate have."""
-    sizes: dict[Any, list[float]] = {}
-    for (at, key), rows in sorted(groups.items(), key=lambda item: -1 if item[0][0] is None else item[0][0]):
-        if at is not None:
-            sizes.setdefault((*windows[at][:2], key), []).append(number_in(rows[0].get("n")) or 0)
-    return all(np.all(np.diff(of_one) > 0) for of_one in sizes.values())
 
 
 _LEVEL, _TOLD = 0.05, 5

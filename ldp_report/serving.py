@@ -30,6 +30,7 @@ class LivePage:
         name: what the page is called.
         repeats: the most reports of one person in a window. Say it where noise is keyed, also if it is 1: the same
             people may be in two windows, and what differs between them is then not said.
+        accumulating: see `Results`.
 
     Attributes:
         url: where it is, once it is served.
@@ -46,13 +47,20 @@ class LivePage:
     """
 
     def __init__(
-        self, plan: PrivacyPlan, confidence: float, *, port: int = 0, name: str = "", repeats: int | None = None
+        self,
+        plan: PrivacyPlan,
+        confidence: float,
+        *,
+        port: int = 0,
+        name: str = "",
+        repeats: int | None = None,
+        accumulating: bool = False,
     ) -> None:
         self._lock = threading.Lock()
         self._letters: list[Row] = []
         columns: dict[str, list[Row]] = {column: [] for column in plan.columns}
         self._results = Results(columns, self._letters, plan, confidence, name, per_column=True, live=True)
-        self._results.repeats = repeats
+        self._results.repeats, self._results.accumulating = repeats, accumulating
         self._counted: Counter[str] = Counter()
         self._version = 0
         self._ended = False

@@ -477,6 +477,9 @@ def _side_of(
     return side
 
 
+_WHOLE = 1e-3  # so far from a whole number rounding leaves none
+
+
 def p_values_of(
     mechanism: Any,
     n: I64,
@@ -489,7 +492,8 @@ def p_values_of(
 ) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
-    None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep.
+    None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep, and
+    counts that were made consistent: of unbiased ones whole numbers of reports support the values.
 
     Args:
         mechanism: that made the reports.
@@ -504,6 +508,10 @@ def p_values_of(
         return None
     if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
         return None
+    if getattr(mechanism, "is_pure", False):
+        supports = n[:, None] * (mechanism.q + estimates * (mechanism.p - mechanism.q))
+        if np.abs(supports - np.round(supports)).max() > _WHOLE:
+            return None
     b = mechanism.rates.b[slice(None) if values is None else values] if is_oracle else 0.0
     sampled = float(is_oracle and population is None)
     of_one = errors**2 * n[:, None] - b * np.clip(estimates, 0, 1)

@@ -222,7 +222,9 @@ def run(job: LiveJob, *, engine: EngineName = "local", out: TextIO | None = None
     place = make_engine(engine, job.rate)
     try:
         served = (
-            contextlib.nullcontext() if page is None else LivePage(job.plan, job.confidence, port=page, name="live")
+            contextlib.nullcontext()
+            if page is None
+            else LivePage(job.plan, job.confidence, port=page, name="live", accumulating=True)
         )
         with _on_interrupt(lambda: not place.is_up) as interrupted, served as shown, place:
             devices = Devices(job.plan, devices=job.devices, window=job.window_micros)

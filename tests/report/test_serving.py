@@ -57,7 +57,11 @@ def test_windows_of_keyed_noise_are_not_compared():
     for plan, repeats in ((PLAN, None), (PLAN, 1), (PrivacyPlan({"crashed": remembers}), None)):
         with LivePage(plan, 0.95, repeats=repeats) as live:
             for second in (1, 2):
-                live.add("crashed", [{**row, "standard_error": 0.5} for row in rows(second)])
+                found = PLAN.columns["crashed"].estimate(PLAN.columns["crashed"].simulate([7, 3], seed=second))
+                live.add(
+                    "crashed",
+                    [{**row, **one} for row, one in zip(rows(second), found.to_arrow().to_pylist(), strict=True)],
+                )
             told.append(json.loads(live.data(""))["data"]["columns"][0]["changed"])
     assert "nothing has changed" in told[0]
     assert told[1:] == [None, None]
