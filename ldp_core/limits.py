@@ -41,6 +41,7 @@ class Limits(Declared):
         plan_bytes: of a plan, or of a mechanism in the metadata of a column, as text.
         labels: entries of any list in such a text: the size of a domain.
         label_length: characters of any text in it: a label, a column's name.
+        counters: of a tally of such a mechanism: a few bytes declare sketches of 2^26.
 
     How deep such a text, or a column of a message, nests is no choice: `DEPTH` levels.
 
@@ -62,6 +63,7 @@ class Limits(Declared):
     plan_bytes: int = parameter(check_integer, default=1 << 25, low=1)
     labels: int = parameter(check_integer, default=1 << 20, low=1)
     label_length: int = parameter(check_integer, default=1 << 12, low=1)
+    counters: int = parameter(check_integer, default=1 << 22, low=1)
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))

@@ -18,7 +18,7 @@ from ldp_core.errors import LdpError, PlanError, warn_large
 from ldp_core.limits import DEFAULT, Limits, check_nesting, over, read_json, read_toml
 from ldp_core.mechanism import Mechanism
 from ldp_core.plans.contents import PlanContents
-from ldp_core.plans.metadata import PLAIN, from_text, to_text
+from ldp_core.plans.metadata import PLAIN, checked_counters, from_text, to_text
 from ldp_core.plans.provenance import Made, is_report, maker, not_proved, typed, warn_assumed
 from ldp_core.randomizer.declared import check_same
 from ldp_core.tables import visible
@@ -56,6 +56,7 @@ class PlanTold(Mapping[str, Mechanism]):
         if not isinstance(self.keep, (list, tuple)):
             raise PlanError(f"keep is a list of column names, got {type(self.keep).__name__}")
         self._columns: Mapping[str, Any] = columns
+        self._limits = limits
         self._made: dict[str, Mechanism] = {}
 
     @classmethod
@@ -94,7 +95,8 @@ class PlanTold(Mapping[str, Mechanism]):
             if not isinstance(spec, Mapping):
                 raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
             try:
-                self._made[name] = Mechanism.from_checked(spec)
+                made = Mechanism.from_checked(spec)
+                self._made[name] = made if self._limits is None else checked_counters("a tally", made, self._limits)
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]

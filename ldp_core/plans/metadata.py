@@ -15,8 +15,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from ldp_core.errors import LdpError
+from ldp_core.errors import LdpError, LimitError
+from ldp_core.inputs.open_domain import OpenDomain
+from ldp_core.inputs.prefixes import Prefixes
 from ldp_core.limits import DEFAULT, Limits, over, read_json
+from ldp_core.mechanism import Mechanism
 
 PLAIN = 1 << 16
 """Characters up to which a text is not compressed."""
@@ -69,6 +72,13 @@ def from_text(text: str | bytes, what: str, error: type[LdpError], limits: Limit
     if whole is not text and _columns(data) > _COLUMNS:
         raise error(f"{what} is compressed and has {_columns(data):,} columns: it may have at most {_COLUMNS} columns")
     return data
+
+
+def checked_counters(what: str, mechanism: Mechanism, limits: Limits = DEFAULT) -> Mechanism:
+    """A mechanism from outside; raise `LimitError` if it is a sketch whose tallies are larger than that."""
+    if isinstance(mechanism.inputs, OpenDomain | Prefixes) and mechanism.counters > limits.counters:
+        raise LimitError(over(what, mechanism.counters, "counters", "counters", limits))
+    return mechanism
 
 
 def _unpacked(given: str, what: str, error: type[LdpError], limits: Limits) -> str:

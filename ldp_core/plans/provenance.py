@@ -22,7 +22,7 @@ import pyarrow as pa
 from ldp_core.errors import LdpError, ReportError, warn_user
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_flag
-from ldp_core.plans.metadata import canonical, from_text, to_text
+from ldp_core.plans.metadata import canonical, checked_counters, from_text, to_text
 from ldp_core.randomizer.declared import check_same
 
 NAME = "ldp.report"
@@ -95,7 +95,7 @@ def _read(metadata: str) -> Made:
     reason = ""
     try:
         marks = {name: check_flag(name, made.pop(name, False)) for name in _MARKS}
-        return Made(Mechanism.from_dict(made), **marks)
+        return Made(checked_counters("a tally", Mechanism.from_dict(made)), **marks)
     except LdpError as error:
         reason = str(error)
     raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")

@@ -16,6 +16,7 @@ import pytest
 
 from ldp_core import (
     Domain,
+    HadamardCountMeanSketch,
     HierarchicalHistogram,
     LimitError,
     Limits,
@@ -25,6 +26,7 @@ from ldp_core import (
     PlanError,
     PrivacyPlan,
     RandomizedResponse,
+    Rappor,
     ReportError,
     ThresholdHistogramEncoding,
     UnaryEncoding,
@@ -35,7 +37,7 @@ from ldp_core.limits import DEPTH, check_row_groups, read_json, read_toml
 from ldp_core.mechanisms.catalog import examples
 from ldp_core.plans.forms import PlanTold
 from ldp_core.plans.plan import METADATA_KEY, plan_of, refuse_reports
-from ldp_core.plans.provenance import NAME, check_made_by, described
+from ldp_core.plans.provenance import NAME, check_made_by, describe, described
 from ldp_core.plans.sampled import SampledColumn
 
 from ..cases import case, each
@@ -101,6 +103,22 @@ def test_a_plan_is_its_json_and_its_limits_can_be_changed():
             PrivacyPlan.from_metadata({b"ldp.plan": plan.to_json().encode()}, limits=limits)
     with pytest.raises(PlanError, match="got int"):
         PrivacyPlan.from_json(5)  # type: ignore[arg-type]
+
+
+def test_a_few_bytes_declare_no_great_tally():
+    """A file of 1.3 kB named a sketch of 2^26 cells: to estimate it took 24 s and 3.4 GB."""
+    great = HadamardCountMeanSketch("str", epsilon=2.0, hashes=1024, width=65536)
+    rappor = Rappor("int", bits=255, hashes=2, cohorts=65536, f=0.2, p=0.2, q=0.8)
+    for m in (great, great.over(["rome", "oslo"]), rappor.over([1, 2])):
+        plan = PrivacyPlan({"w": m})
+        for read, text in ((PrivacyPlan.from_json, plan.to_json()), (PrivacyPlan.from_toml, plan.to_toml())):
+            with pytest.raises(PlanError, match=r"column 'w': .* more than the limit counters=4194304: .* LDP_LIMITS"):
+                read(text)
+            assert read(text, limits=Limits(counters=1 << 27)) == plan
+        own = describe(m)
+        assert described(own).mechanism == m
+        with pytest.raises(ReportError, match="more than the limit counters=4194304"):
+            described(own + " ")  # a stranger's
 
 
 def test_the_words_of_the_environment_variable():
