@@ -63,7 +63,7 @@ class Limits(Declared):
     plan_bytes: int = parameter(check_integer, default=1 << 25, low=1)
     labels: int = parameter(check_integer, default=1 << 20, low=1)
     label_length: int = parameter(check_integer, default=1 << 12, low=1)
-    counters: int = parameter(check_integer, default=1 << 22, low=1)
+    counters: int = parameter(check_integer, default=1 << 23, low=1)
 
     def __post_init__(self) -> None:
         self._declare(**vars(self))

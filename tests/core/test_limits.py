@@ -112,12 +112,12 @@ def test_a_few_bytes_declare_no_great_tally():
     for m in (great, great.over(["rome", "oslo"]), rappor.over([1, 2])):
         plan = PrivacyPlan({"w": m})
         for read, text in ((PrivacyPlan.from_json, plan.to_json()), (PrivacyPlan.from_toml, plan.to_toml())):
-            with pytest.raises(PlanError, match=r"column 'w': .* more than the limit counters=4194304: .* LDP_LIMITS"):
+            with pytest.raises(PlanError, match=r"column 'w': .* more than the limit counters=8388608: .* LDP_LIMITS"):
                 read(text)
             assert read(text, limits=Limits(counters=1 << 27)) == plan
         own = describe(m)
         assert described(own).mechanism == m
-        with pytest.raises(ReportError, match="more than the limit counters=4194304"):
+        with pytest.raises(ReportError, match="more than the limit counters=8388608"):
             described(own + " ")  # a stranger's
 
 
