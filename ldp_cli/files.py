@@ -20,7 +20,7 @@ import pyarrow as pa
 from typing_extensions import override
 
 from ldp_cli.printing import note
-from ldp_core import InputError, ParameterError, PlanError, PrivacyPlan, engine
+from ldp_core import InputError, LimitError, ParameterError, PlanError, PrivacyPlan, engine
 from ldp_core.engine import (
     PARQUET,
     DrawnColumn,
@@ -125,10 +125,10 @@ def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[
     needed = [*names, *kept]
     for file in files_of(path):
         if format_of(file) == "parquet":
-            with _reading(file), open_parquet(file) as opened:
+            with _reading(file), open_parquet(file) as opened, Path(file).open("rb") as stream:
                 _check(file, opened.schema_arrow.names, needed, " of the plan")
                 refuse_reports(opened.schema_arrow, names)
-                yield from opened.iter_batches(columns=names)
+                yield from engine.read_batches(opened, stream, names, engine.DEFAULT_LIMITS)
         else:
             to_arrow = our_polars().columns.to_arrow
             frame = having(scan(file, plan), needed, file, " of the plan").select(map(in_periods, names))
@@ -136,6 +136,16 @@ def batches(path: str, plan: PrivacyPlan, kept: Iterable[str] = ()) -> Iterator[
                 for part in frame.collect_batches(maintain_order=True):
                     columns = [to_arrow(part[name], inputs.kind) for name, inputs in plan.inputs.items()]
                     yield pa.record_batch(columns, names=names)
+
+
+def at_most(found: Iterable[pa.RecordBatch], path: str) -> Iterator[pa.RecordBatch]:
+    """Batches that are kept together; a `LimitError` once they take more than a row group may."""
+    size, limits = 0, engine.DEFAULT_LIMITS
+    for batch in found:
+        size += engine.bytes_of(batch)
+        if size > limits.row_group_bytes:
+            raise LimitError(engine.over(repr(path), size, "bytes when read", "row_group_bytes", limits))
+        yield batch
 
 
 def scan(
@@ -157,10 +167,12 @@ def scan(
     found = files_of(path)
     form = format_of(found[0])
     if form == "parquet":
-        if plan is not None:  # Polars does not show what a schema says of plain columns
-            for file in found:
-                with _reading(file), open_parquet(file) as opened:
+        names = None if plan is None else list({*plan.inputs, *plan.keep, *per, *([] if id is None else [id])})
+        for file in found:
+            with _reading(file), open_parquet(file) as opened, Path(file).open("rb") as stream:
+                if plan is not None:  # Polars does not show what a schema says of plain columns
                     refuse_reports(opened.schema_arrow, plan.inputs)
+                engine.check_parquet(opened, stream, names, engine.DEFAULT_LIMITS)
         return polars.scan_parquet(found, glob=False)
     for file in found:
         _refuse_without_lines(file, form)

@@ -416,7 +416,7 @@ def simulate(
         raise typer.BadParameter("give DATA, or --share for each column")
     asked: Any
     if data is not None:
-        records = list(files.batches(data, made))
+        records = list(files.at_most(files.batches(data, made), data))
         if not records:
             raise core.InputError(f"{data!r} has no records: nothing is to be seen")
         asked = pa.Table.from_batches(records)

@@ -12,7 +12,8 @@ from ldp_core.arrays.arrow import (
     structs,
     taken,
 )
-from ldp_core.arrays.ipc import bytes_of, read_batch, write_batch
+from ldp_core.arrays.ipc import bytes_of, read_batch, spelled_out, write_batch
+from ldp_core.arrays.parquet_batches import check_parquet, read_batches
 from ldp_core.arrays.types import F64, I64, U64, Bools, of_floats, type_words
 from ldp_core.auditing.result import table
 from ldp_core.auditing.run import run_audit
@@ -59,7 +60,6 @@ from ldp_core.limits import (
     JOURNALS,
     PARQUET,
     UNFINISHED,
-    check_row_groups,
     files_of,
     matching_files,
     of_folders,
@@ -179,9 +179,9 @@ __all__ = [
     "check_integer",
     "check_made_by",
     "check_open",
+    "check_parquet",
     "check_probability",
     "check_repeats",
-    "check_row_groups",
     "check_same",
     "check_same_mechanism",
     "check_top",
@@ -236,6 +236,7 @@ __all__ = [
     "ratio_sums",
     "reach_of_private",
     "read_batch",
+    "read_batches",
     "read_json",
     "refuse_keys",
     "refuse_keys_in",
@@ -251,6 +252,7 @@ __all__ = [
     "shown_once",
     "simulated",
     "some_groups",
+    "spelled_out",
     "stacked_charts",
     "stored",
     "structs",

@@ -36,7 +36,7 @@ class Limits(Declared):
         rows: records in one message: what one sender can add to an estimate at once. Our own batches have 2^16.
         columns: of one message, nested ones included, and of a plan.
         bytes: of one message, decompressed, where each value counts as one byte at least.
-        row_group_bytes: of one row group of a Parquet file, decompressed, as the file declares it.
+        row_group_bytes: of one row group of a Parquet file, decompressed: docs/input.md says what counts.
         line_bytes: of one line of a text file.
         plan_bytes: of a plan, or of a mechanism in the metadata of a column, as text.
         labels: entries of any list in such a text: the size of a domain.

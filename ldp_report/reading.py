@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -186,15 +187,12 @@ def _of_csv(file: Path, data: bytes, most: int) -> list[Row]:
 
 
 def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
-    with pa.parquet.ParquetFile(pa.BufferReader(data)) as opened:
+    with engine.open_parquet(stream := BytesIO(data)) as opened:
         names = opened.schema_arrow.names
         if engine.view_of(names) is None and "reason" not in names:  # (reports, perhaps)
             return []
         metadata = opened.metadata
         _check_rows(file, metadata.num_rows, most)
-        size = sum(metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-        if size > DEFAULT.bytes:
-            raise core.LimitError(f"{file.name!r} has {size:,} bytes when read, and at most {DEFAULT.bytes:,} are")
         text = (metadata.metadata or {}).get(engine.ESTIMATES_KEY.encode(), b"[]")
         said: Any = None
         with suppress(core.LdpError):
@@ -206,17 +204,22 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
         }
         rows: list[Row] = []
         read = 0
-        for batch in opened.iter_batches(_FEW):
-            read += batch.nbytes  # of texts that share an entry, each one
-            if read > DEFAULT.bytes:
-                raise core.LimitError(
-                    f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
-                )
-            rows += [{**about.get(str(r.get("column_name", unquote(file.stem))), {}), **r} for r in batch.to_pylist()]
+        try:
+            for batch in engine.read_batches(opened, stream, None, core.Limits(row_group_bytes=DEFAULT.bytes)):
+                sizes = (engine.bytes_of(column) + engine.spelled_out(column) for column in batch.columns)
+                read += sum(max(size, _CELL * batch.num_rows) for size in sizes)
+                if read > DEFAULT.bytes:
+                    raise core.LimitError
+                name = unquote(file.stem)
+                rows += [{**about.get(str(r.get("column_name", name)), {}), **r} for r in batch.to_pylist()]
+        except core.LimitError:
+            raise core.LimitError(
+                f"{file.name!r} is larger than {DEFAULT.bytes:,} bytes when read, which is the most"
+            ) from None
     return rows
 
 
-_FEW = 256  # rows at a time: many may share one long text
+_CELL = 16  # bytes at least: nulls have none in Arrow, and are Python's in each row
 _READERS = {".ndjson": _of_ndjson, ".csv": _of_csv, ".parquet": _of_parquet}
 
 
@@ -231,7 +234,8 @@ def _check_rows(file: Path, rows: int, most: int) -> None:
 def _plan_of_reports(root: Path) -> core.PrivacyPlan | None:
     for file in sorted(root.glob("reports/*.parquet"))[:1]:
         try:
-            return engine.plan_of(pa.parquet.read_schema(file))
+            with engine.open_parquet(file) as opened:
+                return engine.plan_of(opened.schema_arrow)
         except (pa.ArrowException, OSError, ValueError):
             return None
     return None

@@ -440,7 +440,8 @@ def ends_in(covered: Any) -> tuple[Any, Any] | None:
     try:
         kinds = [date if len(text) == len("2024-01-01") else datetime for text in covered]
         first, last = (kind.fromisoformat(text) for kind, text in zip(kinds, covered, strict=True))
-    except (TypeError, ValueError):
+        engine.utc(first), engine.utc(last)
+    except (TypeError, ValueError, OverflowError):  # (as in `_time`)
         return None
     return first, last
 

@@ -26,10 +26,9 @@ from ldp_beam.elements.rows import DeadLetter
 from ldp_beam.io._positions import positions, with_positions
 from ldp_beam.io.csv_text import cast_or_null, check_names, read_text
 from ldp_beam.io.ndjson import parse_stream
-from ldp_beam.io.parquet_batches import read_batches
 from ldp_core import InputError, LdpError, Limits, ParameterError
 from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import I64, METADATA_KEY, PARQUET, UNFINISHED, matching_files, open_parquet
+from ldp_core.engine import I64, METADATA_KEY, PARQUET, UNFINISHED, matching_files, open_parquet, read_batches
 
 _T = TypeVar("_T")
 _Found: TypeAlias = tuple[list[pa.RecordBatch], I64] | DeadLetter

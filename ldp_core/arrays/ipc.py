@@ -81,7 +81,7 @@ def _over_as_read(batch: pa.RecordBatch, limits: Limits) -> str | None:
         return over("the message", size, "bytes with a dictionary for each column", "bytes", limits)
     batch.validate(full=True)
     few = limits.bytes // max(batch.num_columns, 1)
-    size = sum(_spelled_out(column, few) for column in batch.columns)
+    size = sum(spelled_out(column, few) for column in batch.columns)
     return (
         over("the message", size, "bytes with each value spelled out", "bytes", limits) if size > limits.bytes else None
     )
@@ -137,14 +137,14 @@ def _of_dictionaries(array: pa.Array) -> int:
     return sum(map(_of_dictionaries, _children(array)))
 
 
-def _spelled_out(array: pa.Array, few: int = 0) -> int:
+def spelled_out(array: pa.Array, few: int = 0) -> int:
     """Bytes of the texts and lists of an array of which several elements may share one: each with its own.
 
     Those of a dictionary do not count where they are surely no more than ``few``.
     """
     kind, types = array.type, pa.types
     if types.is_dictionary(kind):
-        inside = _spelled_out(array.dictionary)
+        inside = spelled_out(array.dictionary)
         if len(array) * (bytes_of(array.dictionary) + inside) <= few:
             return inside
         lengths = np.append(_lengths(array.dictionary, inside), 0)
@@ -156,7 +156,7 @@ def _spelled_out(array: pa.Array, few: int = 0) -> int:
         return int(_lengths(array).sum())
     if types.is_list_view(kind) or types.is_large_list_view(kind):
         return int(pc.sum(pc.list_value_length(array)).as_py() or 0)
-    return sum(_spelled_out(child, few) for child in _children(array))
+    return sum(spelled_out(child, few) for child in _children(array))
 
 
 def _children(array: pa.Array) -> list[pa.Array]:
@@ -173,7 +173,7 @@ def _children(array: pa.Array) -> list[pa.Array]:
 def _lengths(array: pa.Array, inside: int | None = None) -> npt.NDArray[np.int64]:
     """Bytes of each element; of one that is no text or binary, those of an average one.
 
-    ``inside`` is `_spelled_out` of it, where that is known: found anew at each level, it would be found 2^levels times.
+    ``inside`` is `spelled_out` of it, where that is known: found anew at each level, it would be found 2^levels times.
     """
     n, types = len(array), pa.types
     if types.is_string_view(array.type) or types.is_binary_view(array.type):
@@ -181,7 +181,7 @@ def _lengths(array: pa.Array, inside: int | None = None) -> npt.NDArray[np.int64
         return stored(array, 4 * n, "<u4", at=4 * array.offset)[::4].astype(np.int64)
     with suppress(pa.ArrowNotImplementedError):
         return pc.binary_length(array).fill_null(0).to_numpy().astype(np.int64)
-    inside = _spelled_out(array) if inside is None else inside
+    inside = spelled_out(array) if inside is None else inside
     return np.full(n, -(-(bytes_of(array) + inside) // max(n, 1)), np.int64)
 
 

@@ -510,7 +510,7 @@ def is_cut(start: Any, end: Any, covered: tuple[Any, Any] | None) -> bool:
         return False
     first, last = map(utc, covered)
     if not isinstance(covered[1], dt.datetime) and isinstance(covered[1], dt.date):
-        last += dt.timedelta(days=1)
+        last += dt.timedelta(days=1, microseconds=-1)  # (9999-12-31 has no next day)
     start, end = utc(start), utc(end)
     return bool(min(end, last) - max(start, first) <= _FULL * (end - start))
 

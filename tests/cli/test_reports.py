@@ -23,6 +23,7 @@ from ldp_core import (
     HierarchicalHistogram,
     Hybrid,
     InputError,
+    Limits,
     PlanError,
     Prefixes,
     PrivacyPlan,
@@ -31,10 +32,12 @@ from ldp_core import (
     SquareWave,
     SubsetSelection,
     UnaryEncoding,
+    engine,
 )
 from ldp_report import RESULTS, read_results
 
 from ..cases import EVIL, full_disk
+from ..parquet_bombs import BOMBS
 
 N = 4000
 
@@ -1319,3 +1322,27 @@ def test_reports_that_are_there_twice_are_told_once(ldp):
     reports = people.ldp.perturb(plan)
     pl.concat([reports, reports]).ldp.sink_parquet("twice.parquet", plan)
     assert ldp("estimate twice.parquet --by country").err.count("reports are there twice") == 1
+
+
+def test_few_bytes_of_a_stranger_take_little_memory(ldp, monkeypatch):
+    """60,000 rows of one text of 100 kB are 352 bytes: they took 8.4 GB."""
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 1000, pa.int32()), pa.array(["x" * 10_000]))
+    pq.write_table(pa.table({"os": texts}), "people.parquet", store_schema=False)
+    ldp("plan new plan.toml -c os=ios,web --epsilon 1")
+    monkeypatch.setattr(engine, "DEFAULT_LIMITS", Limits(row_group_bytes=1_000_000))
+    sizes = [batch.nbytes for batch in files.batches("people.parquet", PrivacyPlan.from_toml(Path("plan.toml")))]
+    assert len(sizes) > 9
+    assert max(sizes) <= 1_000_000
+    ldp("plan check plan.toml people.parquet", 1)
+    for line in (
+        "perturb people.parquet out.parquet --plan plan.toml",
+        "estimate people.parquet --plan plan.toml --assume-reports",
+        "simulate plan.toml people.parquet",
+    ):
+        assert "row_group_bytes=1000000" in ldp(line, 1).err
+
+
+def test_a_footer_that_nobody_reads_is_an_error_of_ours(ldp):
+    Path("people.parquet").write_bytes(BOMBS["20,000 levels"]())
+    with pytest.raises(InputError, match="cannot be read as parquet"):
+        files.scan("people.parquet")

@@ -37,6 +37,7 @@ from ldp_core.engine import p_values_of
 from ldp_core.estimates.consistency import METHODS
 from ldp_report import RESULTS, Results, about, read_results, report_page
 
+from ..memory import forget_peak, needs_peak, peak
 from .conftest import EVIL, EVIL_COLUMN, N
 
 PLAN = PrivacyPlan({"crashed": RandomizedResponse(epsilon=1.0)})
@@ -317,6 +318,33 @@ def test_few_bytes_that_are_many_texts(tmp_path, monkeypatch):
         read_results(tmp_path)
 
 
+@needs_peak
+def test_memory_is_not_taken_first(tmp_path, monkeypatch):
+    """256 rows were read before anybody looked: 2.5 kB took 6.8 GB."""
+    monkeypatch.setattr("ldp_report.reading.DEFAULT", Limits(bytes=1 << 22))
+    texts = pa.DictionaryArray.from_arrays(pa.array([0] * 200, pa.int32()), pa.array(["x" * 2**20]))
+    estimates = pa.table({"value": texts, **{name: [1.0] * 200 for name in ("count", "low", "high")}})
+    pq.write_table(estimates, tmp_path / "os.parquet", store_schema=False)
+    forget_peak()
+    before = peak()
+    with pytest.raises(LimitError, match="larger than"):
+        read_results(tmp_path)
+    assert peak() - before < 64 << 10  # KiB; all of it is 200 MB
+
+
+def test_columns_of_nulls_are_not_free(tmp_path, monkeypatch):
+    """4,000 of them in 60,000 rows have no byte in Arrow, and 9 GB as dictionaries."""
+    monkeypatch.setattr("ldp_report.reading.DEFAULT", Limits(bytes=1 << 20))
+    table = pa.table({"value": range(2000), **{name: [1.0] * 2000 for name in ("count", "low", "high")}})
+    pq.write_table(table, tmp_path / "os.parquet")
+    assert len(read_results(tmp_path).columns["os"]) == 2000
+    for k in range(40):
+        table = table.append_column(f"{k}", pa.nulls(2000))
+    pq.write_table(table, tmp_path / "os.parquet")
+    with pytest.raises(LimitError, match="larger than"):
+        read_results(tmp_path)
+
+
 def test_parquet_is_read_once_and_reports_are_not(tmp_path):
     table = pa.Table.from_pylist([{"column_name": "os", **ROW}])
     pq.write_table(table, tmp_path / "histograms.parquet")
@@ -538,7 +566,14 @@ def test_the_plan_comes_back(results, tmp_path):
     with pytest.raises(PlanError, match="says another plan"):  # the page said the epsilon of that one
         read_results(tmp_path, plan=PLAN.seeded(1))
     window = {"window_start": "2024-01-01", "window_end": "2024-01-08"}
-    for last, partial in (("2024-01-07", False), ("2024-01-06T12:00:00", True), ("2024", None), (7, None)):
+    for last, partial in (
+        ("2024-01-07", False),
+        ("9999-12-31", False),
+        ("9999-12-31T23:59-05:00", None),
+        ("2024-01-06T12:00:00", True),
+        ("2024", None),
+        (7, None),
+    ):
         (tmp_path / RESULTS).write_text(json.dumps({"covered": ["2024-01-01", last]}))
         pl.DataFrame([{**ROW, **window, "partial": True}]).write_csv(tmp_path / "os.csv")
         found = read_results(tmp_path / "os.csv").to_json()

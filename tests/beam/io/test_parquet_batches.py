@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
@@ -13,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ldp_beam.io._files import ReadFileDoFn
-from ldp_beam.io.parquet_batches import read_batches
-from ldp_core import LimitError, Limits
+from ldp_core import LdpError, LimitError, Limits
+from ldp_core.arrays.parquet_batches import check_parquet, read_batches
 from ldp_core.limits import open_parquet
 
 from ...memory import forget_peak, needs_peak, peak
@@ -151,3 +152,24 @@ def test_as_many_lengths_as_values_pass():
     ):
         with pytest.raises(Exception, match="corrupt"):
             batches(io.BytesIO(by_differences(encoding, content)))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_of_a_row_group_as_a_whole_each_text_counts_as_it_is_spelled(stored):
+    """By Polars all of it is read at once. One long text among short ones is no fault."""
+    shared = pa.DictionaryArray.from_arrays(np.arange(1000) % 2, ["x" * 10_000, "y"])
+    stream = written(pa.table({"other": range(1000), "text": shared}), store_schema=stored)
+    check_parquet(open_parquet(stream), stream, None, Limits(row_group_bytes=5_100_000))
+    check_parquet(open_parquet(stream), stream, ["other"], Limits(row_group_bytes=50_000))
+    with pytest.raises(LimitError, match="row_group_bytes=5000000"):
+        check_parquet(open_parquet(stream), stream, None, Limits(row_group_bytes=5_000_000))
+
+
+@pytest.mark.slow
+def test_none_of_them_is_read_as_a_whole():
+    passed = []
+    for name, make in BOMBS.items():
+        with suppress(LdpError, OSError):  # (Arrow's, of a schema)
+            check_parquet(open_parquet(stream := io.BytesIO(make())), stream, None, Limits(row_group_bytes=LIMIT))
+            passed.append(name)
+    assert passed == ["statistics of another size"]  # which Polars reads, and 8 kB are

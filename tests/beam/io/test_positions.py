@@ -145,7 +145,7 @@ def read_file(path):
 
 @pytest.mark.parametrize("form", FILES)
 def test_of_a_file_it_is_path_size_time_and_row(form, tmp_path, monkeypatch):
-    monkeypatch.setattr("ldp_beam.io.parquet_batches.BATCH_ROWS", 50)
+    monkeypatch.setattr("ldp_core.arrays.parquet_batches.BATCH_ROWS", 50)
     path = tmp_path / f"events.{form}"
     FILES[form](path, 200)
     os.utime(path, (1e9, 1e9))

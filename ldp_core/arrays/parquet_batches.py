@@ -16,24 +16,54 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ldp_core import InputError, LimitError, Limits
-from ldp_core.engine import DEFAULT_LIMITS as DEFAULT
-from ldp_core.engine import check_row_groups, over
+from ldp_core.arrays.ipc import bytes_of, spelled_out
+from ldp_core.errors import InputError, LimitError
+from ldp_core.limits import DEFAULT, Limits, check_row_groups, over
 
 BATCH_ROWS = 1 << 16
+_BATCH_BYTES = 1 << 28  # at most, or one row: Arrow may take some times as much
 
 
 def read_batches(
     file: pq.ParquetFile, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits = DEFAULT
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of 65,536 rows, of fewer where texts are so long that these would take more than ``row_group_bytes``."""
-    check_row_groups(file, limits)
-    chunks = _chunks(stream, file.metadata)
-    groups = [_group(file.metadata, chunks[g], g, stream, columns, limits) for g in range(file.num_row_groups)]
+    """Batches of 65,536 rows, of fewer where texts are so long that these may take more than 256 MiB."""
+    groups = _groups(file, stream, columns, limits)
     for run in _runs(groups, limits.row_group_bytes):
-        widest = max(groups[g].widest for g in run)
-        rows = min(BATCH_ROWS, limits.row_group_bytes // max(widest, 1))
-        yield from file.iter_batches(rows, row_groups=run, columns=columns)
+        yield from _read(file, run, max(groups[g].widest for g in run), columns, limits)
+
+
+def check_parquet(
+    file: pq.ParquetFile, stream: BinaryIO, columns: Sequence[str] | None = None, limits: Limits = DEFAULT
+) -> None:
+    """Raise `LimitError` if a row group takes more than the limits permit when it is read as a whole, as by Polars.
+
+    Where what its pages declare may be more, it is read here in small batches, and each value counts as it is spelled.
+    """
+    for g, group in enumerate(_groups(file, stream, columns, limits)):
+        size = group.size + group.widest * file.metadata.row_group(g).num_rows
+        if size > limits.row_group_bytes:
+            size = 0
+            for batch in _read(file, [g], group.widest, columns, limits):
+                size += sum(bytes_of(column) + spelled_out(column) for column in batch.columns)
+                if size > limits.row_group_bytes:
+                    raise LimitError(over("a row group", size, "bytes when read", "row_group_bytes", limits))
+
+
+def _read(
+    file: pq.ParquetFile, run: list[int], widest: int, columns: Sequence[str] | None, limits: Limits
+) -> Iterator[pa.RecordBatch]:
+    rows = min(BATCH_ROWS, min(limits.row_group_bytes, _BATCH_BYTES) // max(widest, 1))
+    yield from file.iter_batches(max(rows, 1), row_groups=run, columns=columns)
+
+
+def _groups(file: pq.ParquetFile, stream: BinaryIO, columns: Sequence[str] | None, limits: Limits) -> list[_Group]:
+    check_row_groups(file, limits)
+    try:
+        chunks = _chunks(stream, file.metadata)
+        return [_group(file.metadata, chunks[g], g, stream, columns, limits) for g in range(file.num_row_groups)]
+    except (LookupError, TypeError, AttributeError, OverflowError):  # (a footer of other types)
+        raise _corrupt() from None
 
 
 @dataclass(frozen=True)
