@@ -311,10 +311,12 @@ class HeavyHitters(NumberedCounters, Mechanism):
         Those at a level that support the value, Bin(n / L, f p + (1 - f) q') with q' = c p + (1 - c) q and c the
         probability of a collision, are to be as many as the search asks for there: at the last level of its candidates
         with a confidence of 0.95, before to be one of those that it keeps. Each level has a chance of beta / L to miss
-        it (`ldp_core.estimates.tails`). What others are frequent adds noise of its own.
+        it (`ldp_core.estimates.tails`). Whatever the others have: if all are as frequent, each is to stand out, too
+        (`stand_out`).
 
         Raises:
-            ParameterError: fewer than 8 rows: then collisions alone may hide a value, however many reports there are.
+            ParameterError: fewer than 8 rows, or a width that is too small for so many values as frequent: then
+                collisions alone may hide a value, however many reports there are.
 
         >>> m = HeavyHitters(Prefixes("abcdefghijklmnopqrstuvwxyz", 6), epsilon=4.0)
         >>> round(m.reports_to_find(0.01), -2)
@@ -322,7 +324,14 @@ class HeavyHitters(NumberedCounters, Mechanism):
         """
         if not check_probability("frequency", frequency):
             return math.inf
-        return least_that(lambda reports: self.finds(reports, frequency, beta), float(len(self.levels)))
+        reports = least_that(lambda reports: self.finds(reports, frequency, beta), float(len(self.levels)))
+        if reports == math.inf:
+            raise ParameterError(
+                f"in rows={self.rows} of {self.points.buckets} buckets no number of reports is sure to find a value of "
+                f"a share of {frequency:g}, as others may be as frequent: take a greater width (of {self.width}), more "
+                "rows, or more levels"
+            )
+        return reports
 
     def finds(self, reports: float, frequency: float, beta: float = 0.05) -> bool:
         """Whether so many reports are at least `reports_to_find`, which asks this many times."""
@@ -334,6 +343,8 @@ class HeavyHitters(NumberedCounters, Mechanism):
             )
         z, n = -NormalDist().inv_cdf(check_open("beta", beta) / levels), max(math.floor(reports / levels), 1)
         supporting = f * self.p + (1 - f) * chance_of_none(self)
+        if not stand_out(self, n, f, self._least_tail, z):
+            return False
         short = n * supporting - supporters_to_find(self, n, self._least_tail) + 1
         variance = n * supporting * (1 - supporting)
         return short > 0 and float(two_point_score(*map(np.array, (short, n, variance, supporting)))) >= z
@@ -400,7 +411,7 @@ _PASSES = 16
 _HEAVY = 5.0  # standard errors, from which on a prefix is taken out of the table
 _SETTLED = 0.01  # of one, by which what is taken out may still be off
 _GHOSTS = 4.0  # rows in which what is taken out at once may share a bucket with the most frequent that is left
-_MOST_HEAVY = 256
+_MOST_HEAVY = 1024
 _MORE = 1 << 14  # candidates that are looked up again besides those that are wanted
 _ROUNDING = 1e-9
 _WRONG = 0.05
@@ -435,7 +446,7 @@ class Level:
         q, difference = m.q, m.difference
         self.n = int(of_row.sum())
         self._share_of_row = of_row / max(self.n, 1)
-        self._most_heavy = min(_MOST_HEAVY, m.points.buckets // 8)
+        self._most_heavy = most_heavy(m)
         self._least = self.n * q * (1 - q) / difference**2
         self._table = (m.points.supporters(counts) - of_row[:, None] * q) / difference
 
@@ -536,6 +547,8 @@ class Level:
             return log, first, float((weights.sum(axis=1) / total - mean**2).sum())
 
         above = saddlepoint_quantile(cumulants, variance, tail) * max(1.0, self._least / max(variance, 1e-99)) ** 0.5
+        if above == math.inf:  # of few reports: no candidate has more than the largest entry of each row
+            above = (float(most.sum()) - shift) * (1 + _ROUNDING)
         return (above + shift - n * self._collision) / (1 - self._collision)
 
 
@@ -642,6 +655,49 @@ def supporters_to_find(m: HeavyHitters, n: int, tail: float) -> int:
         return n * (math.log(total) - s * chance), n * (share - chance), n * share * (1 - share)
 
     return math.ceil(n * chance + saddlepoint_quantile(cumulants, n * chance * (1 - chance), tail))
+
+
+def most_heavy(m: HeavyHitters) -> int:
+    """How many prefixes of a level are taken out at most."""
+    return min(_MOST_HEAVY, max(m.rows, 8) * m.points.buckets // 64)
+
+
+def stand_out(m: HeavyHitters, n: int, f: float, tail: float, z: float) -> bool:
+    """Whether of 1 / f values alike, which all of ``n`` reports have, each is found but for the probability beyond z.
+
+    What shares a bucket with some of them in most rows raises the threshold until they are taken out: in a row it is
+    Bin(1 / f, c) of them, each n f / R reports that support it with p, not q. Those above are taken out, which lowers
+    it for the others. Of these z standard errors more than are expected are left in each time.
+    """
+    c, each, left, least = float(m.hashes.collision), n * f / m.rows, 1.0, max(f, 1 - most_heavy(m) * f)
+    for _ in range(_PASSES):
+        shared = left * m.rows / f
+
+        def cumulants(s: float, shared: float = shared) -> tuple[float, float, float]:
+            (a, a1), (b, b1) = _log_mean_exp(m.q, s), _log_mean_exp(m.p, s)
+            a2, slope = a1 * (1 - a1), each * (b1 - a1)
+            d, w = _log_mean_exp(c, each * (b - a))
+            second = w * (1 - w) * slope**2 + w * each * (b1 * (1 - b1) - a2)
+            mean = n * m.q + shared * c * each * m.difference
+            return n * a + shared * d - s * mean, n * a1 + shared * w * slope - mean, n * a2 + shared * second
+
+        support = f * m.p + (1 - f) * m.q
+        variance = n * support * (1 - support) + shared * c * (1 - c) * (each * m.difference) ** 2
+        above = n * f * m.difference * (1 - c) - saddlepoint_quantile(cumulants, cumulants(0.0)[2], tail)
+        if above >= z * variance**0.5:
+            return True
+        missed = NormalDist().cdf(-above / variance**0.5)
+        before, left = left, min(1.0, max(least, missed + z * (missed * (1 - missed) * f) ** 0.5))
+        if left > 0.999 * before:
+            return False
+    return False
+
+
+def _log_mean_exp(chance: float, s: float) -> tuple[float, float]:
+    """Of a coin that adds s: the logarithm of its mean exponential, and that of heads as a share of it."""
+    # (logaddexp has errors of 1e-16, which 1e15 reports multiply)
+    log = math.log1p(chance * math.expm1(s)) if s < 500 else math.log(chance) + s
+    return log, chance * math.exp(s - log)
 
 
 def variances(m: HeavyHitters, at_level: int, n: int, counts: F64, error: float) -> F64:
