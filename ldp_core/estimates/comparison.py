@@ -492,8 +492,9 @@ def p_values_of(
 ) -> F64 | None:
     """p-values, float64[d], of differences between two sides of which only the estimates are left.
 
-    None of what is not compared so: other mechanisms, columns that not all people answer, noise that people keep, and
-    counts that were made consistent: of unbiased ones whole numbers of reports support the values.
+    None of what is not compared so: columns that not all people answer, noise that people keep, and counts that were
+    made consistent: of unbiased ones whole numbers of reports support the values. (Of reports that say more than that,
+    as those in blocks, nothing tells: these mechanisms are not compared.)
 
     Args:
         mechanism: that made the reports.
@@ -508,9 +509,11 @@ def p_values_of(
         return None
     if is_oracle and mechanism.answers(n, np.zeros((2, mechanism.counters), np.int64))[0] is not mechanism:
         return None
-    if getattr(mechanism, "is_pure", False):
+    if is_oracle:
+        if not mechanism.is_pure:
+            return None
         supports = n[:, None] * (mechanism.q + estimates * (mechanism.p - mechanism.q))
-        if np.abs(supports - np.round(supports)).max() > _WHOLE:
+        if np.abs(supports - np.round(supports)).max() > _WHOLE or (estimates.min(axis=1) == 0).any():
             return None
     b = mechanism.rates.b[slice(None) if values is None else values] if is_oracle else 0.0
     sampled = float(is_oracle and population is None)

@@ -147,13 +147,9 @@ def consistent(
     given = np.asarray(n, float)
     if not estimates.ndim or not estimates.shape[-1] or not np.isfinite(estimates).all():
         raise ParameterError("counts must be finite numbers, one a value along the last axis")
-    fits = all(k in (1, of) for k, of in zip(given.shape[-2::-1], estimates.shape[-2::-1], strict=False))
-    if not (np.isfinite(given).all() and (given >= 0).all() and fits) or given.shape[-1:] not in ((), (1,)):
-        raise ParameterError("n must be at least 0, one number or one a histogram with a last axis of length 1")
-    alike = np.asarray(repeats, float)
-    if not (np.isfinite(alike) & (alike >= 1)).all():
-        raise ParameterError(f"repeats must be at least 1, got {shown(repeats)}")
+    _check_each("n", given, estimates, 0)
     # So many equal reports are as one, of so many times fewer people. (Without reports there is no division by 0.)
+    alike = np.minimum(_check_each("repeats", np.asarray(repeats, float), estimates, 1), np.maximum(given, 1))
     estimates, total = estimates / alike, np.where(given == 0, 1, given) / alike
     if mechanism is not None:
         _check_possible(mechanism, estimates, total)
@@ -170,6 +166,15 @@ def consistent(
     return np.where(given == 0, 0.0, made * alike)
 
 
+def _check_each(name: str, given: F64, estimates: F64, least: int) -> F64:
+    fits = all(k in (1, of) for k, of in zip(given.shape[-2::-1], estimates.shape[-2::-1], strict=False))
+    if not (np.isfinite(given).all() and (given >= least).all() and fits) or given.shape[-1:] not in ((), (1,)):
+        raise ParameterError(
+            f"{name} must be at least {least}, one number or one a histogram with a last axis of length 1"
+        )
+    return given
+
+
 def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
     """Raise `ParameterError` for an unknown method, or one that the mechanism's domain does not allow."""
     if method not in METHODS:
@@ -177,6 +182,10 @@ def check_method(method: Consistency, mechanism: Noisy | None = None) -> None:
     if mechanism is not None and method == "mle" and mechanism.parts != (0.0, 1.0):
         raise ParameterError(
             f"mle is for reports that support a value or do not; those of {mechanism.name} add other numbers"
+        )
+    if method == "base-cut" and getattr(mechanism, "blocks", 1) > 1:
+        raise ParameterError(
+            "base-cut needs the noise of each value, and in blocks that depends on the others there: take base-pos"
         )
     several = getattr(mechanism, "most", 1) > 1
     allowed = _NEED_NO_SUM[: 2 if several else 3]

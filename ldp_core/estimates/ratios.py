@@ -236,7 +236,7 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> 
         squares, told = about[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * about[_UU]
         cubes = about[_UUU : _WWW + 1] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
         fourths = about[_UUUU:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
-        fourths = max(fourths, cubes * cubes / squares) if squares > 0 else 0.0  # (that is the least they can be)
+        fourths = max(fourths, cubes / squares * cubes) if squares > 0 else 0.0  # (that is the least they can be)
         carrying = float(sums[_WW] ** 2 / sums[_WWWW]) if of is None else np.inf
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     return _bounded(found, sums, two, repeats, np.array([squares, cubes, fourths]), float(sums[_WWW]), carrying)

@@ -1,5 +1,6 @@
 """Files of estimates to what a page shows; broken ones to one error."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from ldp_core import (
     CdfEstimate,
     Dates,
+    HadamardResponse,
     HeavyHitters,
     HistogramEstimate,
     Hybrid,
@@ -426,8 +428,9 @@ def test_panes_of_new_records_alone_are_not_compared():
 
 def test_consistent_counts_are_not_compared():
     """As if they were unbiased, norm-mul of 128 values had changed in 65 % of 1,000 pages, where nothing had."""
-    m, plan = UnaryEncoding(range(8), epsilon=1.0), PrivacyPlan({"c": UnaryEncoding(range(8), epsilon=1.0)})
-    for consistency in (None, *METHODS):
+    oue, half = UnaryEncoding(range(8), epsilon=1.0), HadamardResponse(range(8), epsilon=1.0)
+    for m, consistency in itertools.product((oue, half), (None, *METHODS)):  # (of half of the reports an empty one)
+        plan = PrivacyPlan({"c": m})
         rows = [
             {**row, "window_start": f"2026-01-0{day}", "window_end": f"2026-01-0{day + 1}"}
             for day, n in ((5, 100_000), (6, 2000))
