@@ -203,14 +203,13 @@ def _of_parquet(file: Path, data: bytes, most: int) -> list[Row]:
             if isinstance(one, Mapping)
         }
         rows: list[Row] = []
-        read = 0
+        read, name = 0, unquote(file.stem)
         try:
             for batch in engine.read_batches(opened, stream, None, core.Limits(row_group_bytes=DEFAULT.bytes)):
                 sizes = (engine.bytes_of(column) + engine.spelled_out(column) for column in batch.columns)
                 read += sum(max(size, _CELL * batch.num_rows) for size in sizes)
                 if read > DEFAULT.bytes:
                     raise core.LimitError
-                name = unquote(file.stem)
                 rows += [{**about.get(str(r.get("column_name", name)), {}), **r} for r in batch.to_pylist()]
         except core.LimitError:
             raise core.LimitError(

@@ -317,7 +317,9 @@ class HistogramEstimate(Question[Histogram]):
     ) -> tuple[F64, F64, F64]:
         """Errors and ends of intervals, given those of noise alone, with the error of the sample and of clusters."""
         n = np.broadcast_to(n, (*counters.shape[:-1], 1))
-        before, after = (counted_side(mechanism, n[..., 0], counters, repeats=k) for k in (1, self.repeats or 1))
+        before = after = counted_side(mechanism, n[..., 0], counters)
+        if (self.repeats or 1) > 1:
+            after = counted_side(mechanism, n[..., 0], counters, repeats=self.repeats or 1)
         answers = before.n
         sampled_part(self.population, n, self.repeats)  # (who does not answer has reported, too)
         before, after = (

@@ -230,7 +230,7 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> 
     two = _two_values(sums)
     if two is not None:
         about, near = sums, 0.0
-    found = _ratio(about if two is not None else about[: _WW + 1], confidence, two, repeats, of, near)
+    found = _ratio(about, confidence, two, repeats, of, near)
     with np.errstate(over="ignore", invalid="ignore"):
         m = (-found.ratio) ** np.arange(5)
         squares, told = about[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * about[_UU]

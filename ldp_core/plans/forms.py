@@ -96,7 +96,7 @@ class PlanTold(Mapping[str, Mechanism]):
                 raise PlanError(f"column {name!r}: a mechanism is a table, got {type(spec).__name__}")
             try:
                 made = Mechanism.from_checked(spec)
-                self._made[name] = made if self._limits is None else checked_counters("a tally", made, self._limits)
+                self._made[name] = made if self._limits is None else checked_counters(made, self._limits)
             except LdpError as error:
                 raise PlanError(f"column {name!r}: {error}") from None
         return self._made[name]

@@ -74,10 +74,10 @@ def from_text(text: str | bytes, what: str, error: type[LdpError], limits: Limit
     return data
 
 
-def checked_counters(what: str, mechanism: Mechanism, limits: Limits = DEFAULT) -> Mechanism:
+def checked_counters(mechanism: Mechanism, limits: Limits = DEFAULT) -> Mechanism:
     """A mechanism from outside; raise `LimitError` if it is a sketch whose tallies are larger than that."""
     if isinstance(mechanism.inputs, OpenDomain | Prefixes) and mechanism.counters > limits.counters:
-        raise LimitError(over(what, mechanism.counters, "counters", "counters", limits))
+        raise LimitError(over("a tally", mechanism.counters, "counters", "counters", limits))
     return mechanism
 
 

@@ -95,7 +95,7 @@ def _read(metadata: str) -> Made:
     reason = ""
     try:
         marks = {name: check_flag(name, made.pop(name, False)) for name in _MARKS}
-        return Made(checked_counters("a tally", Mechanism.from_dict(made)), **marks)
+        return Made(checked_counters(Mechanism.from_dict(made)), **marks)
     except LdpError as error:
         reason = str(error)
     raise ReportError(f"the metadata of a column of type {NAME} are not a mechanism's: {reason}")

@@ -650,9 +650,8 @@ def supporters_to_find(m: HeavyHitters, n: int, tail: float) -> int:
     chance = chance_of_none(m)
 
     def cumulants(s: float) -> tuple[float, float, float]:
-        total = 1 + chance * math.expm1(s)
-        share = chance * math.exp(s) / total
-        return n * (math.log(total) - s * chance), n * (share - chance), n * share * (1 - share)
+        log, share = _log_mean_exp(chance, s)
+        return n * (log - s * chance), n * (share - chance), n * share * (1 - share)
 
     return math.ceil(n * chance + saddlepoint_quantile(cumulants, n * chance * (1 - chance), tail))
 

@@ -305,8 +305,9 @@ _CALLS, _MORE_CALLS = 3000, 20_000  # so many reports cost as much as numpy's ca
 def _counts_of_rows(reports: U64, groups: I64, n_groups: int, d: int, family: HashFamily) -> I64:
     out = np.zeros((n_groups, d), np.int64)
     if len(reports) <= _AT_ONCE:
+        codes = np.arange(d)
         for report, group in zip(reports, groups.tolist(), strict=True):
-            out[group] += family.hash(report & FUNCTION, np.arange(d)) == report >> BUCKET_SHIFT
+            out[group] += family.hash(report & FUNCTION, codes) == report >> BUCKET_SHIFT
         return out
     reports, groups = _by_group(reports, groups, n_groups)
     for start in range(0, len(reports), _ROWS):
