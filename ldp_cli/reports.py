@@ -168,7 +168,8 @@ def _of_a_person(
     if most == 1:
         return f"one record of each person{among}, which spends epsilon {epsilon_above(plan.epsilon)}{anew}"
     note = f"at most {most:,} records of each person{among}, which spend {_spent(plan, most, keyed=keyed)}{anew}"
-    return f"{note}. Comparisons and estimates of a population take --repeats {most}{among}: else errors are too small"
+    who = "Means, comparisons and what is about a population"
+    return f"{note}. {who} take --repeats {most}{among}: else errors are too small"
 
 
 def _spent(plan: core.PrivacyPlan, records: int, *, keyed: bool) -> str:

@@ -286,14 +286,16 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
     def _repeats(self, pcoll: PCollection[Any], windows: Any = None) -> int | None:
         """How often a person may be in a window, where it matters, nothing else was said, and a step before bounds it.
 
-        Of the people themselves who reported (no ``population``) fresh noise is independent.
+        Of the people themselves who reported (no ``population``) fresh noise is independent. Intervals of numbers
+        contain their spread: these are about a population in any case.
         """
         if not self._asks_repeats:
             return None
         bounds, keyed = persons_before(pcoll, self.whose)
         keyed = keyed or self.keyed or self._mechanism.memoized
         most: dict[str, int] = {}  # records of each id, of which any may be that of a person
-        limits = bounds if keyed or self._question.population is not None else []
+        of_many = self._question.population is not None or isinstance(self._mechanism, core.Numeric)
+        limits = bounds if keyed or of_many else []
         for one in limits:
             records = one.bound.within(windows or self._windows, self._time)
             if records is not None:
@@ -342,10 +344,11 @@ class Estimate(RecordsTransform, EndsValues, DrawsNoise):
             bounded = copy.copy(self)
             try:
                 bounded._question = replace(self._question, repeats=repeats)
+                bounded._question.check(self._mechanism)
             except core.ParameterError as error:
                 raise core.ParameterError(
                     f"{error}. The limit before lets up to {repeats:,} reports of a person into a window; if nobody "
-                    "has more than one, say repeats=1"
+                    "has more than one, or the answer is about the reports and not about people, say repeats=1"
                 ) from None
             return bounded.expand(pcoll)
         windowing = None

@@ -31,7 +31,7 @@ class BoundContributions(LimitTransform, BoundsPersons):
     what a person's values of one window, or of several, are protected with. See ``docs/several_reports.md`` for what is
     promised and what is not. Histograms and means by the same event time, or of any windows after ``GlobalWindows``,
     take for their ``repeats`` what it lets into a window, where the noise is keyed, by the same ``id``, or they are
-    about a population; see ``docs/longitudinal.md``.
+    about a population, as those of numbers are; see ``docs/longitudinal.md``.
 
     Elements are as of `Perturb`; of Arrow record batches come out, of dataclasses ``beam.Row``. A batch is split by
     ``shards`` and windows, and what of it comes in one bundle is one batch again.

@@ -159,7 +159,7 @@ class Distributing(Protocol):
 
 @dataclass(frozen=True)
 class DistributionEstimate(Question[Distribution]):
-    """Which share of the numbers lies in each bucket.
+    """Which share of the numbers lies in each bucket, of a population that these people are a random sample of.
 
     Args:
         confidence: of the intervals, in (0, 1).

@@ -26,20 +26,26 @@ from ldp_beam.graph.upstream import Bound
 from ldp_beam.persons.transforms import BoundContributions, Deduplicate, PrivacyLedger, exact_epsilon
 from ldp_beam.yaml import LdpPrivacyLedger
 from ldp_core import (
+    CdfEstimate,
     DBitFlip,
+    DistributionEstimate,
     HierarchicalHistogram,
     HistogramEstimate,
     LdpWarning,
     LongitudinalRandomizedResponse,
     LongitudinalUnaryEncoding,
+    MeanEstimate,
     MechanismMismatchError,
+    NOutput,
     ParameterError,
     PlanError,
     PrivacyPlan,
+    QuantilesEstimate,
     RandomizedResponse,
     RangeEstimate,
     Rappor,
     Secret,
+    SquareWave,
     Tally,
     UnaryEncoding,
 )
@@ -608,6 +614,26 @@ def test_where_a_ledger_says_nothing_of_a_window():
     keyed = rows | "all pass" >> all_pass | "keyed" >> Perturb(plan, key=Secret(bytes(32)), id="user")
     with pytest.raises(ParameterError, match="say repeats=1"):
         _ = keyed | "all" >> Estimate("crashed", m, many, window="1w", event_time="time")
+
+
+def test_numbers_behind_a_limit_are_of_as_many_people():
+    """Their intervals are about a population in any case. Fitted curves do not know their error by person."""
+    mean, curve = NOutput((0, 1), epsilon=4.0), SquareWave((0, 1), epsilon=4.0)
+    events = [{"user": i // 3, "x": float(i % 2), "y": 0.5, "time": 1e9} for i in range(90)]
+    found, said = Collector(), Collector()
+    with beam.Pipeline("FnApiRunner") as p:
+        limited = p | beam.Create(batches(events)) | BoundContributions("user", 3, window="1h", event_time="time")
+        x = limited | Perturb(PrivacyPlan({"x": mean}, keep=["time"]))
+        y = limited | "y" >> Perturb(PrivacyPlan({"y": curve}, keep=["time"]))
+        _ = x | Estimate("x", mean, **HOUR) | found.sink()
+        _ = x | "said" >> Estimate("x", mean, MeanEstimate(repeats=3), **HOUR) | "to said" >> said.sink()
+        for i, question in enumerate((DistributionEstimate(), QuantilesEstimate(), CdfEstimate())):
+            with pytest.raises(ParameterError, match=r"up to 3 reports of a person into a window; .* say repeats=1"):
+                _ = y | f"curve {i}" >> Estimate("y", curve, question, **HOUR)
+            _ = y | f"of records {i}" >> Estimate("y", curve, replace(question, repeats=1), **HOUR)
+        _ = y | "mean of y" >> Estimate("y", curve, MeanEstimate(), **HOUR)
+    assert found.elements == said.elements
+    assert found.elements[0].n == 90
 
 
 def test_parts_of_periods_in_a_window():
