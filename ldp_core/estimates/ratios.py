@@ -8,7 +8,8 @@ is nearly normal, with a variance of about sum (u - m w)^2. All m with
 are the interval (E. C. Fieller, "Some Problems in Interval Estimation", JRSS B 16(2), 1954). If A is not above 0, the
 sum of w is not clearly different from 0, and no ratio is excluded for being too large: the interval is unbounded. Of
 uneven numbers it reaches over that of means (`ldp_core.estimates.weights`), too, if V < 35 J^2, r being (u - m w) /
-sum w.
+sum w. Of few numbers that are not 0 perhaps no report of any supports the value. So it reaches as far, too, if the sums
+of (y - m)^k w^k, k = 2 and 3, are those of y that tells nothing of w: the products of both means.
 
 **Where few records carry the sum**, that variance is far too small: where none has it, it is 0. But how much a number y
 of two values varies is known if its mean is m. Let u = w y, w be one of two values of which the sum is c (so is that of
@@ -109,7 +110,7 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     known = _known(ratio_sums(u, w), of)
     two = _two_values(known)
     with np.errstate(over="ignore", invalid="ignore"):
-        cubes, carrying = float(known[_WWW]), float(known[_WW] ** 2 / known[_WWWW])
+        carrying = float(known[_WW] ** 2 / known[_WWWW])
     near = _near(known)  # sums about it do not cancel
     r = u - near * w
     if two is not None:
@@ -118,21 +119,39 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
         found = _ratio(_plain_sums(r, w), confidence, None, repeats, of, near)
         found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
     with np.errstate(over="ignore"):
-        moments = np.array([(squares := r * r).sum(), squares @ r, squares @ squares])
-    return _bounded(found, known, two, repeats, moments, cubes, carrying if of is None else np.inf)
+        moments = _powers(r)[2:]
+    return _bounded(found, known, two, repeats, moments, carrying if of is None else np.inf)
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
-    """float64[43] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+    """float64[48] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
 
     The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
     the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4. The next 21 are
-    those of u - y w, which do not cancel, and the last one is y, a number near the ratios.
+    those of u - y w, which do not cancel, y a number near the ratios. Then the number of w that are not 0, the sums of
+    u / w - y of these, of its squares, cubes and fourth powers, and y.
     """
     u, w = columns_of(above=above, below=below)
     squares = w @ w
     near = float(u @ w / squares) if squares else 0.0
-    return np.concatenate([_moments(u, w), _moments(u - near * w, w), [near]])
+    r, some = u - near * w, w != 0
+    with np.errstate(over="ignore"):
+        numbers = _powers(r[some] / w[some])
+    if u[~some].any():  # they are no products of w
+        numbers[1:] = np.inf
+    return np.concatenate([_moments(u, w), _moments(r, w), numbers, [near]])
+
+
+def _powers(x: F64) -> F64:
+    """The number of some x, and the sums of them, of their squares, cubes and fourth powers."""
+    squares = x * x
+    return np.array([len(x), x.sum(), squares.sum(), squares @ x, squares @ squares])
+
+
+def _moved(powers: F64, t: float) -> F64:
+    """Those of x + t."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.array([sum(math.comb(k, j) * t ** (k - j) * powers[j] for j in range(k + 1)) for k in range(5)])
 
 
 def _moments(u: F64, w: F64) -> F64:
@@ -147,19 +166,20 @@ def added_sums(one: F64, two: F64) -> F64:
     if one[_WW] < two[_WW]:
         one, two = two, one
     with np.errstate(over="ignore", invalid="ignore"):
-        moved = two[_SUMS:-1].copy()
+        moved = two[_SUMS:_ASKED].copy()
         for first, d in ((_U, 1), (_UU, 2), (_UUU, 3), (_UUUU, 4)):  # the sums of (u + t w)^(d - j) w^j
             t, some = two[-1] - one[-1], two[_SUMS + first :]
             moved[first : first + d + 1] = [
                 sum(math.comb(d - j, k) * t**k * some[j + k] for k in range(d - j + 1)) for j in range(d + 1)
             ]
-        both = zip((one[:_SUMS], one[_SUMS:-1]), (two[:_SUMS], moved), strict=True)
+        both = zip((one[:_SUMS], one[_SUMS:_ASKED]), (two[:_SUMS], moved), strict=True)
         added = [(a[:6] + b[:6], np.maximum(a[6:12], b[6:12]), a[12:] + b[12:]) for a, b in both]
-        return np.concatenate([*added[0], *added[1], one[-1:]])
+        numbers = one[_ASKED:-1] + _moved(two[_ASKED:-1], two[-1] - one[-1])
+        return np.concatenate([*added[0], *added[1], numbers, one[-1:]])
 
 
 _N, _U, _W, _UU, _UW, _WW, _LEAST_W, _MOST_W, _LEAST_Y, _MOST_Y = range(10)
-_UUU, _WWW, _UUUU, _WWWW, _SUMS = 12, 15, 16, 20, 21
+_UUU, _WWW, _UUUU, _WWWW, _SUMS, _ASKED = 12, 15, 16, 20, 21, 42
 """Where among `ratio_sums` what is; the least ones are negated."""
 
 
@@ -187,7 +207,7 @@ def _two_values(sums: F64) -> _TwoValues:
 
     Of numbers that are all 0, or all 1, the other value is taken to be 1, or 0; of weights as of symmetric noise.
     """
-    n, u, w, uu, uw, ww, *ends = (float(x) for x in sums)
+    n, u, w, uu, uw, ww, *ends = (float(x) for x in sums[:_UUU])
     (low_y, high_y), (low_a, high_a) = ((-ends[i], ends[i + 1]) for i in (2, 4))
     size = max(abs(low_y), abs(high_y))
     if DIGITS * size < high_y - low_y < _CLOSE * size:
@@ -205,12 +225,10 @@ def _two_values(sums: F64) -> _TwoValues:
 
 
 def _sum_of_two(sums: F64) -> float | None:
-    """c of this module's text."""
+    """c of this module's text, of the weights that are not 0, as those of reports of other blocks and buckets are."""
     low, high = min(-float(sums[_LEAST_W]), 0.0), float(sums[_MOST_W])
     high = 1 - low if high < 0 else high
-    if low + high == 0 and abs(high**2 * sums[_WW] - sums[_WWWW]) <= SAME * sums[_WWWW]:
-        return 0.0  # (or 0, of reports of other blocks)
-    return low + high if are_two(low, high, float(sums[_N]), float(sums[_W]), float(sums[_WW])) else None
+    return low + high if are_two(low, high, float(sums[_ASKED]), float(sums[_W]), float(sums[_WW])) else None
 
 
 def _carried(sums: F64, confidence: float, repeats: int) -> bool:
@@ -226,7 +244,7 @@ def _carried(sums: F64, confidence: float, repeats: int) -> bool:
 
 def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> Ratio:
     """A `ratio` from `ratio_sums`."""
-    near, about, sums = float(sums[-1]), sums[_SUMS:-1], _known(sums[:_SUMS], of)
+    near, about, sums = float(sums[-1]), sums[_SUMS:_ASKED], _known(sums, of)
     two = _two_values(sums)
     if two is not None:
         about, near = sums, 0.0
@@ -235,36 +253,33 @@ def ratio_of(sums: F64, confidence: float, repeats: int = 1, of: Any = None) -> 
         m = (-found.ratio) ** np.arange(5)
         squares, told = about[_UU : _WW + 1] * (1, 2, 1) @ m[:3], _TOLD * about[_UU]
         cubes = about[_UUU : _WWW + 1] * (1, 3, 3, 1) @ m[:4] if squares > told / 1000 else 0.0
-        fourths = about[_UUUU:] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
+        fourths = about[_UUUU : _WWWW + 1] * (1, 4, 6, 4, 1) @ m if squares > told else 0.0
         fourths = max(fourths, cubes / squares * cubes) if squares > 0 else 0.0  # (that is the least they can be)
         carrying = float(sums[_WW] ** 2 / sums[_WWWW]) if of is None else np.inf
     found = replace(found, ratio=found.ratio + near, low=found.low + near, high=found.high + near)
-    return _bounded(found, sums, two, repeats, np.array([squares, cubes, fourths]), float(sums[_WWW]), carrying)
+    return _bounded(found, sums, two, repeats, np.array([squares, cubes, fourths]), carrying)
 
 
-def _bounded(
-    found: Ratio, sums: F64, two: _TwoValues, repeats: int, moments: F64, cubes: float, carrying: float = math.inf
-) -> Ratio:
+def _bounded(found: Ratio, sums: F64, two: _TwoValues, repeats: int, moments: F64, carrying: float = math.inf) -> Ratio:
     """With an interval that reaches far enough, or to infinity, where few records carry a sum.
 
-    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known; ``cubes`` is that of
-    w^3. So many reports are ``carrying`` the sum of w.
+    The ``moments`` are the sums of (u - m w)^2, ^3 and ^4, or 0 or infinite if they are not known. So many reports are
+    ``carrying`` the sum of w.
     """
     z = z_score(found.confidence)
-    # (Weights 0, a and -a, of reports in blocks, are not of two values: some reports tell nothing.)
-    if sums[_N] and sums[_MOST_W] ** 2 * sums[_N] > sums[_WW] * (1 + SAME) and _sum_of_two(sums) == 0:
+    if sums[_N] > sums[_ASKED] and sums[_LEAST_W] > 0:  # (of reports in blocks, some tell nothing)
         two = None
     bounded = math.isfinite(found.high - found.low) and two is None
     if not _carried(sums, found.confidence, repeats) or (bounded and not told_by(carrying / repeats)):
         return replace(found, low=-np.inf, high=np.inf)
-    second, third, fourth = moments.tolist()
-    if bounded and second > 0 and fourth < math.inf:
-        jump = repeats * third / second / float(sums[_W])
-        if found.standard_error**2 < _FEW_OF_RATIOS * jump**2:
+    cubes, total = float(sums[_WWW]), float(sums[_W])
+    if bounded:
+        second, third, fourth = moments.tolist()
+        if second > 0 and fourth < math.inf:
             spread = max(fourth / second / second - 1 / found.n, SAME)
-            t, m = student(z, max(2 / (spread * repeats), 3)), found.ratio
-            low, high = (m + side * score_reach(t, found.standard_error, side * jump) for side in (-1, 1))
-            found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
+            found = _farther(found, student(z, max(2 / (spread * repeats), 3)), second, third, total, repeats)
+        _, _, second, third, _ = _moved(sums[_ASKED:-1], sums[-1] - found.ratio) / max(sums[_ASKED], 1)
+        found = _farther(found, z, float(second * sums[_WW]), float(third * cubes), total, repeats)
     low, high = -float(sums[_LEAST_Y]), float(sums[_MOST_Y])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
     if -float(sums[_LEAST_W]) <= 0 or not (some or most) or two is not None:
@@ -279,6 +294,18 @@ def _bounded(
     jumps *= variance < MANY * jumps**2
     below, above = reach(z, variance, variance, jumps, size).tolist()
     return replace(found, low=min(found.low, found.ratio - below), high=max(found.high, found.ratio + above))
+
+
+def _farther(found: Ratio, t: Any, second: float, third: float, total: float, repeats: int) -> Ratio:
+    """With an interval as if sum (u - m w)^2 were at least ``second``, and grew with the ``third``; see `weights`."""
+    if not 0 < second < math.inf:
+        return found
+    error = max(found.standard_error, times_of(repeats) * math.sqrt(second) / abs(total))
+    jump, m = repeats * third / second / total, found.ratio
+    if error**2 < _FEW_OF_RATIOS * jump**2:
+        low, high = (m + side * score_reach(t, error, side * jump) for side in (-1, 1))
+        found = replace(found, low=min(found.low, float(low)), high=max(found.high, float(high)))
+    return found
 
 
 _CLOSE = 3e-4  # for numbers: its square is a thousand million times what a float64 rounds off
@@ -325,8 +352,7 @@ def _ratio(
         score = score_sums(sums[_U : _WW + 1], c, s)
         if lesser is not None:  # (y that are weights are 0 to 1 on average)
             ends = 0.0 if -1 < lesser < 0 else lesser, 1.0 if 1 < s - lesser < 2 else s - lesser
-            n = sums[_WW] / sums[_MOST_W] ** 2 if c == 0 < sums[_MOST_W] else sums[_N]  # (without those of weight 0)
-            rest = rest_of(sums[_U : _WW + 1], n, c, s, ends)
+            rest = rest_of(sums[_U : _WW + 1], sums[_ASKED], c, s, ends)  # (without those of weight 0)
     found = ratios(sums[_U : _WW + 1], confidence, score, times_of(repeats), rest=rest)
     m, error, low, high = (float(x) for x in found)
     if of is not None and math.isfinite(error):  # (of as many people as carry the sum)

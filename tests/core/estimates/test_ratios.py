@@ -9,6 +9,7 @@ from scipy import stats
 
 from ldp_core import (
     BlockHadamardResponse,
+    DBitFlip,
     HadamardResponse,
     Hybrid,
     Joint,
@@ -20,6 +21,7 @@ from ldp_core import (
     RandomizedResponse,
     SquareWave,
     SummationHistogramEncoding,
+    UnaryEncoding,
     ratio,
     total,
 )
@@ -63,6 +65,48 @@ def test_sums_tell_of_nearly_equal_weights_what_all_of_them_tell():
         np.testing.assert_allclose([sums.low, sums.high], [whole.low, whole.high], rtol=1e-4)
         unbounded += np.isinf(whole.low)
     assert 50 < unbounded < 200
+
+
+def test_means_of_numbers_that_are_mostly_0_hold():
+    """400 runs: 10 to 80 % held where no report of the few who have a number supported the value.
+
+    If 95 % hold, fewer than 91 % are in one of 1,500 runs of a case.
+    """
+    rng, n, runs = np.random.default_rng(12), 3000, 400
+    some, few = RandomizedResponse(range(4), epsilon=6.0), UnaryEncoding(range(4), epsilon=4.0)
+    answers = RandomizedResponse(range(4), epsilon=4.0)
+    # mechanism, share of those with a number in the group and outside of it, numbers, weights of the people
+    for m, inside, outside, most, survey in (
+        (some, 0.005, 0.005, 3, 1),
+        (few, 0.005, 0.005, 3, 1),
+        (some, 0.0, 0.02, 3, 1),
+        (few, 0.0, 0.002, 3, 1),
+        (answers, 0.003, 0.003, 1, 2),  # (a public bit, but of weights that are not of two values)
+    ):
+        have = rng.random((runs, n)) < 0.1
+        w = weights_of(rng.random((runs, n)) < np.where(have, m.p, m.q), m) * rng.integers(1, survey + 1, (runs, n))
+        y = (rng.random((runs, n)) < np.where(have, inside, outside)) * rng.integers(1, most + 1, (runs, n))
+        found = [ratio(u, one) for u, one in zip(w * y, w, strict=True)]
+        with case(m, inside, outside, most, survey):
+            holds, bounded = held(found, inside * (1 + most) / 2, np.full(runs, 1 / runs))
+            assert holds >= 0.91
+            assert bounded > 0.99
+            sums = ratio_of(reduce(added_sums, map(ratio_sums, np.split(w[0] * y[0], 3), np.split(w[0], 3))), 0.95)
+            np.testing.assert_allclose([sums.low, sums.high], [found[0].low, found[0].high], rtol=1e-6)
+
+
+def test_the_mean_of_a_public_bit_holds_where_reports_have_a_part_of_the_buckets():
+    """300 runs: weights of `DBitFlip` are of two values, or 0. Without that 66 % held, silently."""
+    rng, n, runs = np.random.default_rng(13), 3000, 300
+    m = DBitFlip(range(6), epsilon_infinity=4.0, bits=1)
+    found = []
+    for k in range(runs):
+        os, y = np.where(rng.random(n) < 0.2, 0, rng.integers(1, 6, n)), rng.random(n) < 0.01
+        w = m.weights(m.perturb(os, randomness=keyed(n, k)), 0)
+        found.append(ratio(w * y, w))
+    holds, bounded = held(found, 0.01, np.full(runs, 1 / runs))
+    assert holds >= 0.91
+    assert bounded > 0.99
 
 
 def test_the_ends_are_where_the_difference_is_z_standard_errors():
