@@ -12,7 +12,7 @@ because reports of different columns have independent noise: errors in variables
 and h^2 / 6 on average over numbers that are spread: that is taken off.
 
 Each of these is a smooth function of means, so that its error is that of a mean of linearized terms, (u - mean(u)) (v -
-mean(v)) of the covariance, s - 2 mean(u) u of the variance. Slope and intercept have Fieller's intervals (`ratio`).
+mean(v)) of the covariance, s - 2 mean(u) u of the variance. Slope and intercept have Fieller's intervals (`ratios`).
 
 Squares are skewed, so that few records carry these sums: of terms t as many as (sum |t|)^2 / sum t^2 equal ones would
 be (L. Kish, "Survey Sampling", 1965). The quantile is Student's for so many, less one; below `LEAST_EFFECTIVE` an
@@ -36,7 +36,7 @@ from ldp_core.errors import InputError, ParameterError
 from ldp_core.estimates.base import Result, z_score
 from ldp_core.estimates.clusters import LEAST_EFFECTIVE, student
 from ldp_core.estimates.mean import score_interval
-from ldp_core.estimates.ratios import Ratio, ratio
+from ldp_core.estimates.ratios import Ratio, ratio_of_terms
 from ldp_core.estimates.weights import columns_of, is_private, times_of
 from ldp_core.mechanism import Mechanism
 from ldp_core.parameters import check_open
@@ -140,8 +140,8 @@ def linear_fit(x: Any, y: Any, *, confidence: float = 0.95, repeats: int = 1) ->
     of_both = min(carried := [_effective(terms) / repeats for terms in (of_x, both)])
     reach = float(student(z, max(of_both, LEAST_EFFECTIVE) - 1))
     how: Any = {"confidence": min(math.erf(reach / math.sqrt(2)), 1 - 1e-12), "repeats": repeats}
-    slope, mean_u, mean_v = ratio(both, of_x, **how), of_u + u.mean(), of_v + v.mean()
-    below = ratio(of_x.mean() * dv - both.mean() * du - mean_u * both, of_x, **how)
+    slope, mean_u, mean_v = ratio_of_terms(both, of_x, **how), of_u + u.mean(), of_v + v.mean()
+    below = ratio_of_terms(of_x.mean() * dv - both.mean() * du - mean_u * both, of_x, **how)
     with np.errstate(divide="ignore", invalid="ignore"):
         of_slope = (both - slope.ratio * of_x) / of_x.mean()
         found = {

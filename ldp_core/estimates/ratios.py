@@ -107,7 +107,18 @@ def ratio(above: Any, below: Any, *, of: Any = None, confidence: float = 0.95, r
     """
     check_open("confidence", confidence)
     u, w = columns_of(above=above, below=below)
-    known = _known(ratio_sums(u, w), of)
+    return _of_columns(u, w, ratio_sums(u, w), confidence, repeats, of)
+
+
+def ratio_of_terms(u: F64, w: F64, *, confidence: float, repeats: int) -> Ratio:
+    """A `ratio` of sums of which u is no product of w: u / w tells nothing."""
+    sums = ratio_sums(u, w)
+    sums[_ASKED + 1 : -1] = np.inf
+    return _of_columns(u, w, sums, confidence, repeats)
+
+
+def _of_columns(u: F64, w: F64, sums: F64, confidence: float, repeats: int, of: Any = None) -> Ratio:
+    known = _known(sums, of)
     two = _two_values(known)
     with np.errstate(over="ignore", invalid="ignore"):
         carrying = float(known[_WW] ** 2 / known[_WWWW])
@@ -134,10 +145,10 @@ def ratio_sums(above: Any, below: Any) -> F64:
     u, w = columns_of(above=above, below=below)
     squares = w @ w
     near = float(u @ w / squares) if squares else 0.0
-    r, some = u - near * w, w != 0
+    r, some = u - near * w, np.abs(w) > DIGITS * np.abs(w).max(initial=0)
     with np.errstate(over="ignore"):
         numbers = _powers(r[some] / w[some])
-    if u[~some].any():  # they are no products of w
+    if np.abs(u[~some]).max(initial=0) > DIGITS * np.abs(u).max(initial=0):  # they are no products of w
         numbers[1:] = np.inf
     return np.concatenate([_moments(u, w), _moments(r, w), numbers, [near]])
 

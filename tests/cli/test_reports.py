@@ -350,7 +350,7 @@ def test_records_of_a_person_are_bounded_as_in_polars(ldp, many):
         assert f"epsilon {2 * records}" in done.err
         assert ("in each of these anew" in done.err) == bool(per)
         told = " ".join(done.err.split())
-        assert (f"of a population take --repeats {records} in each " in told) == (records > 1)
+        assert (f"a population take --repeats {records} in each " in told) == (records > 1)
     Secret.generate().to_file("secret")
     done = ldp("perturb many.parquet b.parquet --plan won.toml --id user --records 1 --per day --secret-file secret")
     assert "two of these spend epsilon 2 together if the values never change, without bound if they do" in done.err
