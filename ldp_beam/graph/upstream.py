@@ -14,6 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
+from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark, DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
@@ -410,8 +411,11 @@ class _Steps(PipelineVisitor):
 
 
 def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
-    """Raise if records were in several windows, each of which has a record of its own; with ``own`` they may be now."""
-    steps = steps_before([pcoll], until=EndsValues)
+    """Raise if records were in several windows or panes, each of which has a record of its own.
+
+    With ``own`` they may be in several windows now.
+    """
+    steps = [*steps_before([pcoll], until=EndsValues)]
     before = [out.windowing.windowfn for step in steps for out in step.outputs.values() if isinstance(out, PCollection)]
     allowed = pcoll.windowing.windowfn if own else None
     if any(_overlap(windows) for windows in (pcoll.windowing.windowfn, *before) if windows != allowed):
@@ -419,6 +423,20 @@ def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
             "the input is, or was, in windows that overlap, as sliding ones do: a record in k of them is k records, "
             "which count and spend k times. Leave out beam.WindowInto, and give window= to what estimates"
         )
+    if any(isinstance(step.transform, beam.GroupByKey) and _repeats(step.inputs[0].windowing) for step in steps):
+        raise ParameterError(
+            "a step before groups records in panes that accumulate: each pane has those of the panes before once more, "
+            "which count and spend again. Say accumulation_mode=AccumulationMode.DISCARDING in beam.WindowInto, or "
+            "leave it out, and give window= and trigger= to what estimates"
+        )
+
+
+def _repeats(windowing: Any) -> bool:
+    """Whether a later pane has what one before had."""
+    trigger = windowing.triggerfn
+    once = isinstance(trigger, AfterWatermark) and not (trigger.early or trigger.late)
+    once |= isinstance(trigger, DefaultTrigger) and not windowing.allowed_lateness
+    return windowing.accumulation_mode == AccumulationMode.ACCUMULATING and not once
 
 
 def _overlap(windows: WindowFn) -> bool:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from apache_beam.coders.coders import IntervalWindowCoder
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.trigger import AccumulationMode, AfterCount, AfterWatermark
 from apache_beam.transforms.window import (
     FixedWindows,
     GlobalWindows,
@@ -193,6 +194,27 @@ def test_records_that_were_in_several_windows_are_not_perturbed_and_not_counted(
             with pytest.raises(ParameterError, match="windows that overlap"):
                 _ = (steps | "Whole" >> beam.WindowInto(GlobalWindows()) if then else steps) | last
         _ = new([RECORD]) | beam.WindowInto(overlapping) | own  # which asks each window of its own
+
+
+def test_records_that_were_grouped_in_panes_that_accumulate_are_not_perturbed_and_not_counted():
+    """Each pane has those of the panes before once more: 500 records were 2,000."""
+    early = AfterWatermark(early=AfterCount(1))
+    key, ledger = beam.Map(lambda record: ("a", record)), ldp_beam.PrivacyLedger(1.0, id="user", budget=1)
+    count = ldp_beam.Histogram("crashed", COIN, window="1h", event_time="time")
+    for last in (ldp_beam.Perturb(PLAN), ldp_beam.PrivateHistogram("crashed", COIN), ledger, count):
+        for group in (beam.GroupByKey(), beam.combiners.Latest.PerKey()):
+            for mode in (AccumulationMode.ACCUMULATING, AccumulationMode.DISCARDING):
+                windows = beam.WindowInto(FixedWindows(60), trigger=early, accumulation_mode=mode)
+                steps = new([RECORD]) | windows | key | group | beam.Map(lambda pair: pair[1])
+                if mode == AccumulationMode.DISCARDING:
+                    _ = steps | last
+                    continue
+                with pytest.raises(ParameterError, match="groups records in panes that accumulate"):
+                    _ = steps | last
+    at_end = beam.WindowInto(
+        FixedWindows(60), trigger=AfterWatermark(), accumulation_mode=AccumulationMode.ACCUMULATING
+    )
+    _ = new([RECORD]) | at_end | key | beam.GroupByKey() | "Values" >> beam.FlatMap(lambda pair: pair[1]) | count
 
 
 class ByDay(TwoLengths):
