@@ -215,15 +215,16 @@ class Question(OfAll, ABC, Generic[R_co]):
     ) -> tuple[float, float]:
         """The standard error and half of the interval to expect, by its own formulas, from the expected counters.
 
-        A root mean square over the rows, and the widest: as shares of the records, if the view says counts or shares,
-        or in the answer's own unit. A ``frequency`` is that of quantiles, see `QuantilesEstimate.expected_error`.
+        A root mean square over the rows, and the widest of `uncut` ones: as shares of the records, if the view says
+        counts or shares, or in the answer's own unit. A ``frequency`` is that of quantiles, see
+        `QuantilesEstimate.expected_error`.
 
         Raises:
             ParameterError: a frequency, or answers that are no numbers.
         """
         if frequency is not None:
             raise ParameterError(f"frequency is that of the values near a quantile: {self.name} has none, leave it out")
-        table, _ = self.rows(mechanism, np.array([n]), counters[None])
+        table = self.uncut(mechanism, np.array([n]), counters[None])
         if not pa.types.is_floating(table.schema.field("high").type):
             raise ParameterError(f"the answers of {self.name} are no numbers, of which an error is known in advance")
         low, high = (np.array(table[name]) for name in ("low", "high"))
@@ -232,6 +233,10 @@ class Question(OfAll, ABC, Generic[R_co]):
         records = n if self.view.counts else 1
         return float(np.sqrt(np.mean(np.square(error)))) / records, half / records
 
+    def uncut(self, mechanism: Any, n: I64, counters: I64) -> pa.Table:
+        """`rows`, with intervals as long as errors are where those of `rows` end with what can be true."""
+        return self.rows(mechanism, n, counters)[0]
+
     def rounding(self, mechanism: Any) -> float:
         """By how much an answer may be off what `expected_error` is of: half of a cell whose middle it is."""
         return 0.0
@@ -239,6 +244,10 @@ class Question(OfAll, ABC, Generic[R_co]):
     def whole_steps(self, inputs: Any, margin: float, frequency: float | None = None) -> float:
         """What of a margin answers can use: of labels, whole steps; of less than one raise `ParameterError`."""
         return margin
+
+    def least_margin(self, inputs: Any, half: float, frequency: float | None = None) -> float:
+        """The least margin of which `whole_steps` leaves that much."""
+        return half
 
     def error_unit(self, inputs: Any) -> str:
         """In what `expected_error` is of these inputs, if it is neither shares nor the unit of numbers."""

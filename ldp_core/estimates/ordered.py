@@ -13,6 +13,7 @@ one value holds much it is wider than it needs to be: either end fails less ofte
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -142,8 +143,8 @@ class Reader:
         errors, low, high = (np.where(n[:, None], some * array, 0) for array in found)
         return counts, errors, low, high
 
-    def curve(self, n: I64, counters: I64, z: float) -> Curve:
-        """Cumulative shares of k tallies, with intervals of so many standard errors."""
+    def curve(self, n: I64, counters: I64, z: float, *, cut: bool = True) -> Curve:
+        """Cumulative shares of k tallies, with intervals of so many standard errors, ``cut`` to [0, 1] or not."""
         size, count = len(self.ends[0]), self._counts
         none, places = np.zeros(size, np.int64), np.arange(1, size + 1)
         upto, v_upto = count(n, counters, none, places)
@@ -151,7 +152,7 @@ class Reader:
         if not v_whole.any() and np.allclose(whole, n[:, None]):  # the number of all is known
             terms = self.mechanism.range_terms(n, counters, none, places)
             found = self.with_ends(n, counters, upto, v_upto, z, terms)
-            return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found))
+            return _bounded(*(array / np.where(n, n, np.nan)[:, None] for array in found), cut=cut)
         sides, most, times = ((none, places), (places, np.full(size, size))), n[:, None].astype(float), self.times**2
         above, v_above = count(n, counters, *sides[1])
         # Of those who answer one of several columns, as in `with_ends`: each answer stands for ``each`` people.
@@ -191,7 +192,8 @@ class Reader:
                 for first, last in zip(*steps, strict=True)
             ]
         lows, highs = zip(*ends, strict=True)
-        return _bounded(shares, errors, np.min(lows, axis=0), np.max(highs, axis=0))
+        end = 0.0 if cut else np.where(over > 0, 0.0, math.inf)  # (all shares may be true)
+        return _bounded(shares, errors, np.min(lows, axis=0) - end, np.max(highs, axis=0) + end, cut=cut)
 
     def quantiles(
         self, n: I64, counters: I64, probabilities: F64, confidence: float, parts: Sequence[float] = (1.0,)
@@ -243,9 +245,11 @@ def answer_type(values: pa.Array) -> pa.DataType:
     return pa.float64() if number else pa.string()
 
 
-def _bounded(shares: F64, errors: F64, low: F64, high: F64) -> Curve:
-    """A curve that ends in 1, with intervals in [0, 1]."""
+def _bounded(shares: F64, errors: F64, low: F64, high: F64, *, cut: bool) -> Curve:
+    """A curve that ends in 1, with intervals in [0, 1], if they are ``cut``."""
     low[:, -1] = high[:, -1] = 1.0
+    if not cut:
+        return Curve(shares, errors, low, high)
     return Curve(shares, errors, np.clip(np.nan_to_num(low), 0, 1), np.clip(np.nan_to_num(high, nan=1.0), 0, 1))
 
 
@@ -297,7 +301,7 @@ class _OfDistribution(Reader):
         return [_scaled(one, self.times) for one in found]
 
     @override
-    def curve(self, n: I64, counters: I64, z: float) -> Curve:
+    def curve(self, n: I64, counters: I64, z: float, *, cut: bool = True) -> Curve:
         found, shape = self._found(n, counters, 2 * NormalDist().cdf(z) - 1), (len(n), len(self._grid) - 1)
         shares = np.array([one.cumulative for one in found]).reshape(shape)
         low, high = (
@@ -308,7 +312,10 @@ class _OfDistribution(Reader):
             # A number counts for the two nearest points: what is counted up to the point before is at most the share
             # up to here, and what is counted up to the point after is at least that.
             low[:, 1:], low[:, 0], high[:, :-1] = low[:, :-1].copy(), 0.0, high[:, 1:].copy()
-        return _bounded(shares, errors, low, high)
+        elif not cut:  # (bounds that end at 0 or 1 by themselves: an error may be all of the longer side)
+            longer, ended = np.maximum(high - shares, shares - low), (low <= _TIE) | (high >= 1 - _TIE)
+            low, high = np.where(ended, shares - longer, low), np.where(ended, shares + longer, high)
+        return _bounded(shares, errors, low, high, cut=cut)
 
     @override
     def ranges(self, n: I64, counters: I64, cells: I64, z: float) -> tuple[F64, F64, F64, F64]:

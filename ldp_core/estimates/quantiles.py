@@ -109,6 +109,24 @@ class _Placed(Question[R_co]):
         """And the way from the quantile to the edge of its value, if it is known where it is."""
         if not isinstance(inputs, Domain | WholeNumbers):
             return margin
+        step, inside = self._steps(inputs, frequency)
+        if margin < step:
+            raise ParameterError(
+                f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, "
+                "and where as many people are below one as above it is the next one in half of the cases"
+            )
+        return min(margin, (margin // step + inside) * step)
+
+    @override
+    def least_margin(self, inputs: Any, half: float, frequency: float | None = None) -> float:
+        if not isinstance(inputs, Domain | WholeNumbers):
+            return half
+        step, inside = self._steps(inputs, frequency)
+        whole = half // step
+        return max(step, half if half <= (whole + inside) * step else (whole + 1) * step)
+
+    def _steps(self, inputs: Domain | WholeNumbers, frequency: float | None) -> tuple[float, float]:
+        """From one value to the next, and how much of a step a quantile is inside its value at least."""
         spaced = inputs.labels if isinstance(inputs, Domain) and inputs.kind == "int" else (0, 1)  # (without "other")
         steps = np.diff(np.array(spaced, float))
         step = float(np.abs(steps).min())
@@ -117,15 +135,9 @@ class _Placed(Question[R_co]):
                 f"how near a quantile is, is planned of numbers that are equally far apart, got steps of {step:g} to "
                 f"{steps.max():g}: declare them as text, in their order, which has an error in steps"
             )
-        if margin < step:
-            raise ParameterError(
-                f"margin must be at least {step:g}, from one label to the next, got {margin:g}: the answer is a label, "
-                "and where as many people are below one as above it is the next one in half of the cases"
-            )
         values = inputs.high - inputs.low if isinstance(inputs, WholeNumbers) else len(inputs.ends[0])
         at = np.array(self._probabilities) * values
-        inside = 0.0 if frequency else float(np.abs(at - np.rint(at)).min())
-        return min(margin, (margin // step + inside) * step)
+        return step, 0.0 if frequency else float(np.abs(at - np.rint(at)).min())
 
     @override
     def error_unit(self, inputs: Any) -> str:
@@ -399,10 +411,18 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
+        return self._table(mechanism, n, counters), np.full(len(n), len(reader_of("a curve", mechanism, self).ends[1]))
+
+    @override
+    def uncut(self, mechanism: Any, n: I64, counters: I64) -> pa.Table:
+        return self._table(mechanism, n, counters, cut=False)
+
+    def _table(self, mechanism: Any, n: I64, counters: I64, *, cut: bool = True) -> pa.Table:
         reader = reader_of("a curve", mechanism, self)
         reader.watch(n, counters)
         values = reader.ends[1]
         size = len(values)
-        found = reader.curve(n, counters, z_score(self.confidence, max(size - 1, 1) if self.simultaneous else 1))
+        z = z_score(self.confidence, max(size - 1, 1) if self.simultaneous else 1)
+        found = reader.curve(n, counters, z, cut=cut)
         columns = [values.take(pa.array(np.tile(np.arange(size), len(n)))), *(array.reshape(-1) for array in found)]
-        return pa.table([*columns, np.repeat(n, size)], _cdf_schema(values.type)), np.full(len(n), size)
+        return pa.table([*columns, np.repeat(n, size)], _cdf_schema(values.type))

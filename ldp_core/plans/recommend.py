@@ -55,7 +55,9 @@ class Recommendation(Row):
         domain, epsilon, n: what was asked for; n of all people.
         frequency: true share of the value that the standard error is for; None of numbers.
         standard_error: of that value's estimated frequency, times ``n`` for a count; of a mean in the numbers' unit.
-        margin: with a probability of 95 % the error is less; of heavy hitters, the share that is found.
+        margin: with a probability of 95 % the error is less; of heavy hitters, the share that is found. Of a quantile
+            of declared values or whole numbers at least one step, from one value to the next: see `required_n`.
+            Infinite, of a curve, where the number of all that it is a share of may be 0.
         bytes_per_report, server_operations: of a report, see `Choice`.
         influence: what one report moves at most, if clients may lie: `FrequencyOracle.influence`.
         ask: the question whose errors these are; None: a typical value's share, or a mean.
@@ -133,7 +135,7 @@ class Recommendation(Row):
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.4g} %"
+    return "no bound" if math.isinf(share) else f"{100 * share:.4g} %"
 
 
 _LONG = 1e6
@@ -240,7 +242,9 @@ def recommend(
         note = f"Asked: {question.name} {whom_of(whom, 'these people')}. std.error and within: of the answer"
         note += f"{in_steps(question, inputs) or ','} {spread(frequency, inputs)}.{cells}"
         note += of_each(repeats)
-        return Table(_ranked(fitting), note=note + of_smooth((row.name for row in fitting), question))
+        rounded = partial(question.least_margin, inputs, frequency=frequency)  # (once they are ranked)
+        rows = tuple(replace(row, margin=rounded(row.margin)) for row in _ranked(fitting))
+        return Table(rows, note=note + of_smooth((row.name for row in fitting), question))
     kind = "interval" if isinstance(domain, Interval) else "prefixes" if isinstance(domain, Prefixes) else "values"
     return Table(
         _ranked(fitting),
@@ -324,7 +328,8 @@ def error_of_answer(
         kept = (1 + (repeats - 1) * m.common_noise(keyed=False)) / repeats
         # As of so many people as reports are worth: of fewer an interval of a quantile may have all values.
         alone, both = (np.square(error_of_answer(one, m, n / kept, frequency)) for one in ways)
-        error, half = np.sqrt(alone + np.maximum(both - alone, 0) / kept).tolist()
+        with np.errstate(invalid="ignore"):  # (neither may be finite)
+            error, half = np.sqrt(alone + np.fmax(both - alone, 0) / kept).tolist()
         return error, half
     codes, reports = m.inputs.even, max(round(n), 1)
     people = np.full(len(codes), EVERYBODY // len(codes))
@@ -448,6 +453,8 @@ def _ranked(rows: list[Recommendation]) -> tuple[Recommendation, ...]:
 
 def _error(row: Recommendation) -> float:
     """By which rows are ranked; of a question's answers intervals say more, as they have bias and cells in them."""
+    if math.isinf(row.margin):  # (curves of a share of too few people: last)
+        return _LONG * row.standard_error
     return row.standard_error if row.ask is None else row.margin
 
 

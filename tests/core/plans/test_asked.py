@@ -76,15 +76,16 @@ def test_the_errors_of_medians_and_means_are_the_closed_forms():
     bit = (oue.p * (1 - oue.p) / d + (1 - 1 / d) * oue.q * (1 - oue.q)) / (oue.p - oue.q) ** 2
     rows = found(d, "median")
     median = Z * math.sqrt((d / 4 * bit + 1 / 4) / N) * d
-    assert rows["unary_encoding"].margin == pytest.approx(median, rel=0.02)
+    assert Z * rows["unary_encoding"].standard_error == pytest.approx(median, rel=0.02)
+    assert rows["unary_encoding"].margin == math.ceil(median)
     several = found(d, "quantiles:probabilities=[0.1,0.5]")
     assert several["unary_encoding"].margin == pytest.approx(rows["unary_encoding"].margin)
     row = rows["hierarchical_histogram:prefixes"]
     denser = found(d, "median", frequency=0.05)[row.key]
     assert "if 5 % of the people have each value near it" in recommend(8, 1.0, N, ask="median", frequency=0.05).note
-    assert denser.margin == pytest.approx(row.margin / d / 0.05)
+    assert denser.standard_error == pytest.approx(row.standard_error / d / 0.05)
     cells = found(Cells(np.linspace(0, d / 4, d + 1)), "median")[row.key]
-    assert cells.margin == pytest.approx(row.margin / 4 + 1 / 8)  # an answer is the middle of its cell
+    assert cells.margin == pytest.approx(Z * row.standard_error / 4 + 1 / 8)  # an answer is the middle of its cell
     assert cells.mechanism().domain.edges[-1] == d / 4
     assert row.mechanism(range(d)) == HierarchicalHistogram(range(d), epsilon=1.0, workload="prefixes")
 
@@ -353,6 +354,73 @@ def test_what_a_drawn_column_is_not_asked_says_what_to_take():
     for way in (PrivacyPlan.split, PrivacyPlan.sampled):
         m = way({"x": oracle, "y": range(2)}, epsilon=2.0)["x"]
         assert MedianEstimate().result(m, m.simulate({1: 9}, seed=1)).n == 9
+
+
+@pytest.mark.parametrize("key", ["hierarchical_histogram", "unary_encoding", "randomized_response"])
+def test_the_margin_of_a_curve_is_not_cut(key):
+    """It was 50 % at most, of all ten mechanisms: one report, of any epsilon, met that."""
+    d, n, epsilon, rng = 64, 500, 0.5, np.random.default_rng(1)
+    row = {row.key: row for row in recommend(d, epsilon, n, ask="cdf")}[key]
+    m, people = row.mechanism(range(d)), rng.multinomial(n, np.full(d, 1 / d), size=200)
+    counters = np.array([m.simulate(counts, seed=rng).counters for counts in people])
+    table, _ = CdfEstimate(population="many").rows(m, np.full(200, n), counters)
+    errors = np.abs(np.array(table["share"]).reshape(200, d) - np.arange(1, d + 1) / d).max(axis=1)
+    assert np.mean(errors <= 0.5) < 0.05 < 0.95 <= np.mean(errors <= row.margin)
+    assert row.margin < 2.5 * np.quantile(errors, 0.95)
+    asked = {"ask": "cdf", "domain": d}
+    few, many = (required_n(key, margin, epsilon=epsilon, **asked).n for margin in (0.6, 0.3))
+    assert many / few == pytest.approx(4, rel=0.05)  # (as where nothing is cut)
+    assert required_epsilon(key, 0.6, few, **asked).epsilon == pytest.approx(epsilon, rel=0.01)
+    assert 0.95 < row.margin < 8
+
+
+def test_the_margin_of_a_curve_of_an_interval_is_not_cut():
+    """It was 50 % of one report."""
+    rows = {row.key: row.margin for row in recommend(Interval(0, 60), 0.5, 1, ask="cdf")}
+    assert next(iter(rows)) == "square_wave"
+    assert 0.99 < rows.pop("square_wave") <= 1  # (its shares are in [0, 1])
+    assert min(rows.values()) > 10
+
+
+def test_a_curve_has_no_margin_where_all_may_be_none_of_the_values():
+    """All had 50 %, and what is cheapest came first."""
+    values = Domain(range(8), unmatched="other")
+    rows = recommend(values, 0.5, 30, ask="cdf")
+    assert {row.margin for row in rows} == {math.inf}
+    assert rows[0].key == min(rows, key=lambda row: row.standard_error).key
+    assert "no bound" in repr(rows)
+    assert {row.margin for row in recommend(values, 0.1, 30, ask="cdf", repeats=2)} == {math.inf}
+    assert 100 < required_n("unary_encoding", 0.6, ask="cdf", domain=values, epsilon=0.5).n < 10_000
+
+
+def test_a_recommended_quantile_of_labels_has_whole_steps():
+    """Of 4 values 0.03 was promised, and 49 % of the answers were the next one; of 5, 0.997, which 65 % had."""
+    rows = recommend(4, 2.0, 50_000, ask="median")
+    assert {row.margin for row in rows} == {1.0}
+    m, rng, right = rows[0].mechanism(range(4)), np.random.default_rng(3), []
+    for _ in range(100):
+        tally = m.simulate(rng.multinomial(50_000, np.full(4, 1 / 4)), seed=rng)
+        right.append(MedianEstimate().result(m, tally).median == 1)
+    assert 0.3 < np.mean(right) < 0.7
+    errors = [row.standard_error for row in recommend(100, 2.0, 50_000, ask="median")]
+    assert errors == pytest.approx(sorted(errors), rel=0.02)  # (in their order, whatever they are rounded to)
+    for d, p in ((12, 0.5), (13, 0.5), (13, 0.3), (40, 0.99)):  # the least margin of which so much may be used
+        asked, values = QuantilesEstimate([p]), Domain(range(d))
+        for half in (0.01, 0.4, 0.6, 1.0, 1.2, 1.45, 1.9, 2.0, 7.7):
+            least = asked.least_margin(values, half)
+            assert asked.whole_steps(values, least) >= half
+            assert least == 1 or asked.whole_steps(values, least - 1e-9) < half
+    for row in recommend(13, 1.0, 1000, ask="median"):
+        needed = required_n(row.key, row.margin, ask="median", domain=13, epsilon=1.0).n
+        assert needed <= 1100  # (of few people in trees halves come in jumps)
+    tens, ones = (recommend(range(0, 12 * step, step), 1.0, 300, ask="median") for step in (10, 1))
+    assert [row.margin for row in tens] == [10 * row.margin for row in ones]
+    months = recommend(Dates("2000-01-01", "2010-01-01", every="1mo"), 1.0, N, ask="median")
+    assert all(row.margin == round(row.margin) >= 1 for row in months)
+    assert min(row.margin for row in recommend(WholeNumbers(0, 60), 4.0, 10**6, ask="median")) == 1
+    assert min(row.margin for row in recommend(Interval(0, 60), 4.0, 10**6, ask="median")) < 0.5
+    with pytest.raises(ParameterError, match="equally far apart, got steps of 1 to 100: declare them as text"):
+        recommend([1, 2, 5, 10, 20, 50, 100, 200], 2.0, N, ask="median")
 
 
 def test_a_planned_quantile_of_labels_has_whole_steps_and_errors_on_both_sides():

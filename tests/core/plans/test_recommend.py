@@ -215,8 +215,8 @@ def test_means(name):
 def test_of_a_trillion_people_a_median_is_a_hundred_times_as_sure_as_of_a_hundred_million():
     """Squares of more than 3e9 people are no int64: the margin of 10^12 was 100 times that of 10^9."""
     of = [recommend(9, 1.0, n, ask="median") for n in (10**8, 10**12)]
-    few, many = ({row.key: row.margin for row in rows} for rows in of)
-    assert many == pytest.approx({key: margin / 100 for key, margin in few.items()}, rel=0.01)
+    few, many = ({row.key: row.standard_error for row in rows} for rows in of)
+    assert many == pytest.approx({key: error / 100 for key, error in few.items()}, rel=0.01)
 
 
 def test_a_group_is_a_share_of_the_people():
