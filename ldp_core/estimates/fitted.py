@@ -87,8 +87,9 @@ def fit_tables(tables: Iterable[Any], *, iterations: int = 1000) -> FittedTables
 
     Raises:
         ParameterError: no tables; one of another form, without reports, or that has not each combination of values
-            once; shares that do not add up to 1, as those of groups; a column whose values differ; or columns that
-            depend on each other, so that more than 2^24 cells had to be fitted.
+            once; shares that do not add up to 1, as those of groups (as far as their errors tell), or a `Table` of
+            sets; a column whose values differ; or columns that depend on each other, so that more than 2^24 cells had
+            to be fitted.
         MissingExtraError: the package mbi is not installed.
 
     >>> from ldp_core import Joint, RandomizedResponse
@@ -121,6 +122,11 @@ def _packages() -> tuple[Any, Any]:
 def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tuple[tuple[str, ...], F64, float]]:
     """Names, estimated shares in the order of the values, and their error; ``values`` gets those of new columns."""
     for table in tables:
+        if isinstance(table, Table) and any(getattr(m, "most", 1) > 1 for m in table.joint.makers.values()):
+            raise ParameterError(
+                f"expected columns of which a person has one value, got a table of {[*table.joint.names]}: leave sets "
+                "out, as those of PrivSet"
+            )
         rows = table_of(table.to_arrow() if isinstance(table, Table) else table)
         heads = rows.column_names if isinstance(rows, pa.Table) else []
         names = tuple(heads[: heads.index("count")]) if {*ENTRY[1:]} <= {*heads} else ()
@@ -144,8 +150,13 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
             )
         shares = rows["frequency"].to_numpy()[np.argsort(place)]
         error, total = rows["frequency_standard_error"].to_numpy(), float(shares.sum())
-        # (Errors of a sum are at most the sum of those of its parts.)
-        if len(rows["n"].unique()) > 1 or not abs(total - 1) <= 3 * error.sum() + 1e-6:  # (or nan)
+        # Weights of a report hang together so little that their sum has about the sum of their variances at most, and
+        # so have products of such. Of few reports tails are longer: Bernstein's bound. By groups all sums may be exact.
+        room = 6 * (1 + 2 * math.sqrt(len(shares) / rows["n"][0].as_py())) * math.sqrt(float((error**2).sum()))
+        apart = abs(total - 1) > min(room, 3 * float(error.sum())) + 1e-6 or math.isnan(total + room)
+        by_first = shares.reshape(shape[0], -1).sum(axis=1)
+        grouped = len(shape) > 1 < shape[0] and bool((abs(by_first - 1) < 1e-9).all())
+        if len(rows["n"].unique()) > 1 or grouped or apart:
             raise ParameterError(
                 f"expected a table in which each person is once, got shares of {[*names]} that add up to {total:.3g}: "
                 "take one group (by=) at a time, without its column, and columns of which a person has one value"

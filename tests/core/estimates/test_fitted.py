@@ -112,12 +112,29 @@ def test_groups_and_sets_are_not_fitted_as_one_table():
     two = held.estimate(
         held.tally(sets.perturb(pl.DataFrame({"apps": [["mail", "maps"]] * 200, "os": ["a", "b"] * 100})))
     )
-    for given in ([groups], [groups, os_paid], [two]):
+    with pytest.raises(ParameterError, match="leave sets out"):
+        fit_tables([two])
+    for given in ([groups], [groups, os_paid], [two.to_arrow()]):
         with pytest.raises(ParameterError, match="add up to 2: take one group"):
             fit_tables(given)
     uneven = groups.with_columns(n=pl.col("day"), frequency_standard_error=pl.lit(1.0))
     with pytest.raises(ParameterError, match="one group"):
         fit_tables([uneven])
+
+
+def test_groups_and_sets_are_not_fitted_where_there_is_much_noise():
+    """The errors of all cells together were allowed: far more than that of their sum."""
+    rng = np.random.default_rng(1)
+    two = {"v": RandomizedResponse(["a", "b", "c"], epsilon=0.5), "crash": RandomizedResponse(epsilon=0.5)}
+    people = {"v": rng.choice(["a", "b", "c"], 2000), "crash": rng.random(2000) < 0.3, "in": ["de", "fr"] * 1000}
+    reports = pl.DataFrame(people).ldp.perturb(PrivacyPlan(two, keep=["in"]))
+    with pytest.raises(ParameterError, match="add up to 2: take one group"):
+        fit_tables([reports.ldp.table("v", "crash", by="in")])
+    apps = PrivSet(["mail", "maps", "news", "chat", "games", "health"], epsilon=2.0, most=3)
+    plan = PrivacyPlan({"apps": apps, "crash": RandomizedResponse(epsilon=2.0)})
+    held = pl.DataFrame({"apps": [["mail", "maps"]] * 4000, "crash": [True, False] * 2000})
+    with pytest.raises(ParameterError, match="columns of which a person has one value"):
+        fit_tables([held.ldp.perturb(plan).ldp.table("apps", "crash")])
 
 
 @each("kind", [pl.Categorical, pl.Enum(["web", "ios"])])
