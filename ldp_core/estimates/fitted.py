@@ -153,7 +153,7 @@ def _measured(tables: Iterable[Any], values: dict[str, pa.Array]) -> Iterator[tu
         # Weights of a report hang together so little that their sum has about the sum of their variances at most, and
         # so have products of such. Of few reports tails are longer: Bernstein's bound. By groups all sums may be exact.
         room = 6 * (1 + 2 * math.sqrt(len(shares) / rows["n"][0].as_py())) * math.sqrt(float((error**2).sum()))
-        apart = abs(total - 1) > min(room, 3 * float(error.sum())) + 1e-6 or math.isnan(total + room)
+        apart = not abs(total - 1) <= room + 1e-6  # (or nan)
         by_first = shares.reshape(shape[0], -1).sum(axis=1)
         grouped = len(shape) > 1 < shape[0] and bool((abs(by_first - 1) < 1e-9).all())
         if len(rows["n"].unique()) > 1 or grouped or apart:
