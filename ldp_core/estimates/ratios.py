@@ -135,19 +135,19 @@ def _of_columns(u: F64, w: F64, sums: F64, confidence: float, repeats: int, of: 
 
 
 def ratio_sums(above: Any, below: Any) -> F64:
-    """float64[48] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
+    """float64[47] of some records: what `ratio_of` needs, see `ratio`; `added_sums` are those of all of them.
 
     The first six are the number of records, and the sums of u, w, u^2, u w and w^2. Then come the least (negated) and
     the greatest w, u / w, and of u and w - u together, and the sums of u^3 to w^3 and of u^4 to w^4. The next 21 are
     those of u - y w, which do not cancel, y a number near the ratios. Then the number of w that are not 0, the sums of
-    u / w - y of these, of its squares, cubes and fourth powers, and y.
+    u / w - y of these, of its squares and cubes, and y.
     """
     u, w = columns_of(above=above, below=below)
     squares = w @ w
     near = float(u @ w / squares) if squares else 0.0
     r, some = u - near * w, np.abs(w) > DIGITS * np.abs(w).max(initial=0)
     with np.errstate(over="ignore"):
-        numbers = _powers(r[some] / w[some])
+        numbers = _powers(r[some] / w[some])[:4]
     if np.abs(u[~some]).max(initial=0) > DIGITS * np.abs(u).max(initial=0):  # they are no products of w
         numbers[1:] = np.inf
     return np.concatenate([_moments(u, w), _moments(r, w), numbers, [near]])
@@ -162,7 +162,9 @@ def _powers(x: F64) -> F64:
 def _moved(powers: F64, t: float) -> F64:
     """Those of x + t."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return np.array([sum(math.comb(k, j) * t ** (k - j) * powers[j] for j in range(k + 1)) for k in range(5)])
+        return np.array(
+            [sum(math.comb(k, j) * t ** (k - j) * powers[j] for j in range(k + 1)) for k in range(len(powers))]
+        )
 
 
 def _moments(u: F64, w: F64) -> F64:
@@ -289,7 +291,7 @@ def _bounded(found: Ratio, sums: F64, two: _TwoValues, repeats: int, moments: F6
         if second > 0 and fourth < math.inf:
             spread = max(fourth / second / second - 1 / found.n, SAME)
             found = _farther(found, student(z, max(2 / (spread * repeats), 3)), second, third, total, repeats)
-        _, _, second, third, _ = _moved(sums[_ASKED:-1], sums[-1] - found.ratio) / max(sums[_ASKED], 1)
+        _, _, second, third = _moved(sums[_ASKED:-1], sums[-1] - found.ratio) / max(sums[_ASKED], 1)
         found = _farther(found, z, float(second * sums[_WW]), float(third * cubes), total, repeats)
     low, high = -float(sums[_LEAST_Y]), float(sums[_MOST_Y])
     some, most = -1 < low <= 0, 1 <= high < 2  # as weights are, where few reports support a value, or few do not
