@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.pipeline import PipelineVisitor
 from apache_beam.pvalue import PCollection
-from apache_beam.transforms.trigger import AccumulationMode, AfterWatermark, DefaultTrigger
+from apache_beam.transforms.trigger import AccumulationMode, DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 from apache_beam.utils.timestamp import Timestamp
 from typing_extensions import override
@@ -22,6 +22,7 @@ from typing_extensions import override
 from ldp_beam._compat import filters, keeps, maps
 from ldp_beam.elements.ids import NoiseKey
 from ldp_beam.elements.rows import check_fields, fields_of
+from ldp_beam.time.triggers import has_one_end
 from ldp_core import Mechanism, MechanismMismatchError, ParameterError, PlanError, PrivacyPlan
 from ldp_core.engine import (
     PLAN_WAYS,
@@ -434,7 +435,7 @@ def refuse_overlapping(pcoll: PCollection[Any], *, own: bool = False) -> None:
 def _repeats(windowing: Any) -> bool:
     """Whether a later pane has what one before had."""
     trigger = windowing.triggerfn
-    once = isinstance(trigger, AfterWatermark) and not (trigger.early or trigger.late)
+    once = has_one_end(trigger) and not trigger.early
     once |= isinstance(trigger, DefaultTrigger) and not windowing.allowed_lateness
     return windowing.accumulation_mode == AccumulationMode.ACCUMULATING and not once
 

@@ -411,7 +411,8 @@ class CdfEstimate(Question[Cdf]):
 
     @override
     def rows(self, mechanism: Any, n: I64, counters: I64) -> tuple[pa.Table, I64]:
-        return self._table(mechanism, n, counters), np.full(len(n), len(reader_of("a curve", mechanism, self).ends[1]))
+        table = self._table(mechanism, n, counters)
+        return table, np.full(len(n), len(table) // max(len(n), 1))
 
     @override
     def uncut(self, mechanism: Any, n: I64, counters: I64) -> pa.Table:
